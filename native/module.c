@@ -1,0 +1,25 @@
+/* barco._native: the module object. Each py_*.c adds its own functions and types to it. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+int py_codec_init(PyObject *module) __attribute__((weak));
+int py_http_init(PyObject *module) __attribute__((weak));
+int py_reactor_init(PyObject *module) __attribute__((weak));
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "barco._native",
+    "The C core of barco: what happens once per event.", -1, NULL, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    if ((py_codec_init && py_codec_init(module) < 0) || (py_http_init && py_http_init(module) < 0) ||
+        (py_reactor_init && py_reactor_init(module) < 0)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}
