@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from barco import limits
+from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
+
 Reply = dict[str, Any]
 View = dict[str, Any]
 
@@ -20,30 +23,8 @@ START_EARLIEST = "startFromEarliest"
 
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 
-
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """Bounds of the membership: one consumer costs about 1 KiB here and in every worker."""
-
-    members: int = 10_000
-    groups: int = 1_000
-    topics_per_member: int = 64
-    id_length: int = 128
-    silence_s: float = 120.0
-    """A consumer that has not been heard of for this long is no member any more."""
-
-    removed: int = 4_096
-    """Names of vanished groups kept to tell a worker what to forget; past it, it gets all."""
-
-
-class Refused(Exception):
-    """A request that the machine does not accept: `kind` is stable, the text is for people."""
-
-    def __init__(self, kind: str, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
-        self.status = status
-        self.detail = detail
+REMOVED_MAX = 4_096
+"""Names of vanished groups kept to tell a worker what to forget; past it, it gets everything."""
 
 
 @dataclass(slots=True)
@@ -72,13 +53,10 @@ class Groups:
     slices: every slice of the ring in token order, as (token of its range, index in the range).
     """
 
-    def __init__(
-        self, slices: Sequence[tuple[int, int]], limits: GroupLimits | None = None
-    ) -> None:
+    def __init__(self, slices: Sequence[tuple[int, int]]) -> None:
         assert slices, "a ring has at least one slice"
         assert list(slices) == sorted(slices), "slices come in token order"
         self._slices = list(slices)
-        self._limits = limits or GroupLimits()
         self._members: dict[str, Member] = {}
         self._groups: dict[str, Group] = {}
         self._removed: dict[str, int] = {}
@@ -92,29 +70,23 @@ class Groups:
         return self._version
 
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
-        """Apply one request of a worker; {"ok": True, "version", ...} or {"ok": False, "error"}.
+        """Apply one request of a worker and return its result, or raise a BarcoError.
 
         op is "register" (consumerId, group, topics, start), "touch" (consumerIds), "goodbye"
-        (consumerId) or "view" (since). A changed version means that workers need a new view.
+        (consumerId) or "view" (since). A changed `version` means that workers need a new view.
         """
-        try:
-            if op == "register":
-                return self._register_request(args, now)
-            if op == "touch":
-                self.touch(_strings(args, "consumerIds"), now)
-                return {"ok": True, "version": self._version}
-            if op == "goodbye":
-                known = self.goodbye(_string(args, "consumerId"))
-                return {"ok": True, "version": self._version, "known": known}
-            if op == "view":
-                since = args.get("since", 0)
-                reply: Reply = {"ok": True, "version": self._version}
-                reply["view"] = self.view(since if isinstance(since, int) else 0)
-                return reply
-            raise Refused("unknown-operation", 400, f"There is no group operation {op[:64]!r}.")
-        except Refused as refused:
-            error = {"kind": refused.kind, "status": refused.status, "detail": refused.detail}
-            return {"ok": False, "version": self._version, "error": error}
+        if op == "register":
+            return self._register_request(args, now)
+        if op == "touch":
+            self.touch(_strings(args, "consumerIds"), now)
+            return {"version": self._version}
+        if op == "goodbye":
+            known = self.goodbye(_string(args, "consumerId"))
+            return {"version": self._version, "known": known}
+        if op == "view":
+            since = args.get("since", 0)
+            return self.view(since if isinstance(since, int) else 0)
+        raise RequestError(f"There is no group operation {op[:64]!r}.")
 
     def _register_request(self, args: Mapping[str, Any], now: float) -> Reply:
         known = self.register(
@@ -126,7 +98,6 @@ class Groups:
         )
         member = self._members[_string(args, "consumerId")]
         return {
-            "ok": True,
             "version": self._version,
             "known": known,
             "session": member.session,
@@ -141,20 +112,16 @@ class Groups:
         Registering again opens a new session: a consumer that crashed and came back under its old
         name must see again what its predecessor was given and never committed.
         """
-        self._check_id("consumer id", consumer_id)
-        self._check_id("group", group)
+        _check_id("consumer id", consumer_id, limits.CONSUMER_ID_BYTES_MAX)
+        _check_id("group", group, limits.GROUP_NAME_BYTES_MAX)
         self._check_topics(topics)
         if start not in (START_LATEST, START_EARLIEST):
-            raise Refused(
-                "invalid-parameter", 400, f"onNewGroup is {START_LATEST} or {START_EARLIEST}."
-            )
+            raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
         wanted = tuple(sorted(set(topics)))
         member = self._members.get(consumer_id)
         if member is not None:
             if member.group != group or member.topics != wanted:
-                raise Refused(
-                    "consumer-already-registered",
-                    409,
+                raise AlreadyRegisteredError(
                     "The consumer is already registered with a different group or other topics: "
                     "say goodbye first, or choose another consumerId.",
                 )
@@ -193,7 +160,7 @@ class Groups:
 
     def tick(self, now: float) -> bool:
         """Remove members that have been silent for too long; true if there were any."""
-        limit = self._limits.silence_s
+        limit = limits.CONSUMER_SILENCE_SECONDS
         silent = [m.consumer_id for m in self._members.values() if now - m.last_heard >= limit]
         for consumer_id in silent:
             self.goodbye(consumer_id)
@@ -203,19 +170,19 @@ class Groups:
         """When `tick` next has something to do, if nobody is heard of until then."""
         if not self._members:
             return None
-        return min(m.last_heard for m in self._members.values()) + self._limits.silence_s
+        return min(m.last_heard for m in self._members.values()) + limits.CONSUMER_SILENCE_SECONDS
 
     def view(self, since: int = 0) -> View:
         """What workers need to know, as plain values; only what changed after version `since`.
 
         {"version", "since" (0: everything, replace what you have), "removed": [group],
-        "groups": {group: {"members": {consumerId: {"session", "start",
-        "assigned": {topic: [[token, index], ...]}}}}}}
+        "groups": {group: {consumerId: {"session", "start",
+        "assigned": {topic: [token, index, token, index, ...]}}}}}
         """
         if since < self._removed_floor or since > self._version:
             since = 0
         groups = {
-            name: {"members": self._members_view(group)}
+            name: self._members_view(name)
             for name, group in self._groups.items()
             if group.changed > since
         }
@@ -239,58 +206,42 @@ class Groups:
                 assigned[readers[position % len(readers)]][topic].append(place)
         return assigned
 
-    def _members_view(self, group: Group) -> dict[str, Any]:
-        name = next(iter(group.members.values())).group
+    def _members_view(self, name: str) -> dict[str, Any]:
         assigned = self.assignment(name)
+        # Pairs are flattened because a frame is at most eight containers deep.
         return {
             consumer_id: {
                 "session": member.session,
                 "start": member.start,
                 "assigned": {
-                    topic: [list(place) for place in places]
+                    topic: [number for place in places for number in place]
                     for topic, places in sorted(assigned[consumer_id].items())
                 },
             }
-            for consumer_id, member in sorted(group.members.items())
+            for consumer_id, member in sorted(self._groups[name].members.items())
         }
 
     def _admit(self, group: str) -> None:
-        if len(self._members) >= self._limits.members:
-            raise Refused(
-                "too-many-consumers",
-                429,
-                f"The broker has {self._limits.members} consumers, which is its limit.",
+        if len(self._members) >= limits.CONSUMERS_MAX:
+            raise TooManyRequestsError(
+                f"The broker has {limits.CONSUMERS_MAX} consumers, which is its limit."
             )
-        if group not in self._groups and len(self._groups) >= self._limits.groups:
-            raise Refused(
-                "too-many-groups",
-                429,
-                f"The broker has {self._limits.groups} groups, which is its limit.",
-            )
-
-    def _check_id(self, what: str, value: str) -> None:
-        # Printable ASCII only: ids end up in headers, logs and metrics of other people.
-        if not 1 <= len(value) <= self._limits.id_length or not (
-            value.isascii() and value.isprintable()
-        ):
-            raise Refused(
-                "invalid-parameter",
-                400,
-                f"The {what} must have 1 to {self._limits.id_length} printable ASCII characters.",
+        if group not in self._groups:
+            if len(self._groups) >= limits.GROUPS_MAX:
+                raise TooManyRequestsError(
+                    f"The broker has {limits.GROUPS_MAX} groups, which is its limit."
+                )
+        elif len(self._groups[group].members) >= limits.CONSUMERS_PER_GROUP_MAX:
+            raise TooManyRequestsError(
+                f"The group has {limits.CONSUMERS_PER_GROUP_MAX} consumers, which is the limit."
             )
 
     def _check_topics(self, topics: Sequence[str]) -> None:
-        if not 1 <= len(topics) <= self._limits.topics_per_member:
-            raise Refused(
-                "invalid-parameter",
-                400,
-                f"A consumer asks for 1 to {self._limits.topics_per_member} topics.",
-            )
+        if not 1 <= len(topics) <= limits.TOPICS_PER_CONSUMER_MAX:
+            raise RequestError(f"A consumer asks for 1 to {limits.TOPICS_PER_CONSUMER_MAX} topics.")
         for topic in topics:
             if not _TOPIC.fullmatch(topic) or topic in (".", "..") or topic.startswith("__"):
-                raise Refused(
-                    "invalid-topic", 400, f"{topic[:128]!r} is not the name of a topic to consume."
-                )
+                raise RequestError(f"{topic[:128]!r} is not the name of a topic to consume.")
 
     def _next_session(self) -> int:
         self._session += 1
@@ -303,20 +254,26 @@ class Groups:
 
     def _forget(self, group: str) -> None:
         self._removed[group] = self._version
-        while len(self._removed) > self._limits.removed:
+        while len(self._removed) > REMOVED_MAX:
             oldest = next(iter(self._removed))
             self._removed_floor = max(self._removed_floor, self._removed.pop(oldest))
+
+
+def _check_id(what: str, value: str, length_max: int) -> None:
+    # Printable ASCII only: ids end up in headers, logs and metrics of other people.
+    if not 1 <= len(value) <= length_max or not (value.isascii() and value.isprintable()):
+        raise RequestError(f"The {what} must have 1 to {length_max} printable ASCII characters.")
 
 
 def _string(args: Mapping[str, Any], name: str) -> str:
     value = args.get(name)
     if not isinstance(value, str):
-        raise Refused("invalid-parameter", 400, f"{name} is missing.")
+        raise RequestError(f"{name} is missing.")
     return value
 
 
 def _strings(args: Mapping[str, Any], name: str) -> list[str]:
     value = args.get(name)
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        raise Refused("invalid-parameter", 400, f"{name} is not a list of strings.")
+        raise RequestError(f"{name} is not a list of strings.")
     return list(value)
