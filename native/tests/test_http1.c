@@ -90,7 +90,8 @@ static void refused(int line, const char *bytes, size_t len, int status)
 static void test_request(void)
 {
     const char text[] = "POST /topics/a%20b?partitionKey=x&y= HTTP/1.1\r\nHost: localhost:8080\r\n"
-                        "Content-Length: 1024\r\nX-Long: 0123456789012345678901234567890123456789\r\n"
+                        "Content-Length: 1024\r\n"
+                        "X-Long: 0123456789012345678901234567890123456789\r\n"
                         "eMPTY:\r\nX-Obs:\t caf\xe9 \t\r\n\r\nbody";
     CHECK(parse(text, sizeof(text) - 1) == (int)sizeof(text) - 5);
     CHECK(request.method == HTTP1_POST && request.minor == 1 && request.keep_alive);
@@ -116,11 +117,11 @@ static void test_methods_and_targets(void)
     CHECK(PARSE("get / HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && request.method == HTTP1_OTHER);
     CHECK(PARSE("TRACE / HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && request.method == HTTP1_OTHER);
     CHECK(PARSE("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && EQUALS(request.path, "*"));
-    CHECK(PARSE("GET HTTP://h:1/p?q HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && EQUALS(request.path, "/p"));
-    CHECK(EQUALS(request.query, "q"));
+    CHECK(PARSE("GET HTTP://h:1/p?q HTTP/1.1\r\nHost: h\r\n\r\n") > 0);
+    CHECK(EQUALS(request.path, "/p") && EQUALS(request.query, "q"));
     CHECK(PARSE("GET https://h?q HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && EQUALS(request.path, "/"));
     CHECK(PARSE("GET /? HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && request.query.p && !request.query.len);
-    CHECK(PARSE("GET / HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && request.query.p == NULL);
+    CHECK(PARSE("GET / HTTP/1.1\r\nHost: h\r\n\r\n") > 0 && !request.query.p);
     REFUSED("GET * HTTP/1.1\r\n", 400);
     REFUSED("GET ?q HTTP/1.1\r\n", 400);
     REFUSED("GET http:///p HTTP/1.1\r\n", 400);
@@ -214,7 +215,8 @@ static void test_headers(void)
     REFUSED_HEADER("b: \x7f", 400);
     REFUSED_HEADER("b: \x01", 400);
     CHECK(PARSE(HEAD "b: a\tb\x80\xff\r\n\r\n") > 0);
-    CHECK(PARSE(HEAD "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n") > 0 && request.keep_alive);
+    CHECK(PARSE(HEAD "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n") > 0);
+    CHECK(request.keep_alive);
     CHECK(PARSE(HEAD "Expect: 100-Continue\r\nContent-Length: 1\r\n\r\n") > 0);
     CHECK(request.expect_continue);
     CHECK(PARSE(HEAD "Expect: 100-continue\r\n\r\n") > 0 && !request.expect_continue);
@@ -306,7 +308,8 @@ static void test_limits(void)
 }
 
 /* Decodes whole, byte by byte, and in place; all have to agree. */
-static int decode(const char *bytes, size_t len, uint64_t max, size_t *used, char *out, size_t *made)
+static int decode(const char *bytes, size_t len, uint64_t max, size_t *used, char *out,
+                  size_t *made)
 {
     struct http1_chunked d;
     http1_chunked_init(&d, max);
@@ -359,7 +362,8 @@ static void test_chunked(void)
     CHUNKED("00000000000000001\r\n", -1, "");
     static const char *const bad[] = {"\r\n", "-1\r\n", "+1\r\n", "0x1\r\n", "g\r\n", " 1\r\n",
         "1 \r\n", "1\n", "1\r\r", "1;\r\n", "1;a\nb\r\n", "1;=b\r\n", "1;a=\r\n", "1;a b\r\n",
-        "1;a=\"b\"c\r\n", "1\r\nxx", "1\r\nx\n", "1\r\nx\r0", "0\r\n\n", "0\r\na\r\n", "0\r\n:b\r\n",
+        "1;a=\"b\"c\r\n", "1\r\nxx", "1\r\nx\n", "1\r\nx\r0", "0\r\n\n", "0\r\na\r\n",
+        "0\r\n:b\r\n",
         "0\r\n a: b\r\n", "0\r\na: b\n", "0\r\na: b\r\r", "0\r\n\rx", "0\r\na\x80:b\r\n",
         "0\r\na: \x01\r\n", "0\r\nContent-Length: 5\r\n", "0\r\ntransfer-encoding: chunked\r\n",
         "0\r\nHOST: x\r\n"};
