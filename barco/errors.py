@@ -147,6 +147,13 @@ class NotRegisteredError(ConflictError):
     title = "Consumer is not registered"
 
 
+class AlreadyRegisteredError(ConflictError):
+    """The consumer id is registered with another group or other topics."""
+
+    slug = "already-registered"
+    title = "Consumer is already registered"
+
+
 class LengthRequiredError(RequestError):
     """A body needs Content-Length or chunked transfer coding."""
 

@@ -16,8 +16,8 @@ TOPIC_NAME_BYTES_MAX = 127
 KEY_BYTES_MAX = 65_535
 """A partition key is a name, not a payload."""
 
-CONSUMER_ID_BYTES_MAX = 255
-GROUP_NAME_BYTES_MAX = 127
+CONSUMER_ID_BYTES_MAX = 128
+GROUP_NAME_BYTES_MAX = 128
 """Both are kept in memory by every worker and shown in logs: short."""
 
 TOPICS_MAX = 100_000
@@ -28,6 +28,12 @@ CONSUMERS_MAX = 20_000
 CONSUMERS_PER_GROUP_MAX = 1_000
 TOPICS_PER_CONSUMER_MAX = 64
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
+
+CONSUMER_SILENCE_SECONDS = 120.0
+"""A consumer that has not been heard of for so long is no member any more (PolarStreams' value)."""
+
+POSITIONS_MAX = 100_000
+"""Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""
 
 # --- Requests (knobs: event_bytes_max, request_bytes_max, memory_bytes) ------------------------
 
