@@ -26,10 +26,11 @@ from barco.errors import BusyError
 from barco.limits import PAGE_BYTES
 from barco.types import KiB, MiB
 
+pyuring: Any
 try:
     import pyuring
 except (ImportError, OSError):  # No wheel for this Python, or a library that does not load.
-    pyuring = None  # type: ignore[assignment]
+    pyuring = None
 
 T = TypeVar("T")
 
@@ -127,9 +128,7 @@ class BulkIo(ABC):
         self._zeros: memoryview | None = None
 
     @abstractmethod
-    def _start(
-        self, write: bool, fd: int, offset: int, view: memoryview
-    ) -> "asyncio.Future[int]":
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
         """Begins one operation; its result is a count of bytes or a negative errno."""
 
     async def read(self, fd: int, offset: int, length: int, depth: int = DEPTH) -> memoryview:
@@ -232,9 +231,7 @@ class ThreadBulk(BulkIo):
 
     engine = "threads"
 
-    def _start(
-        self, write: bool, fd: int, offset: int, view: memoryview
-    ) -> "asyncio.Future[int]":
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
         # A duplicate: a caller that is cancelled may close fd before the thread comes to it, and
         # the number may be another file by then.
         own = os.dup(fd)
@@ -277,9 +274,7 @@ class UringBulk(BulkIo):
         self._queue: deque[tuple[asyncio.Future[int], bool, int, int, memoryview]] = deque()
         self._broken: OSError | None = None
 
-    def _start(
-        self, write: bool, fd: int, offset: int, view: memoryview
-    ) -> "asyncio.Future[int]":
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             loop.add_reader(self._fd, self._reap)

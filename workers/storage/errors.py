@@ -4,8 +4,14 @@ import errno
 import os
 from pathlib import Path
 
-from barco.errors import BarcoError, BrokerError, CorruptDataError, DataDirError, DiskFullError
-from barco.errors import OperatorError
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    CorruptDataError,
+    DataDirError,
+    DiskFullError,
+    OperatorError,
+)
 
 
 class DiskError(BrokerError):
