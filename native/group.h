@@ -1,0 +1,36 @@
+/* Append groups: the unit of append, replication and fencing. A group starts and ends on a 4 KiB
+ * boundary; its header chains it to the one before. */
+#ifndef BARCO_GROUP_H
+#define BARCO_GROUP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+
+struct group_header {
+    uint16_t flags; /* enum group_flag */
+    uint8_t cluster_uuid[16];
+    int64_t token; /* start of the shard's range */
+    uint64_t epoch, session, gseq;
+    uint32_t prev_crc; /* header_crc of the generation's previous group; 0 for the first */
+    uint32_t body_crc; /* crc32c of the body_bytes after the header */
+    uint64_t durable_upto, committed, wall_us;
+    uint32_t body_bytes, chunk_count;
+    uint32_t group_bytes; /* header, body and padding: pad_group(128 + body_bytes) */
+    uint32_t segment_index;
+    uint32_t header_crc; /* of the first 124 bytes: set by group_header_write() and _read() */
+};
+
+/* Writes the header with its crc, which it also puts into header->header_crc. */
+void group_header_write(struct group_header *header, uint8_t out[GROUP_HEADER_BYTES]);
+
+/* Reads and checks magic, version, crc and sizes: 0, or -1 not a valid header. Whether the group
+ * belongs where it stands (uuid, token, epoch, gseq, prev_crc) is for the caller to compare. */
+int group_header_read(const uint8_t *buf, size_t len, struct group_header *out);
+
+/* group: the bytes from the header on. 0; -1 the body's crc does not match; -2 len is less than
+ * the group. */
+int group_body_verify(const struct group_header *header, const uint8_t *group, size_t len);
+
+#endif
