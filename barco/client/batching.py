@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 EVENT_OVERHEAD_BYTES = 96
 """What an event weighs in memory beside its bytes (two object headers, list slots, a future)."""
@@ -29,16 +29,14 @@ class Limits:
     linger_s: float = 0.005
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SliceKey:
+class SliceKey(NamedTuple):
     """A slice of the ring: the start of its token range, and its index there."""
 
     token: int
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(NamedTuple):
     """Where an event is stored. `offset` is None if an earlier try had stored it already."""
 
     topic: str
@@ -92,10 +90,8 @@ class Batch:
 
     def takes(self, timestamp_us: int | None) -> bool:
         """True if an event with this timestamp can be in the batch."""
-        if not self.values:
-            return True
         if timestamp_us is None or not self.timestamps_us:
-            return timestamp_us is None and not self.timestamps_us
+            return (timestamp_us is None and not self.timestamps_us) or not self.values
         low = min(self.timestamp_low, timestamp_us)
         return max(self.timestamp_high, timestamp_us) - low <= TIMESTAMP_SPAN_US_MAX
 
@@ -246,7 +242,9 @@ class Batcher:
         self, lane: Lane, key: bytes | None, value: bytes, timestamp_us: int | None, now: float
     ) -> Batch:
         """Puts an event into the lane, and says which batch it is in (as the last)."""
-        size = len(value) + (len(key) if key is not None else 0)
+        size = len(value)
+        if key is not None:
+            size += len(key)
         batch = self._batch_for(lane, size, timestamp_us, now)
         batch.values.append(value)
         if key is not None:

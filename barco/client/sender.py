@@ -80,8 +80,8 @@ class Sender:
     def __init__(self, endpoints: Sequence[str], options: ProducerOptions) -> None:
         self.options = options
         self.ring: Ring | None = None
-        self.room = threading.Condition()
-        """Notified when memory is freed; its lock guards the machine."""
+        self._lock = threading.RLock()  # Guards the machine; a callback may send again under it.
+        self._room = threading.Condition(self._lock)
         self._directory = Directory(endpoints)
         self._pool = Pool(connections_max=options.connections, pipeline_max=options.pipeline)
         limits = Limits(options.batch_bytes, options.linger_ms / 1000)
@@ -111,7 +111,7 @@ class Sender:
             raise ClosedError("the producer is closed" if self._closed else "start it first")
         slice_key = None if key is None else ring.slice_of_key(key)
         batcher = self._batcher
-        with self.room:
+        with self._lock:
             self._check_room(len(value))
             if slice_key is None:
                 lane = batcher.keyless_lane(topic, ring.slices, len(value), timestamp_us)
@@ -129,7 +129,7 @@ class Sender:
         if ring is None or self._closed or self._loop is None:
             raise ClosedError("the producer is closed" if self._closed else "start it first")
         batcher = self._batcher
-        with self.room:
+        with self._lock:
             self._check_room(0)
             now = time.monotonic()
             for slice_key, (keys, values) in parts.items():
@@ -147,8 +147,8 @@ class Sender:
     def wait_for_room(self, timeout_s: float) -> bool:
         """Blocks until half of the buffer is free, at most so long. Not for the loop's thread."""
         half = self.options.buffer_bytes // 2
-        with self.room:
-            return self.room.wait_for(lambda: self._batcher.buffered_bytes <= half, timeout_s)
+        with self._room:
+            return self._room.wait_for(lambda: self._batcher.buffered_bytes <= half, timeout_s)
 
     @property
     def in_loop_thread(self) -> bool:
@@ -205,7 +205,7 @@ class Sender:
             )
 
     def _send_open_batches(self) -> None:
-        with self.room:
+        with self._lock:
             for lane in self._batcher.lanes():
                 self._batcher.seal(lane)
             news = self._batcher.news()
@@ -235,7 +235,7 @@ class Sender:
         if lane in self._tasks:
             return
         now = time.monotonic()
-        with self.room:
+        with self._lock:
             batch = lane.take(now, self._batcher.limits.linger_s)
             deadline = lane.deadline(self._batcher.limits.linger_s)
         timer = self._timers.pop(lane, None)
@@ -252,7 +252,7 @@ class Sender:
         """Sends the lane's batches one after the other until none is ready."""
         while batch is not None:
             await self._deliver(lane, batch)
-            with self.room:
+            with self._lock:
                 batch = lane.take(time.monotonic(), self._batcher.limits.linger_s)
         del self._tasks[lane]
         self._look(lane)
@@ -275,13 +275,13 @@ class Sender:
     def _settle(
         self, lane: Lane, batch: Batch, ack: BatchAck | None, error: BaseException | None
     ) -> None:
-        with self.room:
+        with self._lock:
             if error is None:
                 lane.acknowledged(batch)
             else:
                 lane.given_up(batch)
             self._batcher.forget(batch)
-            self.room.notify_all()
+            self._room.notify_all()
         batch.resolve(ack, error)
         for waiter in list(self._settled):
             if not waiter.done():
