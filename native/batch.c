@@ -16,6 +16,31 @@ static bool header_valid(const struct batch_header *h, size_t len)
            h->base_timestamp_us <= TIMESTAMP_MAX;
 }
 
+size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta, uint8_t *out,
+                  size_t cap)
+{
+    struct section_entry entries[CHUNK_SECTIONS_MAX];
+    struct chunk_columns columns = *meta;
+    columns.producer_count = 0; /* Who produced is said by the request, not by its body. */
+    uint32_t section_count = sections_count(&columns);
+    size_t head = sizeof(struct batch_header) + (size_t)section_count * SECTION_ENTRY_BYTES;
+
+    if (head > cap)
+        return 0;
+    size_t written = sections_write(sealer, &columns, out + head, cap - head, entries);
+    if (written == SIZE_MAX)
+        return 0;
+    struct batch_header h = {.magic = BATCH_MAGIC,
+                             .version = BATCH_VERSION,
+                             .section_count = (uint8_t)section_count,
+                             .count = meta->count,
+                             .total_bytes = (uint32_t)(head + written),
+                             .base_timestamp_us = meta->base_timestamp_us};
+    memcpy(out, &h, sizeof h);
+    memcpy(out + sizeof h, entries, (size_t)section_count * SECTION_ENTRY_BYTES);
+    return head + written;
+}
+
 int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
 {
     struct batch_header h;

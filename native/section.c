@@ -1,9 +1,124 @@
 #include "section.h"
 
 #include <lz4.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "crc32c.h"
+
+/* Below this, resetting LZ4's table lazily is cheaper than clearing its 16 KiB (0.86 against
+ * 1.44 us for 1 KiB of JSON); above, a cleared table compresses faster (113 against 124 us for
+ * 128 KiB, and twice as fast where nothing compresses). */
+enum { LAZY_RESET_BYTES = 4096 };
+
+struct chunk_sealer {
+    LZ4_stream_t stream;
+    int acceleration;
+};
+
+struct chunk_sealer *chunk_sealer_new(int acceleration)
+{
+    struct chunk_sealer *sealer = malloc(sizeof *sealer);
+    if (sealer == NULL)
+        return NULL;
+    LZ4_initStream(&sealer->stream, sizeof sealer->stream);
+    sealer->acceleration = acceleration < 1 ? 1 : acceleration;
+    return sealer;
+}
+
+void chunk_sealer_free(struct chunk_sealer *sealer)
+{
+    free(sealer);
+}
+
+/* A section to be written, in the order of the ids. */
+struct part {
+    uint8_t id;
+    bool compress;
+    uint32_t len;
+    const void *p;
+};
+
+static uint32_t list_parts(const struct chunk_columns *c, struct part parts[CHUNK_SECTIONS_MAX])
+{
+    uint32_t n = 0, lengths = c->count * 4;
+    if (c->ts_delta != NULL)
+        parts[n++] = (struct part){SECTION_TS_DELTA, true, lengths, c->ts_delta};
+    if (c->key_len != NULL)
+        parts[n++] = (struct part){SECTION_KEY_LEN, true, lengths, c->key_len};
+    parts[n++] = (struct part){SECTION_VAL_LEN, true, lengths, c->val_len};
+    if (c->key_len != NULL && c->keys_bytes > 0)
+        parts[n++] = (struct part){SECTION_KEYS, true, c->keys_bytes, c->keys};
+    parts[n++] = (struct part){SECTION_VALUES, true, c->vals_bytes, c->vals};
+    if (c->producer_count > 0)
+        parts[n++] = (struct part){SECTION_PRODUCERS, false, c->producer_count * PRODUCER_BYTES,
+                                   c->producers};
+    return n;
+}
+
+/* One independent LZ4 block; its size, or 0 when it does not fit in cap. */
+static uint32_t compress(struct chunk_sealer *sealer, const struct part *part, uint8_t *out,
+                         size_t cap)
+{
+    if (part->len < LAZY_RESET_BYTES)
+        LZ4_resetStream_fast(&sealer->stream);
+    else
+        LZ4_initStream(&sealer->stream, sizeof sealer->stream);
+    int stored = LZ4_compress_fast_continue(&sealer->stream, part->p, (char *)out, (int)part->len,
+                                            (int)cap, sealer->acceleration);
+    return stored > 0 ? (uint32_t)stored : 0;
+}
+
+/* Writes the section straight to its place. Returns its padded size, or SIZE_MAX if cap is
+ * too small. LZ4's room ends where it no longer saves enough, so that it gives up early. */
+static size_t write_part(struct chunk_sealer *sealer, const struct part *part, uint8_t *out,
+                         size_t cap, struct section_entry *entry)
+{
+    uint32_t stored = 0;
+    if (sealer != NULL && part->compress && part->len >= SECTION_COMPRESS_MIN) {
+        size_t room = part->len - (part->len >> SECTION_SAVING_SHIFT);
+        stored = compress(sealer, part, out, room < cap ? room : cap);
+    }
+    uint8_t codec = stored > 0 ? CODEC_LZ4 : CODEC_RAW;
+    if (codec == CODEC_RAW) {
+        stored = part->len;
+        if (stored > cap)
+            return SIZE_MAX;
+        if (stored > 0)
+            memcpy(out, part->p, stored);
+    }
+    size_t padded = pad8(stored);
+    if (padded > cap)
+        return SIZE_MAX;
+    memset(out + stored, 0, padded - stored);
+    *entry = (struct section_entry){.id = part->id,
+                                    .codec = codec,
+                                    .raw_len = part->len,
+                                    .stored_len = stored,
+                                    .crc = crc32c(0, out, stored)};
+    return padded;
+}
+
+uint32_t sections_count(const struct chunk_columns *c)
+{
+    struct part parts[CHUNK_SECTIONS_MAX];
+    return list_parts(c, parts);
+}
+
+size_t sections_write(struct chunk_sealer *sealer, const struct chunk_columns *c, uint8_t *out,
+                      size_t cap, struct section_entry entries[CHUNK_SECTIONS_MAX])
+{
+    struct part parts[CHUNK_SECTIONS_MAX];
+    uint32_t section_count = list_parts(c, parts);
+    size_t at = 0;
+    for (uint32_t i = 0; i < section_count; i++) {
+        size_t padded = write_part(sealer, &parts[i], out + at, cap - at, &entries[i]);
+        if (padded == SIZE_MAX)
+            return SIZE_MAX;
+        at += padded;
+    }
+    return at;
+}
 
 static bool entry_valid(const struct section_entry *e)
 {

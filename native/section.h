@@ -7,6 +7,14 @@
 
 #include "chunk.h"
 
+/* How many sections the columns make. */
+uint32_t sections_count(const struct chunk_columns *columns);
+
+/* Writes the columns to out, padded, and their directory to entries. sealer NULL: everything raw.
+ * Returns the bytes written, or SIZE_MAX if cap is too small. */
+size_t sections_write(struct chunk_sealer *sealer, const struct chunk_columns *columns,
+                      uint8_t *out, size_t cap, struct section_entry entries[CHUNK_SECTIONS_MAX]);
+
 /* A directory and the bytes behind it, of unchecked origin. */
 struct section_source {
     const uint8_t *directory, *data;
