@@ -3,10 +3,29 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barco.client import Ack, AsyncProducer, Producer, ProducerOptions
+    from barco.client import (
+        Ack,
+        AsyncConsumer,
+        AsyncProducer,
+        Consumer,
+        ConsumerOptions,
+        Event,
+        Producer,
+        ProducerOptions,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Ack", "AsyncProducer", "Producer", "ProducerOptions", "__version__"]
+__all__ = [
+    "Ack",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "ConsumerOptions",
+    "Event",
+    "Producer",
+    "ProducerOptions",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -33,7 +33,7 @@ class SliceKey(NamedTuple):
     """A slice of the ring: the start of its token range, and its index there."""
 
     token: int
-    index: int
+    slice: int
 
 
 class Ack(NamedTuple):
@@ -114,7 +114,7 @@ class Batch:
                 waiter.set_exception(error or AssertionError("neither answer nor error"))
                 continue
             offset = None if ack.start_offset is None else ack.start_offset + index
-            waiter.set_result(Ack(self.lane.topic, place.token, place.index, ack.epoch, offset))
+            waiter.set_result(Ack(self.lane.topic, place.token, place.slice, ack.epoch, offset))
         for callback, count in self.on_done:
             callback(count, error)
 

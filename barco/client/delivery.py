@@ -72,7 +72,7 @@ def pause_s(attempts: int, retry_after_s: float | None, chance: Random) -> float
     """How long to wait before try number `attempts` + 1: doubling, with jitter of a half."""
     assert attempts >= 1
     ceiling = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempts - 1, 16))
-    pause = ceiling * (0.5 + 0.5 * chance.random())
+    pause: float = ceiling * (0.5 + 0.5 * chance.random())
     if retry_after_s is not None:
         pause = max(pause, min(retry_after_s, RETRY_AFTER_MAX_S))
     return pause

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barco import errors
-from barco.errors import BarcoError, BusyError, PeerError
+from barco.errors import BarcoError, BusyError, PeerError, RequestError
 
 NOT_WRITTEN = "not-written"
 """Never visible to anybody: safe to send again, under any name."""
@@ -83,6 +83,14 @@ class DeliveryError(BarcoError):
         self.written: bool | None = False if outcome == NOT_WRITTEN else None  # type: ignore[misc]
 
 
+class CursorExpiredError(RequestError):
+    """Retention has removed the events at the cursor; `fields["earliest"]` is where to go on."""
+
+    status = 410
+    slug = "cursor-expired"
+    title = "Events are gone"
+
+
 def response_error(
     status: int, headers: Mapping[str, str], body: bytes, context: str = ""
 ) -> BarcoError:
@@ -141,15 +149,19 @@ def _walk(kind: type[BarcoError]) -> Iterator[type[BarcoError]]:
         yield from _walk(child)
 
 
-# Classes of barco.errors only: those above carry no fields and never come over HTTP.
-_KINDS = [kind for kind in _walk(BarcoError) if kind.__module__ == errors.__name__]
-_BY_SLUG = {kind.slug: kind for kind in _KINDS}
+# What can come over HTTP: the classes of barco.errors, and of those above only one.
+_KINDS: list[type[BarcoError]] = [
+    *(kind for kind in _walk(BarcoError) if kind.__module__ == errors.__name__),
+    CursorExpiredError,
+]
+_BY_SLUG: dict[str, type[BarcoError]] = {kind.slug: kind for kind in _KINDS}
 _BY_STATUS: dict[int, type[BarcoError]] = {
     401: errors.UnauthorizedError,
     403: errors.ForbiddenError,
     404: errors.NotFoundError,
     405: errors.MethodNotAllowedError,
     409: errors.ConflictError,
+    410: CursorExpiredError,
     413: errors.TooLargeError,
     415: errors.UnsupportedMediaTypeError,
     421: errors.MisdirectedError,

@@ -14,12 +14,18 @@ from typing import Any, Self
 from barco.client.batching import Ack, SliceKey
 from barco.client.errors import BufferFullError, ClosedError
 from barco.client.loopthread import LoopThread
-from barco.client.names import check_topic, to_bytes
+from barco.client.names import (
+    DEFAULT_ENDPOINT,
+    as_endpoints,
+    check_timestamp,
+    check_topic,
+    to_bytes,
+    to_key,
+)
 from barco.client.ring import Ring
 from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
 
 Bytes = bytes | bytearray | memoryview | str
-DEFAULT_ENDPOINT = "127.0.0.1:9250"
 
 
 class AsyncProducer:
@@ -52,14 +58,12 @@ class AsyncProducer:
         Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Raises
         BufferFullError if more than `buffer_bytes` wait already: await `drain()` to avoid it.
         """
+        check_topic(topic)
+        check_timestamp(timestamp_us)
+        key = None if key is None else to_key(key)
+        value = to_bytes("value", value)
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._sender.enqueue(
-            check_topic(topic),
-            None if key is None else to_bytes("key", key),
-            to_bytes("value", value),
-            timestamp_us,
-            future,
-        )
+        self._sender.enqueue(topic, key, value, timestamp_us, future)
         return future
 
     def send_many(
@@ -139,7 +143,8 @@ class Producer:
         more than `buffer_bytes` wait already; BufferFullError after the delivery time-out.
         """
         check_topic(topic)
-        key = None if key is None else to_bytes("key", key)
+        check_timestamp(timestamp_us)
+        key = None if key is None else to_key(key)
         value = to_bytes("value", value)
         future: concurrent.futures.Future[Ack] = Delivery()
         try:
@@ -200,13 +205,6 @@ class Producer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def as_endpoints(endpoint: str | Sequence[str]) -> list[str]:
-    """One endpoint, several, or several in one string with commas."""
-    if isinstance(endpoint, str):
-        return [each.strip() for each in endpoint.split(",") if each.strip()]
-    return list(endpoint)
 
 
 def enqueue_many(

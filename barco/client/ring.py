@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barco.client.batching import SliceKey
+from barco.client.codec import token_of
 from barco.client.errors import BadAnswerError
-from barco.model.token import TOKEN_MIN, token_of
+from barco.model.placement import RING_UNIT
+from barco.model.token import TOKEN_MIN
 
 TOKEN_END = 2**63
 
@@ -23,7 +25,9 @@ class Ring:
     endpoints: Mapping[SliceKey, str]
     slices: tuple[SliceKey, ...]
     _starts: tuple[int, ...] = field(repr=False)
-    """First token of each of `slices`."""
+    _owners: tuple[SliceKey, ...] = field(repr=False)
+    """Arcs of the ring by first token, and the slice of each. The few tokens at the end of a range
+    that division leaves over belong to its slice 0, as with PolarStreams."""
     _memory: dict[bytes, SliceKey] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -32,23 +36,29 @@ class Ring:
         starts = sorted(ranges)
         if not starts or starts[0] != TOKEN_MIN:
             raise BadAnswerError("the topology does not begin at the lowest token")
-        slices, firsts = [], []
+        slices: list[SliceKey] = []
+        arcs: list[tuple[int, SliceKey]] = []
         for start, end in zip(starts, [*starts[1:], TOKEN_END], strict=True):
             count = ranges[start]
             if not 1 <= count <= end - start:
                 raise BadAnswerError(f"the range at {start} has {count} slices")
-            width = (end - start) // count
-            for index in range(count):
-                slices.append(SliceKey(start, index))
-                firsts.append(start + index * width)
+            span = end - start
+            if len(starts) > 1:
+                span -= span % RING_UNIT  # At the very top of the ring some tokens are left over.
+            width = span // count
+            slices += [SliceKey(start, index) for index in range(count)]
+            arcs += [(start + index * width, SliceKey(start, index)) for index in range(count)]
+            if start + count * width < end:
+                arcs.append((start + count * width, SliceKey(start, 0)))
         missing = [each for each in slices if each not in endpoints]
         if missing:
             raise BadAnswerError(f"the topology names no endpoint for {missing[0]}")
-        return cls(dict(endpoints), tuple(slices), tuple(firsts))
+        firsts, owners = zip(*arcs, strict=True)
+        return cls(dict(endpoints), tuple(slices), firsts, owners)
 
     def slice_of_token(self, token: int) -> SliceKey:
         """The slice that holds the token."""
-        return self.slices[bisect_right(self._starts, token) - 1]
+        return self._owners[bisect_right(self._starts, token) - 1]
 
     def slice_of_key(self, key: bytes) -> SliceKey:
         """The slice of a partition key. Remembers recent keys: most streams have few."""

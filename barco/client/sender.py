@@ -6,6 +6,7 @@ loop's thread. One lock guards the machine and is held for a few microseconds at
 """
 
 import asyncio
+import logging
 import random
 import secrets
 import threading
@@ -24,6 +25,7 @@ from barco.client.batching import (
     SliceKey,
     Waiter,
 )
+from barco.client.codec import encode_batch
 from barco.client.discovery import Directory
 from barco.client.errors import (
     NOT_WRITTEN,
@@ -36,7 +38,8 @@ from barco.client.errors import (
 from barco.client.ring import Ring, slice_of_producer
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError
-from barco.protocol.batch import encode_batch
+
+_log = logging.getLogger("barco.client")
 
 BATCH_TYPE = "application/vnd.barco.batch"
 Parts = Mapping[SliceKey | None, tuple[Sequence[bytes], Sequence[bytes]]]
@@ -264,10 +267,13 @@ class Sender:
             ack = await self._attempts(lane, batch)
         except BarcoError as failure:
             error = failure
-        except BaseException as failure:
-            # The loop is being closed, or a bug: nobody may wait for these events for ever.
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nobody may wait for ever.
+            _log.exception("a batch for topic %s could not be sent", lane.topic)
             batch.maybe_written = True
             error = DeliveryError(f"the producer failed: {failure!r}", outcome=UNKNOWN)
+        except asyncio.CancelledError:
+            batch.maybe_written = True
+            error = DeliveryError("the producer was closed", outcome=UNKNOWN)
             raise
         finally:
             self._settle(lane, batch, ack, error)

@@ -206,7 +206,7 @@ def test_flush_sends_without_lingering(broker):
 
 
 def test_wide_timestamps_are_split_over_batches(broker):
-    stamps = [0, 5_000_000_000_000, 1, None, 2_000_000]
+    stamps = [7, 5_000_000_000_000, 1, None, 2_000_000]
     with barco.Producer(broker.endpoint) as producer:
         for stamp in stamps:
             producer.send("t", b"v", key=b"k", timestamp_us=stamp)
@@ -226,6 +226,10 @@ def test_wrong_use_is_refused_at_once(broker):
             producer.send("a/b", b"v")
         with pytest.raises(TypeError, match="bytes or str"):
             producer.send("t", {"a": 1})
+        with pytest.raises(ValueError, match="at most 65535 bytes"):
+            producer.send("t", b"v", key=b"k" * 65_536)
+        with pytest.raises(ValueError, match="microseconds since 1970"):
+            producer.send("t", b"v", timestamp_us=0)
         assert producer.send("t", b"v").cancel() is False
     with pytest.raises(ClosedError):
         producer.send("t", b"v")
