@@ -4,8 +4,10 @@ Every function takes any contiguous buffer where it takes bytes to read, checks 
 raises ValueError with a sentence that says what is wrong with them.
 """
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from typing import TypedDict
+
+from typing_extensions import Buffer
 
 class ChunkInfo(TypedDict):
     topic: str
