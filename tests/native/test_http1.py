@@ -99,6 +99,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "trailer-content-length": (b"0\r\nContent-Length: 5\r\n\r\n", "malformed"),
     "trailer-transfer-encoding": (b"0\r\nTransfer-Encoding: x\r\n\r\n", "malformed"),
     "trailer-host": (b"0\r\nHost: x\r\n\r\n", "malformed"),
+    "trailer-connection": (b"0\r\nConnection: close\r\n\r\n", "malformed"),
     "trailer-no-colon": (b"0\r\nGET / HTTP/1.1\r\n\r\n", "malformed"),
     "trailer-folded": (b"0\r\na: b\r\n c\r\n\r\n", "malformed"),
     "trailer-nul": (b"0\r\na: \0\r\n\r\n", "malformed"),
