@@ -178,7 +178,7 @@ static void test_framing(void)
     }
     static const char *const codings[] = {"", "xchunked", "chunkedx", "chunked, identity",
         "identity, chunked", "chunked, chunked", "chunked,", ",chunked", "\"chunked\"",
-        "Chunked\x0b", "chunked;q=1", "gzip", "chunked gzip"};
+        "Chunked\x0b", "chunked\t", "chunked;q=1", "gzip", "chunked gzip"};
     for (size_t i = 0; i < sizeof(codings) / sizeof(codings[0]); i++) {
         int n = snprintf(text, sizeof(text), HEAD "Transfer-Encoding: %s\r\n\r\n", codings[i]);
         refused(__LINE__, text, (size_t)n, 400);
