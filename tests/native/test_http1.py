@@ -53,7 +53,7 @@ CODINGS: dict[str, bytes] = {
     "after-identity": b"identity, chunked", "identity": b"identity", "twice": b"chunked, chunked",
     "vertical-tab": b"Chunked\x0b", "empty": b"", "comma-before": b", chunked",
     "comma-after": b"chunked,", "quoted": b'"chunked"', "parameter": b"chunked;q=1",
-    "gzip-alone": b"gzip", "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
+    "tab-after": b"chunked \t", "gzip-alone": b"gzip", "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
     "nul": b"chunked\0", "kelvin-sign": "chun\u212aed".encode(),
 }  # fmt: skip
 
@@ -99,6 +99,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "trailer-content-length": (b"0\r\nContent-Length: 5\r\n\r\n", "malformed"),
     "trailer-transfer-encoding": (b"0\r\nTransfer-Encoding: x\r\n\r\n", "malformed"),
     "trailer-host": (b"0\r\nHost: x\r\n\r\n", "malformed"),
+    "trailer-connection": (b"0\r\nConnection: close\r\n\r\n", "malformed"),
     "trailer-no-colon": (b"0\r\nGET / HTTP/1.1\r\n\r\n", "malformed"),
     "trailer-folded": (b"0\r\na: b\r\n c\r\n\r\n", "malformed"),
     "trailer-nul": (b"0\r\na: \0\r\n\r\n", "malformed"),
