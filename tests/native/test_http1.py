@@ -53,7 +53,8 @@ CODINGS: dict[str, bytes] = {
     "after-identity": b"identity, chunked", "identity": b"identity", "twice": b"chunked, chunked",
     "vertical-tab": b"Chunked\x0b", "empty": b"", "comma-before": b", chunked",
     "comma-after": b"chunked,", "quoted": b'"chunked"', "parameter": b"chunked;q=1",
-    "tab-after": b"chunked \t", "gzip-alone": b"gzip", "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
+    "tab-after": b"chunked \t", "gzip-alone": b"gzip",
+    "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
     "nul": b"chunked\0", "kelvin-sign": "chun\u212aed".encode(),
 }  # fmt: skip
 
