@@ -153,7 +153,7 @@ class Key:
         return f"BARCO_{self.section}_{self.name}".upper()
 
 
-def keys() -> Iterator[Key]:
+def all_keys() -> Iterator[Key]:
     """Every key there is, in the order of the file."""
     for section in fields(Config):
         for item in fields(getattr(Config(), section.name)):
@@ -162,7 +162,7 @@ def keys() -> Iterator[Key]:
 
 def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Config:
     """Read the file, if there is one, and the environment (the process's unless given)."""
-    known = {key.dotted: key for key in keys()}
+    known = {key.dotted: key for key in all_keys()}
     values: dict[str, Any] = {}
     if path is not None:
         values |= _from_file(path, known)
