@@ -27,7 +27,13 @@ size_t batch_scratch_bytes(const struct batch_view *view);
 int batch_unpack(const struct batch_view *view, uint32_t event_bytes_max, uint8_t *scratch,
                  size_t scratch_cap, struct batch_columns *out);
 
-/* Upper bound, and exact size without producers, of the chunk made from the batch. */
+/* Writes a batch of meta's columns (topic, slice, offsets and producers are not looked at; with a
+ * base_timestamp_us of 0, ts_delta must be NULL). sealer NULL: nothing is compressed. Returns the
+ * bytes written, or 0 if cap is too small; cap >= chunk_bound(meta) always suffices. */
+size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta, uint8_t *out,
+                  size_t cap);
+
+/* Exact size of the chunk that chunk_seal_batch() makes. */
 size_t chunk_bound_batch(const struct batch_view *view, const struct chunk_columns *meta);
 
 /* A chunk from the batch's sections as they are. meta gives topic, slice, count, epoch,

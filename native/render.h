@@ -3,22 +3,11 @@
 #ifndef BARCO_RENDER_H
 #define BARCO_RENDER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "chunk.h"
-
-#define JSON_DEPTH_MAX 512u   /* Deeper values are not spliced: consumers' parsers recurse. */
-#define JSON_NUMBER_MAX 1024u /* Nor longer numbers: Python's refuses them, and with them all. */
-
-/* RFC 8259 text: strict grammar, valid UTF-8, paired surrogate escapes, one value with optional
- * white space around it, within the two limits above. Iterative. */
-bool json_valid(const uint8_t *p, size_t len);
-
-/* Well-formed UTF-8 (no over-long forms, no surrogates, at most U+10FFFF). */
-bool utf8_valid(const uint8_t *p, size_t len);
 
 /* Bytes that render_json_values() or render_ndjson() of the whole chunk can need at most: about
  * 6 x its raw size, because a control character becomes 6. Trying with 2 x first is sensible. */

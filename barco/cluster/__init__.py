@@ -1,0 +1,1 @@
+"""Pure state machines of the control plane: input and `now` in, a new state and a reply out."""

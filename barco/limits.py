@@ -1,0 +1,192 @@
+"""Every bound of barco, each with its reason, and the relations between them.
+
+A bound that an operator may change is a knob: it is a key of `barco.config`, and what stands here
+is its default and the range it may have. Everything else is fixed. A full buffer is back-pressure
+(429 or 503, "not written"), never growth. Sizes are bytes and times seconds unless the name ends
+in another unit.
+"""
+
+from barco.types import GiB, KiB, MiB
+
+# --- Names and keys -------------------------------------------------------------------------
+
+TOPIC_NAME_BYTES_MAX = 127
+"""One length byte in a chunk, with a bit to spare; as PolarStreams has it."""
+
+KEY_BYTES_MAX = 65_535
+"""A partition key is a name, not a payload."""
+
+CONSUMER_ID_BYTES_MAX = 128
+GROUP_NAME_BYTES_MAX = 128
+"""Both are kept in memory by every worker and shown in logs: short."""
+
+TOPICS_MAX = 100_000
+"""Topics are labels in one log: this bounds the memory of their counters, nothing else."""
+
+GROUPS_MAX = 10_000
+CONSUMERS_MAX = 20_000
+CONSUMERS_PER_GROUP_MAX = 1_000
+TOPICS_PER_CONSUMER_MAX = 64
+"""A million invented registrations must not fill the supervisor: new ones are refused with 429."""
+
+CONSUMER_SILENCE_SECONDS = 120.0
+"""A consumer that has not been heard of for so long is no member any more (PolarStreams' value)."""
+
+POSITIONS_MAX = 100_000
+"""Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""
+
+# --- Requests (knobs: event_bytes_max, request_bytes_max, memory_bytes) ------------------------
+
+EVENT_BYTES_MAX = 1 * MiB
+EVENT_BYTES_MAX_FLOOR = 1 * KiB
+EVENT_BYTES_MAX_CEILING = 64 * MiB
+"""One event is held whole in memory, and in one chunk on disk."""
+
+REQUEST_BYTES_MAX = 16 * MiB
+REQUEST_BYTES_MAX_FLOOR = 64 * KiB
+REQUEST_BYTES_MAX_CEILING = 256 * MiB
+"""One request is all or nothing for its slice, so it has to fit into one group."""
+
+MEMORY_BYTES = 256 * MiB
+MEMORY_BYTES_FLOOR = 32 * MiB
+MEMORY_BYTES_CEILING = 1024 * GiB
+"""One budget for each worker: bodies under way, open chunks, recent groups, read-ahead."""
+
+MEMORY_REQUESTS_MIN = 2
+"""The budget holds at least this many requests of the largest size, or nothing would ever move."""
+
+REQUEST_LINE_BYTES_MAX = 16 * KiB
+HEAD_BYTES_MAX = 32 * KiB
+HEADERS_MAX = 64
+"""414 and 431. Browsers and proxies stay below 8 KiB; a head is held for each connection."""
+
+CONNECTIONS_MAX = 10_000
+"""For each worker; over it new connections are closed at once, old ones are unharmed."""
+
+HEAD_SECONDS_MAX = 10.0
+BODY_GRACE_SECONDS = 5.0
+BODY_BYTES_PER_SECOND_MIN = 1 * KiB
+"""Slowloris: a head must arrive in time, a body must keep moving after a short grace."""
+
+POLL_WAIT_MS_MAX = 60_000
+"""Proxies between cut idle connections after a minute or so."""
+
+POLL_BYTES_DEFAULT = 1 * MiB
+POLL_BYTES_MAX = 16 * MiB
+"""How much one poll or one read answers at most; a single larger event is still served."""
+
+JSON_DEPTH_MAX = 512
+"""A deeper value is stored and served as text: readers' parsers give up near 1,000."""
+
+# --- The log (knobs: segment_bytes, slices_per_range) ------------------------------------------
+
+PAGE_BYTES = 4096
+"""O_DIRECT: every group starts and ends on such a boundary."""
+
+CHUNK_RAW_BYTES_MAX = 128 * KiB
+"""Measured sweet spot of LZ4 and of readers (64-128 KiB); a larger single event is the exception."""
+
+GROUP_HEADER_BYTES = 128
+GROUPS_IN_FLIGHT_MAX = 3
+"""Build the next group while one or two are on their way to the disk."""
+
+SEGMENT_BYTES = 128 * MiB
+SEGMENT_BYTES_FLOOR = 1 * MiB
+SEGMENT_BYTES_CEILING = 4 * GiB
+"""Recovery scans one unsealed segment: 128 MiB is well under a second. Positions in an index are
+32-bit counts of 8 bytes, which would allow 32 GiB."""
+
+SEGMENT_REQUESTS_MIN = 2
+"""A segment holds its snapshot group and at least one group with the largest request."""
+
+SLICES_PER_RANGE = 8
+SLICES_PER_RANGE_MAX = 256
+"""A power of two; fixed when the data directory is formatted."""
+
+WORKERS_MAX = 128
+"""One per core; a worker needs at least one slice."""
+
+RETENTION_HOURS = 168
+RETENTION_HOURS_MAX = 24 * 366 * 100
+RETENTION_BYTES = 0
+"""Seven days and no bound on size; 0 means no limit for either."""
+
+# --- Frames between the processes of a broker ---------------------------------------------------
+
+FRAME_BYTES_MAX = 8 * MiB
+"""A view of 20,000 consumers is about 4 MiB. The length is checked before anything is allocated."""
+
+FRAME_DEPTH_MAX = 8
+"""Control messages are flat; nesting is how decoders are attacked."""
+
+CHANNEL_BUFFER_BYTES_MAX = 4 * FRAME_BYTES_MAX
+"""Unsent frames to one worker; a worker that reads nothing for so long is killed."""
+
+LOG_LINE_BYTES_MAX = 8 * KiB
+"""A log line never carries a payload; what is longer is cut."""
+
+# --- The supervisor -------------------------------------------------------------------------------
+
+HEARTBEAT_SECONDS = 1.0
+HEARTBEAT_SILENCE_SECONDS_MAX = 15.0
+"""A worker's turn of the loop is under a millisecond; 15 s of silence is a hang, not a load."""
+
+WORKER_START_SECONDS_MAX = 120.0
+"""From the fork to `ready`, without a sign of life: longer than any recovery that makes progress."""
+
+RESTART_BACKOFF_SECONDS_MIN = 0.1
+RESTART_BACKOFF_SECONDS_MAX = 5.0
+"""Doubles with each death. A shard is away for as long as a restart takes, so the first is quick."""
+
+CRASH_LOOP_DEATHS = 5
+CRASH_LOOP_SECONDS = 30.0
+"""Five deaths in half a minute are not bad luck: stop, and let the last word be read."""
+
+DRAIN_SECONDS_MAX = 20.0
+"""Answer what is in flight, seal, sync. Below the 90 s after which systemd sends SIGKILL."""
+
+VIEW_SECONDS_MAX = 5.0
+"""How long a registration waits for every worker to have seen it; then it is answered 503."""
+
+LISTEN_BACKLOG = 1024
+"""Connections that wait while a worker restarts; the kernel's default bound is 4096."""
+
+OPEN_WARNING_SECONDS = 60.0
+"""How often a broker that listens to everyone without authentication says so."""
+
+KERNEL_VERSION_MIN = (5, 10)
+KERNEL_VERSION_FULL = (6, 1)
+"""The epoll fallback needs 5.10 (pidfd, close_range); io_uring as barco uses it needs 6.1."""
+
+PORT_MAX = 65_535
+SHARD_PORTS_FROM = 50
+"""`--ports-from N` puts the shard endpoints at N + 50, as 9300 is to 9250."""
+
+# --- Relations ----------------------------------------------------------------------------------
+
+assert TOPIC_NAME_BYTES_MAX < 256 and GROUP_NAME_BYTES_MAX < 256
+assert EVENT_BYTES_MAX_FLOOR <= EVENT_BYTES_MAX <= EVENT_BYTES_MAX_CEILING < 2**32
+assert REQUEST_BYTES_MAX_FLOOR <= REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX_CEILING < 2**32
+assert MEMORY_BYTES_FLOOR <= MEMORY_BYTES <= MEMORY_BYTES_CEILING
+assert SEGMENT_BYTES_FLOOR <= SEGMENT_BYTES <= SEGMENT_BYTES_CEILING <= 8 * 2**32
+assert EVENT_BYTES_MAX <= REQUEST_BYTES_MAX, "one event is one request"
+assert MEMORY_REQUESTS_MIN * REQUEST_BYTES_MAX <= MEMORY_BYTES
+assert SEGMENT_REQUESTS_MIN * REQUEST_BYTES_MAX <= SEGMENT_BYTES
+assert REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX
+assert SEGMENT_BYTES % PAGE_BYTES == 0 and SEGMENT_BYTES_FLOOR % PAGE_BYTES == 0
+assert GROUP_HEADER_BYTES % 8 == 0 and GROUP_HEADER_BYTES < PAGE_BYTES
+assert SLICES_PER_RANGE.bit_count() == 1 and SLICES_PER_RANGE_MAX.bit_count() == 1
+assert WORKERS_MAX <= SLICES_PER_RANGE_MAX
+assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
+assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
+assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS
+# The back-offs before the last of these deaths have to fit into the window, or it never fires.
+assert (
+    sum(
+        min(RESTART_BACKOFF_SECONDS_MIN * 2**n, RESTART_BACKOFF_SECONDS_MAX)
+        for n in range(CRASH_LOOP_DEATHS - 1)
+    )
+    < CRASH_LOOP_SECONDS
+)
+assert VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
+assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL

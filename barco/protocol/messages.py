@@ -1,0 +1,30 @@
+"""The frames on the channel between the supervisor and a worker, by their `type`.
+
+Worker to supervisor:
+
+    {"type": "ready", "pid", "engine", "engine_reason"}         once, when the shard is open
+    {"type": "heartbeat", "stats": {...}}                       every second, also while recovering
+    {"type": "fatal", "text"}                                   one line, just before it exits
+    {"type": "seen", "version"}                                 this view is in force here
+    {"type": "request", "id", "op", "args": {...}}              answered by one "reply"
+
+Supervisor to worker:
+
+    {"type": "view", "version", "groups": {...}, "workers": [...]}  the whole view; replaces the last
+    {"type": "reply", "id", "ok": true, "result": {...}}
+    {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
+    {"type": "drain"}                                           finish, seal, exit 0
+
+A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
+right after it has said "ready".
+"""
+
+READY = "ready"
+HEARTBEAT = "heartbeat"
+FATAL = "fatal"
+SEEN = "seen"
+REQUEST = "request"
+
+VIEW = "view"
+REPLY = "reply"
+DRAIN = "drain"
