@@ -185,7 +185,7 @@ void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
 
 /* ---- requests ---- */
 
-static bool is_json_path(const struct http1_request *head, struct http1_slice *topic)
+static bool is_produce_path(const struct http1_request *head, struct http1_slice *topic)
 {
     static const char prefix[] = "/v1/topic/", suffix[] = "/messages";
     const char *p = head->path.p;
@@ -296,7 +296,7 @@ static bool keep_head(struct conn *conn, const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* The key points into the receive buffer or scratch: keep it when the body is still to come. */
+/* The key lies in scratch memory: keep it when the body is still to come. */
 static bool keep_key(struct request *request)
 {
     struct produce *produce = &request->produce;
@@ -330,7 +330,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     conn->since_ms = conn->reactor->now_ms;
     struct http1_slice topic;
     uint16_t problem = PROBLEM_NONE;
-    bool produce = head->method == HTTP1_POST && is_json_path(head, &topic);
+    bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
     if (produce) {
         conn->reactor->produce_requests++;
         request->body_max = conn->reactor->options.request_bytes_max;
@@ -457,8 +457,12 @@ static size_t input_head(struct conn *conn, const uint8_t *bytes, size_t len)
     }
     begin_request(conn, &head, bytes, (size_t)used);
     /* A body that is already here, or empty, is handled by the caller's next turn. */
+    bool open = conn->state == STATE_BODY || conn->state == STATE_CHUNKED;
     if (conn->state == STATE_BODY && conn->request.body_want == 0)
         finish_request(conn, bytes + used, 0);
+    else if (open && (head.chunked || len - (size_t)used < conn->request.body_want) &&
+             !keep_key(&conn->request))
+        conn_close(conn);
     return (size_t)used;
 }
 
@@ -605,6 +609,8 @@ void conn_close(struct conn *conn)
     }
     if (conn->kind == CONN_PEER)
         handoff_lost(reactor, conn);
+    conn->next_closing = reactor->closing;
+    reactor->closing = conn;
     reactor->net->close(reactor->net, conn);
 }
 

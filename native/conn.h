@@ -83,7 +83,7 @@ struct request {
 struct conn {
     struct reactor *reactor;
     struct conn *next, **prev; /* all connections */
-    struct conn *next_dirty;
+    struct conn *next_dirty, *next_closing;
     int fd;
     uint32_t index, generation;
     uint8_t kind, state;
@@ -124,7 +124,7 @@ void conn_close(struct conn *conn);
 void conn_deadlines(struct conn *conn, int64_t now_ms);
 
 /* answer.c */
-void answer_render(struct conn *conn, const struct slot *slot);
+void answer_render(struct conn *conn, struct slot *slot);
 
 /* produce.c */
 /* Reads a produce request's head. 0, or the problem. */
@@ -136,6 +136,34 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail);
 void produce_stable(struct reactor *reactor, struct run *run);
+/* One slice's share of a call, here or at its owner. 0, or the problem. */
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                    uint64_t *detail);
+/* The same on the owner. */
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                       struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail);
+/* One of a slot's parts has an answer. */
+void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail);
+
+/* Where a call without keys of its own goes. 0, or the problem. */
+uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice);
+/* Checks the producer's sequence, then queues the run. 0, or the problem: then the run is gone. */
+uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
+                   uint64_t *detail);
+/* The body, or a copy of bytes as a new one (then *bytes leads into it). NULL without memory. */
+struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len,
+                      struct body *body);
+
+/* batch_produce.c */
+uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail);
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                   struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                   uint64_t *detail);
 
 /* handoff.c */
 void handoff_input(struct conn *conn);

@@ -25,7 +25,7 @@ struct net {
     void (*recv_start)(struct net *net, struct conn *conn);
     void (*recv_stop)(struct net *net, struct conn *conn);
     void (*send)(struct net *net, struct conn *conn, const void *bytes, size_t len);
-    /* Ends the connection's operations; conn_gone() follows when none is left. */
+    /* Makes the connection's operations end; it is freed when none is left. */
     void (*close)(struct net *net, struct conn *conn);
     void (*write)(struct net *net, struct append *append, const void *bytes, size_t len,
                   uint64_t offset);
@@ -45,6 +45,5 @@ void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error
 void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result);
 void reactor_written(struct reactor *reactor, struct append *append, int64_t result);
 void reactor_selector_ready(struct reactor *reactor);
-void reactor_conn_gone(struct reactor *reactor, struct conn *conn);
 
 #endif

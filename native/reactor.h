@@ -9,7 +9,6 @@
 #define LISTENERS_MAX 16
 #define WORKERS_MAX 256
 #define SWEEP_MS 500
-#define ACCEPT_RETRY_MS 100
 
 struct listener {
     int fd;
@@ -47,6 +46,7 @@ struct reactor_options {
     uint32_t worker, workers, slices, slice_first, slice_last;
     uint32_t connections_max;
     uint64_t slice_width;
+    int64_t range_start; /* token of slice 0 */
     bool auto_create;
     int engine; /* 0 auto, 1 io_uring, 2 epoll */
 };
@@ -64,21 +64,22 @@ struct reactor {
     uint32_t table_capacity, table_used, conn_count;
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
-    struct conn *dirty;
+    struct conn *dirty, *closing;
     struct conn *peers[WORKERS_MAX]; /* outgoing hand-off connections by worker */
     struct call *calls;
     uint32_t call_capacity, call_free;
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
     char endpoints[WORKERS_MAX][64]; /* shard endpoints, for 421 */
-    uint8_t *scratch; /* decoded keys, unpacked batches */
+    uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
+    uint8_t *scratch; /* spans of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes;
     bool selector_ready, notify, draining, io_failed, blocked_any;
-    int64_t now_ms, wall_us, swept_ms, accept_retry_ms;
+    int64_t now_ms, wall_us, swept_ms;
     char date[40];
-    int64_t date_s;
-    uint64_t last_stable_told;
+    int64_t date_s, quiet_since_ms;
+    uint64_t last_events;
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, connections_total;
     uint64_t handed_out, handed_in, bytes_in, bytes_out, duplicates, aborted, turns;
