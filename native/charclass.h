@@ -40,22 +40,40 @@ static inline bool charclass_has(const struct charclass *class, char character)
     return c < 0x80 && ((class->low[c & 15] >> (c >> 4)) & 1);
 }
 
+#if defined(__SSSE3__)
+/* One bit for each of the 16 bytes at p that is not in the class. */
+static inline uint32_t charclass_outside_16(const struct charclass *class, const char *p)
+{
+    const __m128i low = _mm_loadu_si128((const __m128i *)class->low);
+    const __m128i high = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, (char)128, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m128i nibble = _mm_set1_epi8(15);
+    __m128i c = _mm_loadu_si128((const __m128i *)p);
+    __m128i by_low = _mm_shuffle_epi8(low, _mm_and_si128(c, nibble));
+    __m128i by_high = _mm_shuffle_epi8(high, _mm_and_si128(_mm_srli_epi16(c, 4), nibble));
+    __m128i outside = _mm_cmpeq_epi8(_mm_and_si128(by_low, by_high), _mm_setzero_si128());
+    return (uint32_t)_mm_movemask_epi8(outside);
+}
+
+/* One bit for each of the 16 bytes at p that is a control character: not the tab, but 0x7f. */
+static inline uint32_t charclass_control_16(const char *p)
+{
+    __m128i c = _mm_loadu_si128((const __m128i *)p);
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(c, _mm_set1_epi8(0x1f)), c);
+    __m128i tab = _mm_cmpeq_epi8(c, _mm_set1_epi8('\t'));
+    __m128i del = _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7f));
+    return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_andnot_si128(tab, control), del));
+}
+#endif
+
 /* The first character of [p, end) that is not in the class, or end. */
 static inline const char *charclass_span(const struct charclass *class, const char *p,
                                          const char *end)
 {
 #if defined(__SSSE3__)
-    const __m128i low = _mm_loadu_si128((const __m128i *)class->low);
-    const __m128i high = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, (char)128, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m128i nibble = _mm_set1_epi8(15);
     for (; end - p >= 16; p += 16) {
-        __m128i c = _mm_loadu_si128((const __m128i *)p);
-        __m128i by_low = _mm_shuffle_epi8(low, _mm_and_si128(c, nibble));
-        __m128i by_high = _mm_shuffle_epi8(high, _mm_and_si128(_mm_srli_epi16(c, 4), nibble));
-        __m128i outside = _mm_cmpeq_epi8(_mm_and_si128(by_low, by_high), _mm_setzero_si128());
-        int mask = _mm_movemask_epi8(outside);
-        if (mask != 0)
-            return p + __builtin_ctz((unsigned)mask);
+        uint32_t outside = charclass_outside_16(class, p);
+        if (outside != 0)
+            return p + __builtin_ctz(outside);
     }
 #endif
     while (p < end && charclass_has(class, *p))
@@ -68,20 +86,37 @@ static inline const char *charclass_span(const struct charclass *class, const ch
 static inline const char *charclass_value_span(const char *p, const char *end)
 {
 #if defined(__SSSE3__)
-    const __m128i control_max = _mm_set1_epi8(0x1f);
     for (; end - p >= 16; p += 16) {
-        __m128i c = _mm_loadu_si128((const __m128i *)p);
-        __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(c, control_max), c);
-        __m128i tab = _mm_cmpeq_epi8(c, _mm_set1_epi8('\t'));
-        __m128i del = _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7f));
-        int mask = _mm_movemask_epi8(_mm_or_si128(_mm_andnot_si128(tab, control), del));
-        if (mask != 0)
-            return p + __builtin_ctz((unsigned)mask);
+        uint32_t control = charclass_control_16(p);
+        if (control != 0)
+            return p + __builtin_ctz(control);
     }
 #endif
     while (p < end && (((uint8_t)*p >= 0x20 && *p != 0x7f) || *p == '\t'))
         p++;
     return p;
+}
+
+/* Both ends of the header line at p: *name_end is the first character that is no token, *stop the
+ * first control character from there on; end where there is none. Most lines fit into 32 bytes:
+ * then both are found at once, and the next line does not wait for two searches in a row. */
+static inline void charclass_header_span(const char *p, const char *end, const char **name_end,
+                                         const char **stop)
+{
+#if defined(__SSSE3__)
+    if (__builtin_expect(end - p >= 32, 1)) {
+        uint32_t outside = charclass_outside_16(&CHARCLASS_TOKEN, p) |
+                           charclass_outside_16(&CHARCLASS_TOKEN, p + 16) << 16;
+        uint32_t control = charclass_control_16(p) | charclass_control_16(p + 16) << 16;
+        if (control != 0) {
+            *name_end = p + __builtin_ctz(outside); /* Controls are outside: it is not 0 either. */
+            *stop = p + __builtin_ctz(control);
+            return;
+        }
+    }
+#endif
+    *name_end = charclass_span(&CHARCLASS_TOKEN, p, end);
+    *stop = charclass_value_span(*name_end, end);
 }
 
 #endif

@@ -105,7 +105,8 @@ int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out)
     struct chunk_header h;
     if (len < sizeof h) {
         uint32_t magic = CHUNK_MAGIC;
-        return memcmp(buf, &magic, len < sizeof magic ? len : sizeof magic) == 0 ? -2 : -1;
+        size_t shared = len < sizeof magic ? len : sizeof magic;
+        return shared == 0 || memcmp(buf, &magic, shared) == 0 ? -2 : -1;
     }
     memcpy(&h, buf, sizeof h);
     if (!header_valid(&h))

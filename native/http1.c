@@ -55,7 +55,8 @@ static struct http1_slice slice(const char *start, const char *end)
 }
 
 /* Compares n >= 4 characters with lower-case letters and hyphens. Setting bit 5 turns letters into
- * lower case and moves no other token character onto a letter or a hyphen. */
+ * lower case; only control characters, which neither names nor values hold, would become a hyphen
+ * by it, and nothing else becomes a letter. */
 static inline bool equals_lower(const char *p, const char *lower, size_t n)
 {
     uint32_t word, want;
@@ -279,6 +280,10 @@ static int take_transfer_encoding(struct cursor *c, struct http1_slice value)
 static void take_connection(struct cursor *c, struct http1_slice value)
 {
     const char *end = value.p + value.len;
+    if (value.len == 10 && equals_lower(value.p, "keep-alive", 10)) {
+        c->has_keep_alive = true; /* What clients send, if anything. */
+        return;
+    }
     for (const char *p = value.p; p < end;) {
         const char *comma = memchr(p, ',', (size_t)(end - p));
         const char *item_end = comma == NULL ? end : comma;
@@ -373,18 +378,18 @@ static inline int parse_line_end(struct cursor *c)
 
 static inline int parse_header(struct cursor *c, struct http1_header *header)
 {
-    const char *start = c->p;
-    c->p = charclass_span(&CHARCLASS_TOKEN, start, c->end);
+    const char *start = c->p, *stop;
+    charclass_header_span(start, c->end, &c->p, &stop);
     if (c->p == c->end)
         return starved(c);
     if (*c->p != ':' || c->p == start)
         return refuse_name(c, start);
     header->name = slice(start, c->p);
     start = c->p + 1;
-    while (start < c->end && is_blank(*start))
+    while (start < stop && is_blank(*start))
         start++;
-    c->p = charclass_value_span(start, c->end);
-    const char *value_end = c->p;
+    c->p = stop;
+    const char *value_end = stop;
     int verdict = parse_line_end(c);
     if (verdict != 0)
         return verdict;

@@ -1,0 +1,45 @@
+# The house's verbs. `make` alone prints them.
+PYTHON := .venv/bin/python
+FUZZ_SECONDS ?= 60
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench native-test fuzz chaos clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing and leave a working .venv/bin/barco
+	@scripts/setup.sh
+
+demo: setup ## Start a broker, load 336,776 real flights, read them back, print a table
+	@$(PYTHON) scripts/demo.py
+
+test: setup native-test ## Run the tests (TESTS=path for some of them)
+	$(PYTHON) -m pytest $(TESTS)
+
+check: setup ## Lint, types, house rules
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy --strict -p barco
+	$(PYTHON) -m pytest -q tests/tidy
+
+bench: setup ## Measure; prints a table (see tuning.md)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(PYTHON) -m pytest bench
+
+native-test: setup ## Build the C core with sanitizers and run its own tests
+	@cd native && cmake --preset sanitize >/dev/null && cmake --build --preset sanitize -- --quiet
+	@cd native && ctest --preset sanitize --output-log ../build/native-sanitize/ctest.log >/dev/null \
+	    || { cat ../build/native-sanitize/ctest.log; exit 1; }
+
+fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may be lost
+	$(PYTHON) -m pytest tests/chaos
+
+clean: ## Remove everything that was built, and the virtual environment
+	rm -rf .venv build dist fuzz-out .demo .pytest_cache .mypy_cache .ruff_cache .benchmarks
+	find barco/ workers/ tests/ bench/ -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f barco/*.so

@@ -1,0 +1,123 @@
+"""The C core of barco. Section 1: pure functions over bytes.
+
+Every function takes any contiguous buffer where it takes bytes to read, checks every length, and
+raises ValueError with a sentence that says what is wrong with them.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from typing_extensions import Buffer
+
+class ChunkInfo(TypedDict):
+    topic: str
+    slice: int
+    count: int
+    epoch: int
+    base_offset: int
+    base_timestamp_us: int
+    max_timestamp_us: int
+    token_min: int
+    token_max: int
+    stored_bytes: int
+    raw_bytes: int
+    sections: list[tuple[int, int, int, int, int]]  # id, codec, raw_len, stored_len, crc
+
+class GroupInfo(TypedDict):
+    offset: int  # In the file.
+    flags: int  # 1 GEN_START, 2 SNAPSHOT, 4 HEARTBEAT, 8 SEAL.
+    cluster_uuid: bytes
+    token: int
+    epoch: int
+    session: int
+    gseq: int
+    prev_crc: int
+    header_crc: int
+    body_crc: int
+    durable_upto: int
+    committed: int
+    wall_us: int
+    body_bytes: int
+    chunk_count: int
+    group_bytes: int
+    segment_index: int
+
+class ExpectedGroup(TypedDict, total=False):
+    cluster_uuid: bytes | None
+    token: int | None
+    epoch: int | None
+    session: int | None
+    segment_index: int | None
+    gseq: int | None
+    prev_crc: int | None
+
+def token(key: Buffer, /) -> int:
+    """The point of the ring, a signed 64-bit integer, that a partition key hashes to."""
+
+def crc32c(data: Buffer, seed: int = 0) -> int:
+    """CRC-32C of data, continued from seed (the checksum of what came before)."""
+
+def batch_encode(
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    timestamps_us: Sequence[int] | None = None,
+    compress: bool = True,
+) -> bytes:
+    """A body of type application/vnd.barco.batch.
+
+    Without timestamps the broker's clock is used. ValueError: no value, columns of different
+    lengths, a key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive or
+    more than 2^32 microseconds apart.
+    """
+
+def chunk_encode(
+    topic: str,
+    slice: int,
+    epoch: int,
+    base_offset: int,
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    timestamps_us: Sequence[int] | None = None,
+    compress: bool = True,
+) -> bytes:
+    """A stored chunk, as the broker writes it: for tests and tools."""
+
+def chunk_info(buf: Buffer, offset: int = 0) -> ChunkInfo | None:
+    """The header of the chunk at offset, or None if buf ends before the chunk does."""
+
+def chunks_scan(buf: Buffer, /) -> list[tuple[int, int, str, int, int, int, int, int, int]]:
+    """Every whole chunk of a buffer of chunks back to back; stops before one that is cut off.
+
+    Each as (offset in buf, stored bytes, topic, slice, epoch, base offset, count, base timestamp,
+    max timestamp), timestamps in microseconds. Headers are verified, sections are not.
+    """
+
+def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
+    """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
+
+def render_json(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
+    """A JSON array of the values with from_offset <= offset < to_offset; checksums verified.
+
+    Each buffer holds whole chunks back to back. A value that is valid JSON is spliced as it is,
+    other valid UTF-8 becomes a string, anything else {"base64": "..."}.
+    """
+
+def render_ndjson(
+    chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int
+) -> bytes:
+    """A line for each event with from_offset <= offset < to_offset; checksums verified.
+
+    Fields: topic, token (start of the shard's range, as a string), rangeIndex, version, offset
+    (as a string), timestamp (microseconds), key, value.
+    """
+
+def groups_scan(
+    buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None
+) -> tuple[list[GroupInfo], str, int]:
+    """The groups from the start of buf that are valid and chained, why it stopped, bytes accepted.
+
+    expect: what the first group must carry, as far as known; later ones are held against the one
+    before. Reasons: "end" buf is used up, "partial" it ends inside a group, "zero" a block of
+    zeros, "header" no valid header, "body" the body's checksum fails, "foreign" another cluster,
+    range, epoch, session or segment, "gseq" a gap, "prev_crc" not the successor of the last.
+    """

@@ -1,0 +1,115 @@
+"""The command line: `barco COMMAND ...`. Each command is a module of this package.
+
+A command module has `add_parser(subparsers)`, which describes it, and `run(args) -> int`, which
+does it and returns the exit code: 0 success, 2 usage, 78 configuration refused, 1 anything else.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import barco
+from barco.errors import BarcoError
+
+COMMANDS = (
+    "serve",
+    "format",
+    "produce",
+    "consume",
+    "load",
+    "topics",
+    "groups",
+    "status",
+    "dump",
+)
+INTERRUPTED = 130
+"""128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
+
+EPILOG = """\
+A first try:
+  barco serve --dev                     start a broker on this machine
+  echo '{"hello": 1}' | barco produce greetings
+  barco consume greetings --from earliest
+
+Exit codes:
+  0    success
+  2    wrong usage
+  78   the configuration was refused
+  130  interrupted
+  1    anything else
+
+`barco COMMAND --help` explains each command, with examples.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    modules = _modules(arguments)
+    parser = _parser(modules)
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return _flushed(ended.code if isinstance(ended.code, int) else 2)
+    try:
+        return _flushed(modules[args.command].run(args))
+    except BarcoError as error:
+        print(f"barco: {error.detail}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+
+
+def _modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
+    """The modules of the commands: only the one that is asked for, when that is plain."""
+    wanted: Sequence[str] = COMMANDS
+    if arguments and arguments[0] in COMMANDS:
+        wanted = (arguments[0],)
+    modules = {}
+    for command in wanted:
+        name = f"{__name__}.{command}"
+        try:
+            modules[command] = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+    return modules
+
+
+def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barco",
+        description="barco, an event-streaming broker: durable before it answers, over HTTP.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"barco {barco.__version__}")
+    subparsers = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True
+    )
+    for module in modules.values():
+        module.add_parser(subparsers)
+    return parser
+
+
+def _flushed(code: int) -> int:
+    """The exit code, once everything printed has reached its reader."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    return code
+
+
+def _reader_left() -> int:
+    """`barco … | head`: the reader has what it wanted. Python must not complain at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return 0

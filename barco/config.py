@@ -1,0 +1,387 @@
+"""The configuration: one frozen value, read once from a TOML file and the environment.
+
+Every key has a default that suits developer mode, and can be set in three places; the later wins:
+the TOML file (`[section]` and `key`), the environment (`BARCO_SECTION_KEY`), the command line.
+tuning.md explains each knob. This is the only module that reads the environment.
+"""
+
+import difflib
+import ipaddress
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from barco import limits
+from barco.errors import ConfigError
+from barco.model.options import ENGINES
+
+PORT_NAMES = (
+    "discovery",
+    "produce",
+    "consume",
+    "metrics",
+    "binary",
+    "gossip",
+    "replication",
+    "shard",
+)
+"""In the order of their numbers, which `--ports-from` counts up."""
+
+
+def _key(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSection:
+    """[broker]: this process and this machine."""
+
+    ordinal: int = _key(
+        -1, "this broker's number in the cluster; -1: taken from a host name that ends in -N, or 0"
+    )
+    bind: str = _key(
+        "127.0.0.1", "address of the listeners, and source of outgoing inter-broker sockets"
+    )
+    data_dir: str = _key(
+        "", "where the log is; empty: $STATE_DIRECTORY, $XDG_STATE_HOME/barco or ./barco-data"
+    )
+    workers: int = _key(
+        0, "worker processes, fixed when the data directory is formatted; 0: one for each core"
+    )
+    engine: str = _key(
+        "auto", "how a worker waits for the kernel: auto, io_uring or epoll (the fallback)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSection:
+    """[cluster]: the same on every broker."""
+
+    brokers: tuple[str, ...] = _key((), "addresses of all brokers, by ordinal; empty: this one")
+    slices_per_range: int = _key(
+        limits.SLICES_PER_RANGE,
+        "slices of a token range, a power of two, fixed when the data directory is formatted",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PortsSection:
+    """[ports]: one number for each listener; 0 takes a free one."""
+
+    discovery: int = _key(9250, "discovery and administration")
+    produce: int = _key(9251, "produce")
+    consume: int = _key(9252, "consume")
+    metrics: int = _key(9253, "metrics")
+    binary: int = _key(9254, "binary produce (PolarStreams' frames)")
+    gossip: int = _key(9255, "gossip between supervisors")
+    replication: int = _key(9256, "replication, worker i at + i")
+    shard: int = _key(9300, "shard endpoint, worker i at + i")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSection:
+    """[topics]: what a topic has that nobody configured."""
+
+    auto_create: bool = _key(True, "whether a topic is created by its first event")
+    retention_hours: int = _key(limits.RETENTION_HOURS, "age at which events are dropped; 0: never")
+    retention_bytes: int = _key(
+        limits.RETENTION_BYTES, "size of a shard's log at which its oldest segments go; 0: never"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSection:
+    """[limits]: sizes that protect the broker from its clients."""
+
+    event_bytes_max: int = _key(limits.EVENT_BYTES_MAX, "largest event; over it 413")
+    request_bytes_max: int = _key(limits.REQUEST_BYTES_MAX, "largest request body; over it 413")
+    memory_bytes: int = _key(limits.MEMORY_BYTES, "budget of each worker; over it 503 and waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSection:
+    """[storage]: the files of the log."""
+
+    segment_bytes: int = _key(
+        limits.SEGMENT_BYTES, "size of one file of the log, preallocated; a multiple of 4096"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, checked: a Config that exists can be run."""
+
+    broker: BrokerSection = field(default_factory=BrokerSection)
+    cluster: ClusterSection = field(default_factory=ClusterSection)
+    ports: PortsSection = field(default_factory=PortsSection)
+    topics: TopicsSection = field(default_factory=TopicsSection)
+    limits: LimitsSection = field(default_factory=LimitsSection)
+    storage: StorageSection = field(default_factory=StorageSection)
+
+    def __post_init__(self) -> None:
+        _check_broker(self)
+        _check_ports(self)
+        _check_sizes(self)
+
+    def override(self, section: str, **values: Any) -> "Config":
+        """A copy with some keys of one section changed, as the command line does."""
+        return replace(self, **{section: replace(getattr(self, section), **values)})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the configuration, for documentation and for refusing what is not one."""
+
+    section: str
+    name: str
+    default: Any
+    doc: str
+
+    @property
+    def dotted(self) -> str:
+        """As messages name it: section.key."""
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"BARCO_{self.section}_{self.name}".upper()
+
+
+def all_keys() -> Iterator[Key]:
+    """Every key there is, in the order of the file."""
+    for section in fields(Config):
+        for item in fields(getattr(Config(), section.name)):
+            yield Key(section.name, item.name, item.default, item.metadata["doc"])
+
+
+def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Config:
+    """Read the file, if there is one, and the environment (the process's unless given)."""
+    known = {key.dotted: key for key in all_keys()}
+    values: dict[str, Any] = {}
+    if path is not None:
+        values |= _from_file(path, known)
+    values |= _from_environment(os.environ if environment is None else environment, known)
+    sections: dict[str, dict[str, Any]] = {}
+    for dotted, value in values.items():
+        sections.setdefault(known[dotted].section, {})[known[dotted].name] = value
+    kinds = {item.name: type(getattr(Config(), item.name)) for item in fields(Config)}
+    return Config(**{name: kinds[name](**given) for name, given in sections.items()})
+
+
+def data_dir_default(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the log goes when nobody said: systemd's state directory, the user's, or here."""
+    environment = os.environ if environment is None else environment
+    if state := environment.get("STATE_DIRECTORY"):
+        return Path(state.split(":")[0])
+    if state := environment.get("XDG_STATE_HOME"):
+        return Path(state) / "barco"
+    return Path("barco-data")
+
+
+def ordinal(config: Config, host_name: str | None = None) -> int:
+    """This broker's ordinal: as configured, or from a host name such as `barco-2`, or 0."""
+    if config.broker.ordinal >= 0:
+        return config.broker.ordinal
+    if not config.cluster.brokers:
+        return 0
+    name = (host_name or socket.gethostname()).split(".")[0]
+    match = re.fullmatch(r".*-(\d{1,6})", name)
+    return int(match[1]) if match else 0
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach a listener at this address."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+# --- Sources ----------------------------------------------------------------------------------
+
+
+def _from_file(path: Path, known: Mapping[str, Key]) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    values = {}
+    sections = {key.section for key in known.values()}
+    for section, table in document.items():
+        if section not in sections:
+            raise ConfigError(f"{path}: unknown section [{section}]{_closest(section, sections)}")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {section} is a section: write [{section}]")
+        for name, value in table.items():
+            key = known.get(dotted := f"{section}.{name}")
+            if key is None:
+                raise ConfigError(f"{path}: unknown key {dotted}{_closest(dotted, known)}")
+            values[dotted] = _typed(value, key, f"{path}: {dotted}")
+    return values
+
+
+def _from_environment(environment: Mapping[str, str], known: Mapping[str, Key]) -> dict[str, Any]:
+    variables = {key.variable: key for key in known.values()}
+    prefixes = tuple({f"BARCO_{key.section}_".upper() for key in known.values()})
+    values = {}
+    for variable, text in environment.items():
+        key = variables.get(variable)
+        if key is not None:
+            values[key.dotted] = _typed(_parsed(text, key, variable), key, variable)
+        elif variable.startswith(prefixes):
+            raise ConfigError(f"unknown variable {variable}{_closest(variable, variables)}")
+    return values
+
+
+def _closest(name: str, known: Any) -> str:
+    """ " (did you mean x?)", or the whole list when nothing is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {near[0]}?)" if near else f" (there are: {', '.join(sorted(known))})"
+
+
+def _parsed(text: str, key: Key, source: str) -> Any:
+    """A variable's text as the type of its key."""
+    if isinstance(key.default, bool):
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if text.strip().lower() not in words:
+            raise ConfigError(f"{source} = {text!r} is not true or false")
+        return words[text.strip().lower()]
+    if isinstance(key.default, int):
+        if not re.fullmatch(r"-?[0-9]{1,18}", text.strip()):
+            raise ConfigError(f"{source} = {text!r} is not a whole number")
+        return int(text)
+    if isinstance(key.default, tuple):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text
+
+
+def _typed(value: Any, key: Key, source: str) -> Any:
+    """The value, if it has the type of its key; a bool is not a number here."""
+    if isinstance(key.default, tuple):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{source} = {value!r} is not a list of addresses")
+        return tuple(value)
+    if type(value) is not type(key.default):
+        words = {bool: "true or false", int: "a whole number", str: "text"}
+        raise ConfigError(f"{source} = {value!r} is not {words[type(key.default)]}")
+    return value
+
+
+# --- Checks -----------------------------------------------------------------------------------
+
+
+def _require(condition: bool, dotted: str, value: object, rule: str) -> None:
+    if not condition:
+        raise ConfigError(f"{dotted} = {value!r}: {rule}")
+
+
+def _check_address(address: str, dotted: str) -> None:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise ConfigError(f"{dotted} = {address!r}: must be an IP address") from None
+
+
+def _check_broker(config: Config) -> None:
+    broker, cluster = config.broker, config.cluster
+    _check_address(broker.bind, "broker.bind")
+    for address in cluster.brokers:
+        _check_address(address, "cluster.brokers")
+    distinct = len(set(cluster.brokers)) == len(cluster.brokers)
+    _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
+    _require(-1 <= broker.ordinal, "broker.ordinal", broker.ordinal, "must be 0 or more")
+    slices = cluster.slices_per_range
+    _require(
+        1 <= slices <= limits.SLICES_PER_RANGE_MAX and slices.bit_count() == 1,
+        "cluster.slices_per_range",
+        slices,
+        f"must be a power of two up to {limits.SLICES_PER_RANGE_MAX}",
+    )
+    most = min(limits.WORKERS_MAX, slices)
+    _require(
+        0 <= broker.workers <= most,
+        "broker.workers",
+        broker.workers,
+        f"must be between 0 (one for each core) and {most}: a worker needs a slice of its own"
+        " (cluster.slices_per_range)",
+    )
+    _require(
+        broker.engine in ENGINES, "broker.engine", broker.engine, f"must be {', '.join(ENGINES)}"
+    )
+
+
+def _check_ports(config: Config) -> None:
+    used: dict[int, str] = {}
+    for name in PORT_NAMES:
+        port = getattr(config.ports, name)
+        _require(0 <= port <= limits.PORT_MAX, f"ports.{name}", port, "must be from 0 to 65535")
+        if port:
+            other = used.setdefault(port, name)
+            _require(other == name, f"ports.{name}", port, f"is taken by ports.{other}")
+
+
+def _check_sizes(config: Config) -> None:
+    sizes, segment = config.limits, config.storage.segment_bytes
+    for name, value, low, high in (
+        (
+            "limits.event_bytes_max",
+            sizes.event_bytes_max,
+            limits.EVENT_BYTES_MAX_FLOOR,
+            limits.EVENT_BYTES_MAX_CEILING,
+        ),
+        (
+            "limits.request_bytes_max",
+            sizes.request_bytes_max,
+            limits.REQUEST_BYTES_MAX_FLOOR,
+            limits.REQUEST_BYTES_MAX_CEILING,
+        ),
+        (
+            "limits.memory_bytes",
+            sizes.memory_bytes,
+            limits.MEMORY_BYTES_FLOOR,
+            limits.MEMORY_BYTES_CEILING,
+        ),
+        (
+            "storage.segment_bytes",
+            segment,
+            limits.SEGMENT_BYTES_FLOOR,
+            limits.SEGMENT_BYTES_CEILING,
+        ),
+        (
+            "topics.retention_hours",
+            config.topics.retention_hours,
+            0,
+            limits.RETENTION_HOURS_MAX,
+        ),
+        ("topics.retention_bytes", config.topics.retention_bytes, 0, 2**62),
+    ):
+        _require(low <= value <= high, name, value, f"must be between {low} and {high}")
+    _check_relations(config)
+
+
+def _check_relations(config: Config) -> None:
+    sizes, segment = config.limits, config.storage.segment_bytes
+    request = sizes.request_bytes_max
+    _require(
+        sizes.event_bytes_max <= request,
+        "limits.request_bytes_max",
+        request,
+        f"must be at least limits.event_bytes_max ({sizes.event_bytes_max})",
+    )
+    _require(
+        limits.MEMORY_REQUESTS_MIN * request <= sizes.memory_bytes,
+        "limits.memory_bytes",
+        sizes.memory_bytes,
+        f"must be at least twice limits.request_bytes_max ({request})",
+    )
+    _require(
+        limits.SEGMENT_REQUESTS_MIN * request <= segment and segment % limits.PAGE_BYTES == 0,
+        "storage.segment_bytes",
+        segment,
+        f"must be a multiple of 4096 and at least twice limits.request_bytes_max ({request})",
+    )

@@ -1,0 +1,81 @@
+"""Log lines: one event a line, JSON for machines, short text for a person at a terminal.
+
+Everybody uses the standard library: `logging.getLogger("barco.…").info("worker started",
+extra={"worker": 0})`. What is in `extra` becomes fields. Text that came from a client can not
+forge a line: JSON escapes it, the terminal form prints its repr, and lines have a length limit.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from barco.limits import LOG_LINE_BYTES_MAX
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The message; a traceback, if any, is folded into it so that it stays one line."""
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[0] is not None:
+        lines = logging.Formatter().formatException(record.exc_info).splitlines()
+        text += " | " + " | ".join(line.strip() for line in lines)
+    return text
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (UTC), level, logger, message, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for one record, without its newline."""
+        seconds = time.gmtime(record.created)
+        line: dict[str, Any] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', seconds)}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _text(record)[: LOG_LINE_BYTES_MAX // 2],
+        }
+        text = json.dumps(line | _fields(record), default=repr)
+        if len(text) > LOG_LINE_BYTES_MAX:
+            # Without its fields it fits: escapes can double the message, no more than twice.
+            line["message"] = line["message"][: LOG_LINE_BYTES_MAX // 8]
+            text = json.dumps(line | {"cut": True})
+        return text
+
+
+class TerminalFormatter(logging.Formatter):
+    """`12:00:00 worker started worker=0`; warnings and errors say so."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for one record, without its newline."""
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        return terminal_line(clock, record.levelname.lower(), _text(record), _fields(record))
+
+
+def terminal_line(clock: str, level: str, message: str, values: Mapping[str, Any]) -> str:
+    """One line for a person, safe to print whatever the values hold."""
+    marks = {"info": "", "debug": ""}
+    parts = [clock, marks.get(level, f"{level.upper()}:"), _safe(message)]
+    parts += [f"{name}={_safe(str(value))}" for name, value in values.items()]
+    return " ".join(part for part in parts if part)[:LOG_LINE_BYTES_MAX]
+
+
+def _safe(text: str) -> str:
+    """Without control characters: an escape sequence in a topic name must not reach a terminal."""
+    return text if text.isprintable() else repr(text)
+
+
+def setup(stream: TextIO, level: int = logging.INFO) -> None:
+    """Send barco's log lines to `stream`, in the form that suits it."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
+    logger = logging.getLogger("barco")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level)
+    logger.propagate = False

@@ -1,0 +1,254 @@
+"""The columns inside chunks and batches: a directory, then sections, each its own LZ4 block.
+
+The formats are those of native/format.h; everything is little-endian. Lengths are columns of
+their own, so that a column is found without walking the events, and can be unpacked alone.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import lz4.block
+from crc32c import crc32c
+
+from barco.errors import ProtocolError
+from barco.types import MiB
+
+SECTION_RAW_MAX = 64 * MiB
+SECTION_RATIO_MAX = 256
+"""An LZ4 block cannot expand further: what claims to is refused before memory is allocated."""
+SECTION_COMPRESS_MIN = 256
+KEY_NULL = 0xFFFFFFFF
+"""In the column of key lengths: this event has no key."""
+PRODUCER = struct.Struct("<16sIIQII")
+
+_ENTRY = struct.Struct("<BBHIII")
+_LZ4 = 1
+
+assert array("I").itemsize == 4 and sys.byteorder == "little"
+
+
+class Section(IntEnum):
+    """What a section holds."""
+
+    TS_DELTA = 1
+    KEY_LEN = 2
+    VAL_LEN = 3
+    KEYS = 4
+    VALUES = 5
+    PRODUCERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Events by column. `ts_delta` None: all 0; `key_len` None: no event has a key."""
+
+    ts_delta: "array[int] | None"
+    key_len: "array[int] | None"
+    val_len: "array[int]"
+    keys: bytes
+    values: bytes
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return len(self.val_len)
+
+    def value_list(self) -> list[bytes]:
+        """Each event's value."""
+        return [value for value in _cut(self.val_len, self.values) if value is not None]
+
+    def key_list(self) -> list[bytes | None]:
+        """Each event's key."""
+        if self.key_len is None:
+            return [None] * self.count
+        return _cut(self.key_len, self.keys)
+
+    def timestamps(self, base_us: int) -> list[int]:
+        """Each event's time in microseconds since 1970."""
+        if self.ts_delta is None:
+            return [base_us] * self.count
+        return [base_us + delta for delta in self.ts_delta]
+
+
+def _cut(lengths: "array[int]", joined: bytes) -> list[bytes | None]:
+    pieces: list[bytes | None] = []
+    at = 0
+    for length in lengths:
+        if length == KEY_NULL:
+            pieces.append(None)
+            continue
+        pieces.append(joined[at : at + length])
+        at += length
+    return pieces
+
+
+def make_columns(
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    timestamps_us: Sequence[int] | None = None,
+) -> tuple[Columns, int]:
+    """Columns of events, and the time that their deltas count from (0 without timestamps).
+
+    ValueError: no event, columns of different lengths, sizes over the limits, timestamps that are
+    not positive or more than 2^32 microseconds apart.
+    """
+    count = len(values)
+    if not count:
+        raise ValueError("there must be at least one event")
+    if keys is not None and len(keys) != count:
+        raise ValueError(f"{count} values but {len(keys)} keys")
+    key_len = None
+    if keys is not None and any(key is not None for key in keys):
+        if any(key is not None and len(key) > 65_535 for key in keys):
+            raise ValueError("a key has more than 65,535 bytes")
+        key_len = array("I", [KEY_NULL if key is None else len(key) for key in keys])
+    deltas, base_us = _deltas(count, timestamps_us)
+    joined_keys = b"".join(key for key in keys or () if key is not None)
+    columns = Columns(deltas, key_len, array("I", map(len, values)), joined_keys, b"".join(values))
+    if max(len(columns.keys), len(columns.values), 4 * count) > SECTION_RAW_MAX:
+        raise ValueError(f"a column is over its {SECTION_RAW_MAX} bytes")
+    return columns, base_us
+
+
+def _deltas(count: int, timestamps_us: Sequence[int] | None) -> "tuple[array[int] | None, int]":
+    if timestamps_us is None:
+        return None, 0
+    if len(timestamps_us) != count:
+        raise ValueError(f"{count} values but {len(timestamps_us)} timestamps")
+    base_us = min(timestamps_us)
+    if base_us <= 0:
+        raise ValueError(f"timestamp {base_us} is not positive")
+    if max(timestamps_us) - base_us >= 2**32:
+        raise ValueError("the timestamps of one batch span more than 2^32 microseconds")
+    if max(timestamps_us) == base_us:
+        return None, base_us
+    return array("I", [each - base_us for each in timestamps_us]), base_us
+
+
+def encode_sections(
+    columns: Columns, *, producers: bytes = b"", compress: bool = True
+) -> tuple[int, bytes, bytes]:
+    """The number of sections, their directory, and their padded bytes."""
+    parts: list[tuple[Section, bytes]] = []
+    if columns.ts_delta is not None:
+        parts.append((Section.TS_DELTA, columns.ts_delta.tobytes()))
+    if columns.key_len is not None:
+        parts.append((Section.KEY_LEN, columns.key_len.tobytes()))
+    parts.append((Section.VAL_LEN, columns.val_len.tobytes()))
+    if columns.keys:
+        parts.append((Section.KEYS, columns.keys))
+    parts.append((Section.VALUES, columns.values))
+    if producers:
+        parts.append((Section.PRODUCERS, producers))
+    directory, body = [], []
+    for section, raw in parts:
+        stored, codec = raw, 0
+        if compress and section is not Section.PRODUCERS:
+            stored, codec = _compressed(raw)
+        directory.append(_ENTRY.pack(section, codec, 0, len(raw), len(stored), crc32c(stored)))
+        body += [stored, bytes(-len(stored) % 8)]
+    return len(parts), b"".join(directory), b"".join(body)
+
+
+def _compressed(raw: bytes) -> tuple[bytes, int]:
+    """The bytes to store and their codec: raw where LZ4 does not save a sixteenth."""
+    if len(raw) >= SECTION_COMPRESS_MIN:
+        block = lz4.block.compress(raw, store_size=False)
+        if len(block) <= len(raw) - (len(raw) >> 4):
+            return block, _LZ4
+    return raw, 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSection:
+    """One section as it is stored."""
+
+    id: Section
+    codec: int
+    raw_len: int
+    crc: int
+    stored: memoryview
+
+    def verify(self) -> None:
+        """ProtocolError unless the checksum matches."""
+        if crc32c(self.stored) != self.crc:
+            raise ProtocolError(f"section {self.id.name} fails its checksum")
+
+    def unpack(self) -> bytes:
+        """The raw bytes."""
+        if self.codec != _LZ4:
+            return bytes(self.stored)
+        try:
+            raw: bytes = lz4.block.decompress(self.stored, uncompressed_size=self.raw_len)
+        except lz4.block.LZ4BlockError as error:
+            raise ProtocolError(f"section {self.id.name} is not an LZ4 block") from error
+        if len(raw) != self.raw_len:
+            raise ProtocolError(f"section {self.id.name} has another length than it says")
+        return raw
+
+
+def read_sections(
+    directory: memoryview, body: memoryview, *, count: int, producers_allowed: bool
+) -> dict[Section, StoredSection]:
+    """The sections, every length checked against the number of events and the limits."""
+    sections: dict[Section, StoredSection] = {}
+    at = last = 0
+    for number, codec, reserved, raw_len, stored_len, crc in _ENTRY.iter_unpack(directory):
+        if number <= last or number not in Section.__members__.values() or reserved:
+            raise ProtocolError(f"section {number} has no place in the directory")
+        section, last = Section(number), number
+        if not _entry_valid(section, codec, raw_len, stored_len, count):
+            raise ProtocolError(f"section {section.name} has impossible lengths")
+        if section is Section.PRODUCERS and not producers_allowed:
+            raise ProtocolError("a batch cannot name producers")
+        padded = stored_len + -stored_len % 8
+        if padded > len(body) - at or any(body[at + stored_len : at + padded]):
+            raise ProtocolError(f"section {section.name} is cut off or badly padded")
+        sections[section] = StoredSection(
+            section, codec, raw_len, crc, body[at : at + stored_len]
+        )
+        at += padded
+    if at != len(body) or not {Section.VAL_LEN, Section.VALUES} <= sections.keys():
+        raise ProtocolError("the sections are not complete")
+    if Section.KEYS in sections and Section.KEY_LEN not in sections:
+        raise ProtocolError("there are keys without lengths")
+    return sections
+
+
+def _entry_valid(
+    section: Section, codec: int, raw_len: int, stored_len: int, count: int
+) -> bool:
+    if raw_len > SECTION_RAW_MAX or codec not in (0, _LZ4):
+        return False
+    if codec == 0 and raw_len != stored_len:
+        return False
+    if codec == _LZ4 and not 0 < stored_len or raw_len > stored_len * SECTION_RATIO_MAX + 64:
+        return False
+    if section in (Section.TS_DELTA, Section.KEY_LEN, Section.VAL_LEN):
+        return raw_len == 4 * count
+    if section is Section.PRODUCERS:
+        records, rest = divmod(raw_len, PRODUCER.size)
+        return codec == 0 and rest == 0 and 0 < records <= count
+    return raw_len > 0 or section is Section.VALUES
+
+
+def unpack_columns(sections: dict[Section, StoredSection]) -> Columns:
+    """All columns; ProtocolError if their lengths do not add up."""
+
+    def lengths(section: Section) -> "array[int] | None":
+        found = sections.get(section)
+        return None if found is None else array("I", found.unpack())
+
+    val_len = lengths(Section.VAL_LEN)
+    assert val_len is not None, "read_sections() saw it"
+    key_len = lengths(Section.KEY_LEN)
+    keys = sections[Section.KEYS].unpack() if Section.KEYS in sections else b""
+    values = sections[Section.VALUES].unpack()
+    keys_sum = sum(each for each in key_len or () if each != KEY_NULL)
+    if sum(val_len) != len(values) or keys_sum != len(keys):
+        raise ProtocolError("the lengths do not add up")
+    return Columns(lengths(Section.TS_DELTA), key_len, val_len, keys, values)

@@ -1,0 +1,1 @@
+"""The broker's parent process: starts, watches and informs the workers; holds no events."""

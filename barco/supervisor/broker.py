@@ -1,0 +1,300 @@
+"""The broker's parent process: everything of the supervisor put together, from start to exit."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import barco
+from barco import config as configuration
+from barco import limits
+from barco.cluster.groups import Groups
+from barco.config import Config
+from barco.errors import BarcoError, DataDirError, ProtocolError
+from barco.model.options import WorkerOptions
+from barco.supervisor import datadir, machine
+from barco.supervisor.control import Control, Sends
+from barco.supervisor.datadir import Identity
+from barco.supervisor.listeners import Listeners, open_listeners
+from barco.supervisor.processes import COMMAND, Keeper, Launch
+from barco.supervisor.systemd import Notifier
+
+log = logging.getLogger("barco.supervisor")
+
+RING_1_TOKEN = -(2**63)
+"""The start of the only token range of a ring of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run."""
+
+    config: Config
+    data_dir: Path
+    dev: bool = True
+    insecure_allow_open: bool = False
+    command: Sequence[str] = COMMAND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a broker says of itself when all its workers are up."""
+
+    pid: int
+    bind: str
+    ports: dict[str, int]
+    shards: list[str]
+    workers: list[int]
+    """The process id of each worker."""
+    engines: list[str]
+    data_dir: str
+
+
+def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
+    """Run a broker until it is told to stop; 0, or a BarcoError that says why not."""
+    machine.check_kernel()
+    machine.check_cluster(plan.config)
+    open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
+    os.umask(0o077)
+    identity = identify(plan)
+    datadir.prepare(plan.data_dir)
+    lock = datadir.open_lock(plan.data_dir)
+    try:
+        machine.raise_file_limit()
+        config = plan.config
+        listeners = open_listeners(config.broker.bind, config.ports, identity.workers)
+        try:
+            broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready)
+            return asyncio.run(broker.run())
+        finally:
+            listeners.close()
+    finally:
+        os.close(lock)
+
+
+def identify(plan: Plan) -> Identity:
+    """The data directory's identity; an empty directory is formatted for this machine."""
+    config = plan.config
+    identity = datadir.load(plan.data_dir)
+    slices = config.cluster.slices_per_range
+    if identity is None:
+        identity = datadir.format_data_dir(
+            plan.data_dir,
+            workers=machine.worker_count(config),
+            slices_per_range=slices,
+            ordinal=configuration.ordinal(config),
+        )
+        extra = {"data_dir": str(plan.data_dir), "workers": identity.workers}
+        log.info("data directory formatted", extra=extra)
+        return identity
+    if config.broker.workers not in (0, identity.workers):
+        raise DataDirError(
+            f"{plan.data_dir} was formatted for {identity.workers} workers, not for"
+            f" {config.broker.workers}: leave --workers out, or pass another --data-dir"
+        )
+    if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):
+        raise DataDirError(
+            f"{plan.data_dir} was formatted with {identity.slices_per_range} slices, not with"
+            f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
+        )
+    return identity
+
+
+class Broker:
+    """One run of a broker."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        identity: Identity,
+        listeners: Listeners,
+        lock: int,
+        open_to_all: bool,
+        on_ready: Callable[[Ready], None],
+    ) -> None:
+        self._plan = plan
+        self._identity = identity
+        self._listeners = listeners
+        self._open_to_all = open_to_all
+        self._on_ready = on_ready
+        self._notifier = Notifier.from_environment()
+        self._stop = asyncio.Event()
+        self._signals = 0
+        self._announced = False
+        slices = [(RING_1_TOKEN, index) for index in range(identity.slices_per_range)]
+        self._control = Control(Groups(slices))
+        self._keepers = [self._keeper(worker, lock) for worker in range(identity.workers)]
+
+    async def run(self) -> int:
+        """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers]
+        chores = [asyncio.create_task(chore) for chore in self._chores()]
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
+            await self._drain(keepers)
+        finally:
+            for task in (*chores, stop, *keepers):
+                task.cancel()
+            await asyncio.gather(*chores, stop, *keepers, return_exceptions=True)
+        for keeper in keepers:
+            if not keeper.cancelled() and (error := keeper.exception()) is not None:
+                raise error
+        if self._signals > 1:
+            raise BarcoError("stopped before the workers had drained, on a second signal")
+        log.info("broker stopped", extra={"pid": os.getpid()})
+        return 0
+
+    # --- Workers ------------------------------------------------------------------------------
+
+    def _keeper(self, worker: int, lock: int) -> Keeper:
+        sockets = self._listeners.by_worker[worker]
+        cores = machine.cores()
+        if worker >= len(cores):
+            extra = {"worker": worker, "core": cores[worker % len(cores)], "cores": len(cores)}
+            log.warning("more workers than cores: this worker shares its core", extra=extra)
+        launch = Launch(
+            worker=worker,
+            command=self._plan.command,
+            options=lambda channel_fd: self._options(worker, channel_fd, cores),
+            inherit=[lock, *(listener.fileno() for listener in sockets.values())],
+        )
+        return Keeper(launch, ready=self._ready, gone=self._gone, message=self._message)
+
+    def _options(self, worker: int, channel_fd: int, cores: list[int]) -> WorkerOptions:
+        config, identity = self._plan.config, self._identity
+        sockets = self._listeners.by_worker[worker]
+        return WorkerOptions(
+            version=barco.__version__,
+            worker=worker,
+            workers=identity.workers,
+            core=cores[worker % len(cores)],
+            supervisor_pid=os.getpid(),
+            data_dir=str(self._plan.data_dir.resolve()),
+            cluster_uuid=identity.cluster_uuid,
+            disk_uuid=identity.disk_uuid,
+            ordinal=identity.ordinal,
+            slices_per_range=identity.slices_per_range,
+            channel_fd=channel_fd,
+            listeners={name: [listener.fileno()] for name, listener in sockets.items()},
+            bind=config.broker.bind,
+            ports=self._listeners.ports,
+            shard_endpoints=self._listeners.shard_endpoints,
+            engine=config.broker.engine,
+            dev=self._plan.dev,
+            insecure_open=self._open_to_all,
+            memory_bytes=config.limits.memory_bytes,
+            event_bytes_max=config.limits.event_bytes_max,
+            request_bytes_max=config.limits.request_bytes_max,
+            connections_max=limits.CONNECTIONS_MAX,
+            auto_create=config.topics.auto_create,
+            retention_hours=config.topics.retention_hours,
+            retention_bytes=config.topics.retention_bytes,
+            segment_bytes=config.storage.segment_bytes,
+        )
+
+    def _ready(self, worker: int) -> None:
+        self._send(self._control.worker_ready(worker))
+        lives = [keeper.life for keeper in self._keepers]
+        if self._announced or self._stop.is_set():
+            return
+        pids = [life.pid for life in lives if life is not None and life.ready]
+        if len(pids) < len(lives):
+            return
+        self._announced = True
+        self._notifier.send(READY=1, STATUS=f"{len(pids)} workers ready")
+        self._on_ready(
+            Ready(
+                pid=os.getpid(),
+                bind=self._plan.config.broker.bind,
+                ports=self._listeners.ports,
+                shards=self._listeners.shard_endpoints,
+                workers=pids,
+                engines=[life.engine for life in lives if life is not None],
+                data_dir=str(self._plan.data_dir),
+            )
+        )
+
+    def _gone(self, worker: int) -> None:
+        self._send(self._control.worker_gone(worker))
+
+    def _message(self, worker: int, message: dict[str, Any]) -> None:
+        self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))
+
+    def _send(self, sends: Sends) -> None:
+        for worker, message in sends:
+            life = self._keepers[worker].life
+            if life is None:
+                continue
+            try:
+                life.send(message)
+            except ProtocolError as error:
+                extra = {"worker": worker, "type": message.get("type")}
+                log.error("cannot send to worker: %s", error, extra=extra)
+
+    # --- Chores and signals -------------------------------------------------------------------
+
+    def _chores(self) -> list[Any]:
+        chores: list[Any] = [self._tick()]
+        if self._notifier.watchdog_seconds is not None:
+            chores.append(self._watchdog(self._notifier.watchdog_seconds))
+        if self._open_to_all:
+            chores.append(self._warn_open())
+        return chores
+
+    async def _tick(self) -> None:
+        """Give the control plane the time; a second is fine enough for all that it waits for."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1.0)
+            self._send(self._control.tick(loop.time()))
+
+    async def _watchdog(self, seconds: float) -> None:
+        while True:
+            self._notifier.send(WATCHDOG=1)
+            await asyncio.sleep(seconds)
+
+    async def _warn_open(self) -> None:
+        while True:
+            extra = {"bind": self._plan.config.broker.bind}
+            log.warning(
+                "open to everyone who reaches this address, without authentication"
+                " (--insecure-allow-open)",
+                extra=extra,
+            )
+            await asyncio.sleep(limits.OPEN_WARNING_SECONDS)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._signals += 1
+        extra = {"signal": number.name}
+        if self._signals == 1:
+            log.info("stopping: workers finish what they have and seal their logs", extra=extra)
+            self._stop.set()
+            return
+        log.warning("stopping at once", extra=extra)
+        for keeper in self._keepers:
+            keeper.kill("was stopped by a second signal")
+
+    def _hang_up(self) -> None:
+        log.info("SIGHUP ignored: settings are read at the start; restart to change them")
+
+    async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Ask all to finish; who has not after a while is killed, which loses nothing."""
+        self._notifier.send(STOPPING=1)
+        self._stop.set()
+        for keeper in self._keepers:
+            keeper.stop()
+        self._listeners.close()
+        _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
+        if late:
+            for keeper in self._keepers:
+                keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
+            await asyncio.wait(tasks)

@@ -1,0 +1,179 @@
+"""The control plane of one broker: consumer registrations, and the view that every worker has.
+
+A pure machine around the machine of the groups. A worker asks; if the answer changes the view, all
+workers are sent the change, and the one that asked is answered when every live worker has seen it:
+a poll that lands on any of them a moment later is known there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from barco.errors import BarcoError, NotReadyError, ProtocolError
+from barco.limits import FRAME_BYTES_MAX, VIEW_SECONDS_MAX
+from barco.protocol import messages
+
+Sends = list[tuple[int, dict[str, Any]]]
+"""Frames to send: (worker, message)."""
+
+
+class Machine(Protocol):
+    """What is needed of `barco.cluster.groups.Groups`."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+
+    def request(self, op: str, args: Mapping[str, Any], now: float) -> dict[str, Any]:
+        """Apply one request of a worker; its result, or a BarcoError."""
+
+    def tick(self, now: float) -> bool:
+        """Expire what has been silent."""
+
+    def deadline(self) -> float | None:
+        """When `tick` has something to do."""
+
+    def view(self, since: int = 0) -> dict[str, Any]:
+        """What changed after a version; everything for 0."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An answer that is held back until these workers have seen a version."""
+
+    worker: int
+    reply: dict[str, Any]
+    version: int
+    unseen: set[int]
+    deadline: float
+
+
+class Control:
+    """Routes requests of workers to the machine, and its views to the workers."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._sent: dict[int, int] = {}
+        self._waiting: list[Waiting] = []
+
+    def worker_ready(self, worker: int) -> Sends:
+        """A worker is there: it gets the whole view."""
+        self._sent[worker] = 0
+        return self._views([worker])
+
+    def worker_gone(self, worker: int) -> Sends:
+        """A worker died: nobody waits for it, and nobody answers it."""
+        self._sent.pop(worker, None)
+        self._waiting = [item for item in self._waiting if item.worker != worker]
+        for item in self._waiting:
+            item.unseen.discard(worker)
+        return self._answers()
+
+    def receive(self, worker: int, message: Mapping[str, Any], now: float) -> Sends:
+        """A "request" or "seen" frame of a worker."""
+        if message.get("type") == messages.SEEN:
+            return self._seen(worker, _number(message, "version"))
+        identifier = _number(message, "id")
+        op, args = message.get("op"), message.get("args", {})
+        if not isinstance(op, str) or not isinstance(args, dict):
+            raise ProtocolError("a request has an op and args")
+        before = self._machine.version
+        reply = {"type": messages.REPLY, "id": identifier}
+        try:
+            reply |= {"ok": True, "result": self._machine.request(op, args, now)}
+        except BarcoError as error:
+            reply |= _refusal(error)
+        if self._machine.version == before:
+            return [(worker, reply)]
+        sends = self._views(self._sent)
+        unseen = set(self._sent)
+        version = self._machine.version
+        self._waiting.append(Waiting(worker, reply, version, unseen, now + VIEW_SECONDS_MAX))
+        return sends + self._answers()
+
+    def tick(self, now: float) -> Sends:
+        """Expire consumers, and answers that waited for too long."""
+        sends: Sends = []
+        deadline = self._machine.deadline()
+        if deadline is not None and deadline <= now and self._machine.tick(now):
+            sends += self._views(self._sent)
+        late = [item for item in self._waiting if item.deadline <= now]
+        self._waiting = [item for item in self._waiting if item.deadline > now]
+        for item in late:
+            sends.append((item.worker, _not_seen(item)))
+        return sends
+
+    def deadline(self) -> float | None:
+        """When `tick` next has something to do."""
+        times = [item.deadline for item in self._waiting]
+        if (machine := self._machine.deadline()) is not None:
+            times.append(machine)
+        return min(times, default=None)
+
+    def _views(self, workers: Iterable[int]) -> Sends:
+        sends: Sends = []
+        for worker in list(workers):
+            view = self._machine.view(self._sent[worker])
+            self._sent[worker] = self._machine.version
+            sends += [(worker, part) for part in _parts(view)]
+        return sends
+
+    def _seen(self, worker: int, version: int) -> Sends:
+        for item in self._waiting:
+            if item.version <= version:
+                item.unseen.discard(worker)
+        return self._answers()
+
+    def _answers(self) -> Sends:
+        done = [item for item in self._waiting if not item.unseen]
+        self._waiting = [item for item in self._waiting if item.unseen]
+        return [(item.worker, item.reply) for item in done]
+
+
+def _parts(view: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A view as frames: one, or several where one would be over the limit of a frame.
+
+    The first may replace everything; the others add groups to the same version.
+    """
+    groups: dict[str, Any] = view["groups"]
+    parts: list[dict[str, Any]] = []
+    part: dict[str, Any] = {}
+    room = size_max = FRAME_BYTES_MAX // 4
+    for name, group in groups.items():
+        size = _size(group)
+        if part and size > room:
+            parts.append(part)
+            part, room = {}, size_max
+        part[name] = group
+        room -= size
+    parts.append(part)
+    head = {key: value for key, value in view.items() if key != "groups"}
+    frames = [{**head, "type": messages.VIEW, "groups": part} for part in parts]
+    for later in frames[1:]:
+        later.update(since=view["version"], removed=[])
+    return frames
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes in a frame, generously."""
+    if isinstance(value, dict):
+        return 5 + sum(len(key) + 5 + _size(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return 5 + sum(_size(item) for item in value)
+    return 9 if not isinstance(value, (str, bytes)) else 5 + 4 * len(value)
+
+
+def _number(message: Mapping[str, Any], name: str) -> int:
+    value = message.get(name)
+    if not isinstance(value, int):
+        raise ProtocolError(f"a {message.get('type')} frame has a number {name}")
+    return value
+
+
+def _refusal(error: BarcoError) -> dict[str, Any]:
+    return {"ok": False, "status": error.status, "slug": error.slug, "detail": error.detail}
+
+
+def _not_seen(item: Waiting) -> dict[str, Any]:
+    detail = "Not every worker has taken up the change; one is being restarted. Try again."
+    return {"type": messages.REPLY, "id": item.reply["id"]} | _refusal(NotReadyError(detail))

@@ -1,0 +1,172 @@
+"""The data directory as the supervisor sees it: its identity (broker.json) and its lock.
+
+The shards inside belong to the workers. broker.json is written once, by `format_data_dir`, and
+never changes: what it fixes (workers, slices) decides where every stored event is.
+"""
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from barco.errors import DataDirError, InUseError
+from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
+
+FORMAT = 1
+IDENTITY = "broker.json"
+LOCK = "lock"
+RUN = "run"
+LOCK_SECONDS_MAX = 3.0
+"""After a SIGKILL of the supervisor its workers may hold the lock for a moment more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """broker.json: who wrote this directory, and the shape that can not change."""
+
+    format: int = FORMAT
+    cluster_uuid: str
+    disk_uuid: str
+    ordinal: int
+    workers: int
+    slices_per_range: int
+
+
+def format_data_dir(
+    path: Path, *, workers: int, slices_per_range: int, ordinal: int = 0, cluster_uuid: str = ""
+) -> Identity:
+    """Make an empty or absent directory a data directory, durably."""
+    assert 1 <= workers <= slices_per_range
+    identity = Identity(
+        cluster_uuid=cluster_uuid or uuid.uuid4().hex,
+        disk_uuid=uuid.uuid4().hex,
+        ordinal=ordinal,
+        workers=workers,
+        slices_per_range=slices_per_range,
+    )
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_empty(path)
+        temporary = path / (IDENTITY + ".new")
+        with open(temporary, "w", encoding="ascii") as file:
+            file.write(json.dumps(asdict(identity)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path / IDENTITY)
+        _sync_directory(path)
+        _sync_directory(path.resolve().parent)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return identity
+
+
+def load(path: Path) -> Identity | None:
+    """The identity of a formatted directory; None where there is nothing yet."""
+    try:
+        text = (path / IDENTITY).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refusal(path, error) from None
+    try:
+        given: Any = json.loads(text)
+        identity = Identity(**given)
+    except (ValueError, TypeError):
+        raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
+    if identity.format != FORMAT:
+        raise DataDirError(
+            f"{path} has format {identity.format}, this version of barco reads {FORMAT}"
+        )
+    if not _plausible(identity):
+        raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
+    return identity
+
+
+def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
+    """A descriptor that holds the directory for as long as it, or a copy of it, is open.
+
+    The workers inherit it, so that a directory stays in use until the last of them is gone.
+    """
+    try:
+        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                holder = os.read(fd, 20).decode("ascii", "replace").strip() or "unknown"
+                os.close(fd)
+                raise InUseError(
+                    f"{path} is in use by process {holder}: stop that broker, or pass another"
+                    " --data-dir"
+                ) from None
+            time.sleep(0.05)
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def prepare(path: Path) -> None:
+    """Check that the directory can be used, and make what a running broker needs in it."""
+    if not path.is_dir():
+        raise DataDirError(f"{path} is not a directory: pass another --data-dir")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise _refusal(path, PermissionError(13, "Permission denied"))
+    try:
+        (path / RUN).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def _check_empty(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()} - {LOCK, RUN, "lost+found"}
+    if IDENTITY in names:
+        raise DataDirError(f"{path} is already formatted")
+    names.discard(IDENTITY + ".new")
+    if names:
+        raise DataDirError(
+            f"{path} is not empty and not a data directory of barco (it has {min(names)!r}):"
+            " pass another --data-dir"
+        )
+
+
+def _plausible(identity: Identity) -> bool:
+    for item in fields(identity):
+        if type(getattr(identity, item.name)) is not item.type:
+            return False
+    return (
+        _is_uuid(identity.cluster_uuid)
+        and _is_uuid(identity.disk_uuid)
+        and 1 <= identity.workers <= WORKERS_MAX
+        and identity.workers <= identity.slices_per_range <= SLICES_PER_RANGE_MAX
+        and identity.slices_per_range.bit_count() == 1
+        and identity.ordinal >= 0
+    )
+
+
+def _is_uuid(text: str) -> bool:
+    return len(text) == 32 and set(text) <= set("0123456789abcdef")
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _refusal(path: Path, error: OSError | UnicodeDecodeError) -> DataDirError:
+    reason = getattr(error, "strerror", None) or "is not text"
+    advice = "pass another --data-dir"
+    if isinstance(error, PermissionError):
+        advice = f"give it to user {os.geteuid()} (chown), or pass another --data-dir"
+    return DataDirError(f"cannot use {path} as data directory: {reason}: {advice}")

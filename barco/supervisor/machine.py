@@ -1,0 +1,71 @@
+"""What the machine must offer before a broker starts on it; each refusal says what to do."""
+
+import os
+import re
+import resource
+
+from barco.config import Config, is_loopback
+from barco.errors import ConfigError
+from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
+
+
+def check_kernel(release: str | None = None) -> tuple[int, int]:
+    """The kernel's version, if barco runs on it."""
+    release = release or os.uname().release
+    match = re.match(r"(\d+)\.(\d+)", release)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    if version < KERNEL_VERSION_MIN:
+        raise ConfigError(
+            f"Linux {release} is too old: barco needs {_dotted(KERNEL_VERSION_MIN)} or newer"
+            f" ({_dotted(KERNEL_VERSION_FULL)} for io_uring)"
+        )
+    return version
+
+
+def check_bind(config: Config, insecure_allow_open: bool) -> bool:
+    """Whether the broker is open to other machines; refused unless that was asked for."""
+    if is_loopback(config.broker.bind):
+        return False
+    if not insecure_allow_open:
+        raise ConfigError(
+            f"broker.bind = {config.broker.bind!r} would let other machines in, which needs both"
+            " tls.certificate and auth.tokens, and this version has neither: use 127.0.0.1, or"
+            " --insecure-allow-open to let anyone who reaches this address read and write"
+        )
+    return True
+
+
+def check_cluster(config: Config) -> None:
+    """One broker is what this version runs."""
+    if len(config.cluster.brokers) > 1:
+        raise ConfigError(
+            f"cluster.brokers names {len(config.cluster.brokers)} brokers: cluster mode is not in"
+            " this version; leave the key out to run a single broker"
+        )
+
+
+def cores() -> list[int]:
+    """The CPUs that this process may run on."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def worker_count(config: Config) -> int:
+    """As configured, or one for each core, as far as there are slices for them."""
+    most = min(config.cluster.slices_per_range, WORKERS_MAX)
+    return config.broker.workers or min(len(cores()), most)
+
+
+def raise_file_limit() -> int:
+    """Take all the file descriptors that are allowed; the workers inherit the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            pass  # A sandbox without setrlimit: what there is has to do.
+    return soft
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

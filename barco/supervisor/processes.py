@@ -1,0 +1,325 @@
+"""Worker processes: start, watch, restart, stop. One task for each, whose code reads in that order.
+
+A `Life` is one run of a process: from the fork to its exit. A `Keeper` gives one worker life after
+life, with growing pauses, until it is told to stop or the worker dies too often.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barco import limits
+from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
+from barco.model.options import WorkerOptions
+from barco.protocol import messages
+from barco.supervisor.channel import Channel
+from barco.supervisor.relay import Relay
+
+log = logging.getLogger("barco.supervisor")
+
+COMMAND = (sys.executable, "-P", "-m", "barco.workers")
+"""-P: the current directory must not shadow the installed package."""
+
+EXIT_CONFIG = 78
+OUTPUT_SECONDS_MAX = 1.0
+OUTPUT_READ_BYTES = 64 * 1024
+PR_SET_PDEATHSIG = 1
+
+# Loaded before any fork: the child must not run the loader.
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class RestartPolicy:
+    """When a dead worker may live again. Pure: it is told the time."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[float] = deque(maxlen=limits.CRASH_LOOP_DEATHS)
+        self._delay = 0.0
+
+    def died(self, now: float, lived: float) -> float | None:
+        """Seconds to wait before the next life; None: it is a crash loop."""
+        if lived >= limits.CRASH_LOOP_SECONDS:
+            self._delay = 0.0
+        self._deaths.append(now)
+        full = len(self._deaths) == limits.CRASH_LOOP_DEATHS
+        if full and now - self._deaths[0] <= limits.CRASH_LOOP_SECONDS:
+            return None
+        doubled = max(2 * self._delay, limits.RESTART_BACKOFF_SECONDS_MIN)
+        self._delay = min(doubled, limits.RESTART_BACKOFF_SECONDS_MAX)
+        return self._delay
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start one worker."""
+
+    worker: int
+    command: Sequence[str]
+    options: Callable[[int], WorkerOptions]
+    """The options, given the number of the channel's descriptor."""
+    inherit: Sequence[int]
+    """Descriptors that the worker keeps: its listeners, the data directory's lock."""
+
+
+class Life:
+    """One run of a worker process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, now: float) -> None:
+        self.process = process
+        self.channel = channel
+        self.started = now
+        self.heard = now
+        self.ready = False
+        self.engine = "unknown"
+        self.last_word = ""
+        self.stats: dict[str, Any] = {}
+        self.why = ""
+        """Why the supervisor killed it, if it did."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    def silence_max(self) -> float:
+        """How long it may say nothing: recovery is allowed more than daily life."""
+        if self.ready:
+            return limits.HEARTBEAT_SILENCE_SECONDS_MAX
+        return limits.WORKER_START_SECONDS_MAX
+
+    def kill(self, why: str) -> None:
+        """SIGKILL: it is safe at any moment, an acknowledged event is on the disk."""
+        if self.process.poll() is None:
+            self.why = self.why or why
+            self.process.kill()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue a frame; a worker that lets them pile up is killed."""
+        if not self.channel.send(message):
+            self.kill("does not read its channel")
+
+    def obituary(self) -> str:
+        """How it ended, with its last words."""
+        status = self.process.returncode
+        if status is not None and status < 0:
+            end = f"was killed by {_signal_name(-status)}"
+        else:
+            end = f"exited with status {status}"
+        if self.why:
+            end += f" because it {self.why}"
+        return f"{end}: {self.last_word}" if self.last_word else end
+
+
+class Keeper:
+    """Keeps one worker alive."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        ready: Callable[[int], None],
+        gone: Callable[[int], None],
+        message: Callable[[int, dict[str, Any]], None],
+    ) -> None:
+        self.worker = launch.worker
+        self.life: Life | None = None
+        self.restarts = 0
+        self._launch = launch
+        self._policy = RestartPolicy()
+        self._stopping = asyncio.Event()
+        self._on_ready = ready
+        self._on_gone = gone
+        self._on_message = message
+
+    def stop(self) -> None:
+        """Let it answer what it has, seal its log and exit; it is not started again."""
+        self._stopping.set()
+        if self.life is not None:
+            self.life.send({"type": messages.DRAIN})
+
+    def kill(self, why: str) -> None:
+        """End it at once; it is not started again."""
+        self._stopping.set()
+        if self.life is not None:
+            self.life.kill(why)
+
+    async def run(self) -> None:
+        """Life after life, until stopped; CrashLoopError or ConfigError when that is pointless."""
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            life = self.life = await self._start(loop)
+            if life is None:
+                return
+            try:
+                await self._live(life, loop)
+            finally:
+                life.kill("had to go with its supervisor")
+                self.life = None
+                life.channel.close()
+                self._on_gone(self.worker)
+            if self._stopping.is_set():
+                self._report_end(life)
+                return
+            await self._pause(life, loop.time())
+
+    async def _start(self, loop: asyncio.AbstractEventLoop) -> Life | None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            ours.setblocking(False)
+            channel = await Channel.open(ours)
+            if self._stopping.is_set():
+                channel.close()
+                return None
+            life = Life(self._fork(theirs.fileno()), channel, loop.time())
+        log.info("worker started", extra={"worker": self.worker, "pid": life.pid})
+        return life
+
+    def _fork(self, channel_fd: int) -> subprocess.Popen[bytes]:
+        options = self._launch.options(channel_fd)
+        try:
+            return subprocess.Popen(
+                [*self._launch.command, options.to_json()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[channel_fd, *self._launch.inherit],
+                # Safe: the supervisor has one thread, and the child calls nothing that locks.
+                preexec_fn=_in_child(os.getpid()),  # noqa: PLW1509
+            )
+        except OSError as error:
+            raise OperatorError(
+                f"cannot start worker {self.worker}: {error.strerror}: raise the limits on"
+                " processes and memory (ulimit -u, TasksMax, MemoryMax)"
+            ) from None
+
+    async def _live(self, life: Life, loop: asyncio.AbstractEventLoop) -> None:
+        """Listen to it until it is dead and its last words are read."""
+        ended = asyncio.Event()
+        pidfd = os.pidfd_open(life.pid)
+        loop.add_reader(pidfd, ended.set)
+        tasks = [
+            asyncio.create_task(self._listen(life, loop)),
+            asyncio.create_task(self._watch(life, loop)),
+        ]
+        words = asyncio.create_task(self._read_output(life))
+        try:
+            await ended.wait()
+            life.process.wait()
+            # What it wrote just before its end is still in the pipe and the socket.
+            await asyncio.wait([words, tasks[0]], timeout=OUTPUT_SECONDS_MAX)
+        finally:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+            for task in (*tasks, words):
+                task.cancel()
+            await asyncio.gather(*tasks, words, return_exceptions=True)
+
+    async def _listen(self, life: Life, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            async for message in life.channel.messages():
+                life.heard = loop.time()
+                self._take(life, message)
+        except ProtocolError as error:
+            life.kill(f"broke the protocol of its channel ({error})")
+
+    def _take(self, life: Life, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind == messages.HEARTBEAT:
+            stats = message.get("stats")
+            life.stats = stats if isinstance(stats, dict) else {}
+        elif kind == messages.FATAL:
+            life.last_word = str(message.get("text", ""))[: limits.LOG_LINE_BYTES_MAX]
+        elif kind == messages.READY:
+            life.ready = True
+            life.engine = str(message.get("engine", "unknown"))
+            taken = round(life.heard - life.started, 3)
+            extra = {key: value for key, value in message.items() if key != "type"}
+            log.info("worker ready", extra={"worker": self.worker, "seconds": taken} | extra)
+            self._on_ready(self.worker)
+        else:
+            self._on_message(self.worker, message)
+
+    async def _watch(self, life: Life, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            before = loop.time()
+            left = life.heard + life.silence_max() - before
+            if left <= 0:
+                life.kill(f"was silent for {life.silence_max():.0f} s")
+                return
+            await asyncio.sleep(min(left, limits.HEARTBEAT_SECONDS))
+            if loop.time() - before > 2 * limits.HEARTBEAT_SECONDS:
+                # It was the supervisor that was stopped, or starved: what it has not heard in
+                # that time is not the worker's silence.
+                life.heard = loop.time()
+
+    async def _read_output(self, life: Life) -> None:
+        assert life.process.stdout is not None
+        reader = asyncio.StreamReader()
+        relay = Relay(self.worker, sys.stderr)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), life.process.stdout
+        )
+        try:
+            while data := await reader.read(OUTPUT_READ_BYTES):
+                relay.feed(data)
+        finally:
+            relay.close()
+            life.last_word = life.last_word or relay.last_line
+            transport.close()
+
+    def _report_end(self, life: Life) -> None:
+        extra = {"worker": self.worker, "pid": life.pid}
+        if life.process.returncode == 0:
+            log.info("worker stopped", extra=extra)
+        else:
+            log.warning("worker %s", life.obituary(), extra=extra)
+
+    async def _pause(self, life: Life, now: float) -> None:
+        """Say that it died, and wait as long as it deserves."""
+        self.restarts += 1
+        obituary = f"worker {self.worker} {life.obituary()}"
+        if life.process.returncode == EXIT_CONFIG:
+            raise ConfigError(obituary)
+        delay = self._policy.died(now, now - life.started)
+        if delay is None:
+            raise CrashLoopError(
+                f"worker {self.worker} died {limits.CRASH_LOOP_DEATHS} times within"
+                f" {limits.CRASH_LOOP_SECONDS:.0f} s, giving up: it {life.obituary()}"
+            )
+        log.error(obituary, extra={"worker": self.worker, "pid": life.pid, "restart_in": delay})
+        try:
+            await asyncio.wait_for(self._stopping.wait(), delay)
+        except TimeoutError:
+            pass
+
+
+def _in_child(supervisor: int) -> Callable[[], None]:
+    """What happens in a worker between fork and exec."""
+
+    def prepare() -> None:
+        # Without a supervisor nobody restarts, drains or informs a worker: it dies with it.
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != supervisor:
+            os._exit(1)
+        # Ctrl-C, `timeout`, and the end of a terminal reach the whole process group; it is the
+        # supervisor that stops workers, in an orderly way.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    return prepare
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,14 @@
+/* What the pure part of barco._native is made of. Include after Python.h. */
+#ifndef BARCO_PY_CODEC_H
+#define BARCO_PY_CODEC_H
+
+/* Adds the functions to the module; called once by module.c. 0, or -1 with an exception set. */
+int py_codec_init(PyObject *module);
+
+/* Allocates what the two functions below need: 0, or -1 with an exception set. */
+int py_batch_prepare(void);
+
+PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs);
+
+#endif

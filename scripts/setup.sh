@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Make .venv/bin/barco work: system packages, a virtual environment, the C core, all the extras.
+# Fast when nothing has changed. BARCO_PYTHON chooses the interpreter.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# --- What has been done already -----------------------------------------------------------------
+# The Python sources are used in place; only what is compiled or resolved calls for a new install.
+fingerprint() {
+    {
+        cat pyproject.toml scripts/setup.sh
+        find native -type f \( -name '*.[ch]' -o -name 'CMake*' \) | LC_ALL=C sort | xargs cat
+        pwd
+    } | sha256sum | cut -d' ' -f1
+}
+stamp=.venv/barco-setup.stamp
+wanted=$(fingerprint)
+if [[ -x .venv/bin/barco && -f $stamp && $(cat "$stamp") == "$wanted" ]]; then
+    exit 0
+fi
+
+[[ $(uname -s) == Linux ]] || die "barco runs on Linux only"
+
+# --- System packages ----------------------------------------------------------------------------
+# What is looked for is the thing itself, not the package: other distributions name them otherwise.
+usable_python() {
+    "$1" - <<'EOF' 2>/dev/null
+import ensurepip, os, sys, sysconfig, venv
+header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+sys.exit(not (sys.version_info >= (3, 11) and os.path.exists(header)))
+EOF
+}
+find_python() {
+    local name
+    for name in ${BARCO_PYTHON:-} python3.11 python3.12 python3.13 python3; do
+        if command -v "$name" >/dev/null && usable_python "$name"; then
+            command -v "$name"
+            return
+        fi
+    done
+}
+has_header() { echo "#include <$1>" | "${CC:-cc}" -E - >/dev/null 2>&1; }
+missing() {
+    if ! command -v "${CC:-cc}" >/dev/null || ! has_header stdlib.h; then
+        echo build-essential
+    fi
+    command -v cmake >/dev/null || echo cmake
+    command -v ninja >/dev/null || echo ninja-build
+    has_header liburing.h || echo liburing-dev
+    has_header lz4.h || echo liblz4-dev
+    [[ -n $(find_python) ]] || echo python3 python3-venv python3-dev
+}
+packages=$(missing | tr '\n' ' ')
+if [[ -n ${packages// /} ]]; then
+    install="apt-get install --no-install-recommends $packages"
+    [[ $(id -u) == 0 ]] || die "missing system packages; run: sudo $install"
+    command -v apt-get >/dev/null || die "missing: $packages(Debian's names); install them and run again"
+    say "installing $packages"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq || say "apt-get update failed; trying with the lists there are"
+    # shellcheck disable=SC2086  # A list of words.
+    apt-get install -y -qq --no-install-recommends $packages >/dev/null || die "failed: $install"
+    packages=$(missing | tr '\n' ' ')
+    [[ -z ${packages// /} ]] || die "still missing after the installation: $packages"
+fi
+python=$(find_python)
+
+# --- The virtual environment --------------------------------------------------------------------
+if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null; then
+    say "creating .venv with $python"
+    "$python" -m venv --clear .venv
+fi
+say "building the C core and installing barco into .venv"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,demo]' \
+    || die "the installation failed; what pip said is above"
+.venv/bin/barco --version >/dev/null || die ".venv/bin/barco does not run"
+echo "$wanted" > "$stamp"
+say "done: .venv/bin/barco"

@@ -1,0 +1,27 @@
+"""`barco serve` with fake workers, and with limits that a test can wait for (BARCO_FAKE_LIMITS)."""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from barco import limits
+from barco.cli import main, serve
+from barco.supervisor.broker import Plan, Ready, run
+
+WORKER = Path(__file__).with_name("fake_worker.py")
+
+for name, value in json.loads(os.environ.pop("BARCO_FAKE_LIMITS", "{}")).items():
+    setattr(limits, name, value)
+
+
+def run_with_fakes(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
+    command = (sys.executable, "-P", str(WORKER))
+    return run(dataclasses.replace(plan, command=command), on_ready)
+
+
+if __name__ == "__main__":
+    serve.run_broker = run_with_fakes
+    sys.exit(main(["serve", *sys.argv[1:]]))

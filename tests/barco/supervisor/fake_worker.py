@@ -1,0 +1,119 @@
+"""A worker that only keeps the supervisor company: it does what the environment tells it to.
+
+BARCO_FAKE is a comma list of: hang (never say anything), mute (nothing after ready), die (exit 3
+at once), die-ready (exit 3 after ready), config (exit 78), trace (a traceback), deaf (ignore
+drain), garbage (not frames), blind (never acknowledge a view); once (misbehave only in the first
+life of a worker), only-1 (only worker 1 misbehaves).
+
+To a client of any of its listeners it answers one line: "pid", "state", "register ID", "crash".
+"""
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+
+from barco.model.options import WorkerOptions
+from barco.protocol import frame
+
+options = WorkerOptions.from_json(sys.argv[1])
+modes = set(os.environ.get("BARCO_FAKE", "").split(","))
+marker = Path(options.data_dir) / "run" / f"lived-{options.worker}"
+if ("once" in modes and marker.exists()) or ("only-1" in modes and options.worker != 1):
+    modes = set()
+marker.touch()
+channel = socket.socket(fileno=options.channel_fd)
+log_line = {"time": "2026-01-01T00:00:00.000Z", "level": "info", "message": "fake is up"}
+
+
+def say(**message: object) -> None:
+    channel.sendall(frame.encode(message))
+
+
+def misbehave() -> None:
+    if "hang" in modes:
+        time.sleep(600)
+    if "garbage" in modes:
+        channel.sendall(b"\xff" * 64)
+        time.sleep(600)
+    if "trace" in modes:
+        raise RuntimeError("the disk is made of cheese")
+    if "die" in modes:
+        say(type="fatal", text="cannot open the log: the disk is made of cheese")
+        sys.exit(3)
+    if "config" in modes:
+        say(type="fatal", text="storage.segment_bytes does not fit this disk")
+        sys.exit(78)
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.decoder = frame.Decoder()
+        self.version = 0
+        self.replies: list[frame.Message] = []
+        self.asked = 0
+        self.listeners = {
+            fds[0]: socket.socket(fileno=fds[0]) for fds in options.listeners.values()
+        }
+
+    def run(self) -> None:
+        while True:
+            readable, _, _ = select.select([channel, *self.listeners], [], [], 0.1)
+            if "mute" not in modes:
+                say(type="heartbeat", stats={"version": self.version})
+            for item in readable:
+                if item is channel:
+                    self.hear()
+                else:
+                    self.serve(self.listeners[item])
+
+    def hear(self) -> None:
+        data = channel.recv(65536)
+        if not data:
+            sys.exit(0)
+        for message in self.decoder.feed(data):
+            if message["type"] == "view":
+                self.version = message["version"]
+                if "blind" not in modes:
+                    say(type="seen", version=self.version)
+            elif message["type"] == "reply":
+                self.replies.append(message)
+            elif message["type"] == "drain" and "deaf" not in modes:
+                sys.exit(0)
+
+    def serve(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        with connection:
+            connection.sendall(self.answer(connection.recv(1000).decode().split()).encode())
+
+    def answer(self, words: list[str]) -> str:
+        if words[0] == "register":
+            self.asked += 1
+            args = {"consumerId": words[1], "group": "g", "topics": ["t"]}
+            args |= {"start": "startFromEarliest"}
+            say(type="request", id=self.asked, op="register", args=args)
+            return "asked"
+        if words[0] == "crash":
+            os.kill(os.getpid(), 9)
+        state = {
+            "pid": os.getpid(),
+            "worker": options.worker,
+            "core": options.core,
+            "version": self.version,
+            "replies": self.replies,
+        }
+        return json.dumps(state)
+
+
+misbehave()
+print(json.dumps(log_line), flush=True)
+say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
+if "die-ready" in modes:
+    sys.exit(3)
+Worker().run()

@@ -1,0 +1,248 @@
+"""The supervisor with real processes and sockets: start, restart, refusal, drain, death."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Fake, is_alive, wait_until
+
+Start = Callable[..., Fake]
+
+
+def test_start_and_drain(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    assert broker.ready["event"] == "ready" and broker.ready["pid"] == broker.process.pid
+    assert set(broker.ready["ports"]) == {"discovery", "produce", "consume", "metrics"}
+    assert len(broker.ready["shards"]) == len(broker.ready["workers"]) == 2
+    assert [broker.state(shard)["worker"] for shard in (0, 1)] == [0, 1]
+    identity = json.loads((broker.data_dir / "broker.json").read_text())
+    assert identity["workers"] == 2 and identity["slices_per_range"] == 8
+    assert stat.S_IMODE(broker.data_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((broker.data_dir / "run").stat().st_mode) == 0o700
+    assert broker.stop() == 0
+    assert not any(is_alive(pid) for pid in broker.ready["workers"])
+    assert broker.messages().count("worker stopped") == 2
+
+
+def test_every_worker_listens_on_every_public_port(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    for port in ("discovery", "produce", "consume", "metrics"):
+        seen = {json.loads(broker.ask("state", port))["worker"] for _ in range(60)}
+        assert seen == {0, 1}, port
+
+
+def test_a_second_start_keeps_the_identity(start: Start) -> None:
+    first = start("--workers", "1").wait_ready()
+    identity = (first.data_dir / "broker.json").read_text()
+    assert first.stop(signal.SIGINT) == 0
+    second = start().wait_ready()
+    assert (second.data_dir / "broker.json").read_text() == identity
+    assert len(second.ready["workers"]) == 1
+    assert second.stop() == 0
+
+
+def test_a_worker_that_dies_is_restarted_with_its_sockets(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    other, victim = broker.ready["workers"]
+    os.kill(victim, signal.SIGKILL)
+    # No retry here: a connection waits in the backlog until the new worker takes it.
+    state = broker.state(1)
+    assert state["worker"] == 1 and state["pid"] not in (other, victim)
+    assert broker.state(0)["pid"] == other
+    assert any("was killed by SIGKILL" in message for message in broker.messages())
+    assert broker.stop() == 0
+
+
+def test_a_worker_that_dies_once_at_its_start(start: Start) -> None:
+    broker = start("--workers", "2", fake="die,once").wait_ready()
+    messages = broker.messages()
+    assert any("cannot open the log: the disk is made of cheese" in text for text in messages)
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("fake", "last_word"),
+    [
+        ("die", "exited with status 3: cannot open the log: the disk is made of cheese"),
+        ("trace", "exited with status 1: RuntimeError: the disk is made of cheese"),
+        ("die-ready", "exited with status 3"),
+        ("garbage", "was killed by SIGKILL because it broke the protocol of its channel"),
+    ],
+)
+def test_a_crash_loop_ends_with_a_last_word(start: Start, fake: str, last_word: str) -> None:
+    broker = start("--workers", "2", fake=f"{fake},only-1")
+    code, line = broker.end()
+    assert code == 1
+    assert line.startswith("barco: worker 1 died 5 times within 30 s, giving up: it ")
+    assert last_word in line
+
+
+def test_a_refused_configuration_is_not_tried_again(start: Start) -> None:
+    code, line = start("--workers", "1", fake="config").end()
+    assert code == 78
+    assert line == (
+        "barco: worker 0 exited with status 78: storage.segment_bytes does not fit this disk"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fake", "limit"),
+    [("mute,once", "HEARTBEAT_SILENCE_SECONDS_MAX"), ("hang,once", "WORKER_START_SECONDS_MAX")],
+)
+def test_a_silent_worker_is_killed_and_restarted(start: Start, fake: str, limit: str) -> None:
+    broker = start("--workers", "1", fake=fake, limits={limit: 1.5}).wait_ready()
+    wait_until(lambda: any("was silent for 2 s" in text for text in broker.messages()))
+    assert wait_until(lambda: broker.state(0))["worker"] == 0
+    assert broker.stop() == 0
+
+
+def test_a_supervisor_that_was_stopped_does_not_blame_its_workers(start: Start) -> None:
+    limits = {"HEARTBEAT_SILENCE_SECONDS_MAX": 1.5}
+    broker = start("--workers", "1", limits=limits).wait_ready()
+    broker.process.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    broker.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    assert broker.state(0)["pid"] == broker.ready["workers"][0]
+
+
+def test_who_does_not_drain_is_killed(start: Start) -> None:
+    broker = start("--workers", "2", fake="deaf,only-1", limits={"DRAIN_SECONDS_MAX": 1.0})
+    broker.wait_ready()
+    began = time.monotonic()
+    assert broker.stop() == 0
+    assert 1.0 <= time.monotonic() - began < 10
+    assert any("had not drained after 1 s" in text for text in broker.messages())
+    assert not any(is_alive(pid) for pid in broker.ready["workers"])
+
+
+def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    broker = start("--workers", "2", fake="deaf").wait_ready()
+    broker.process.send_signal(signal.SIGINT)
+    wait_until(lambda: any(text.startswith("stopping") for text in broker.messages()))
+    began = time.monotonic()
+    assert broker.stop(signal.SIGINT) == 1
+    assert time.monotonic() - began < 5
+    assert not any(is_alive(pid) for pid in broker.ready["workers"])
+
+
+def test_ctrl_c_reaches_the_group_but_workers_are_drained(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    os.killpg(broker.process.pid, signal.SIGINT)
+    assert broker.process.wait(20) == 0
+    assert broker.messages().count("worker stopped") == 2
+
+
+def test_a_stop_while_starting(start: Start) -> None:
+    broker = start("--workers", "2", fake="hang", limits={"DRAIN_SECONDS_MAX": 0.5})
+    wait_until(lambda: broker.log.exists() and "worker started" in broker.messages())
+    assert broker.stop() == 0
+
+
+def test_sighup_is_ignored(start: Start) -> None:
+    broker = start("--workers", "1").wait_ready()
+    broker.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: any("SIGHUP ignored" in text for text in broker.messages()))
+    assert broker.state(0)["pid"] == broker.ready["workers"][0]
+
+
+def test_workers_die_with_their_supervisor_and_free_its_directory(start: Start) -> None:
+    first = start("--workers", "2", fake="deaf").wait_ready()
+    first.process.kill()
+    second = start().wait_ready()
+    assert not any(is_alive(pid) for pid in first.ready["workers"])
+    assert second.stop() == 0
+
+
+def test_a_directory_in_use(start: Start) -> None:
+    first = start("--workers", "1").wait_ready()
+    code, line = start().end()
+    assert code == 1
+    assert f"is in use by process {first.process.pid}: stop that broker" in line
+    assert first.state(0)["worker"] == 0
+
+
+def test_a_port_in_use(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, line = start("--workers", "1", "--ports-from", str(port)).end()
+    assert code == 1
+    assert f"ports.discovery (127.0.0.1:{port}) is in use by another process" in line
+
+
+def test_two_brokers_do_not_share_a_port(start: Start) -> None:
+    first = start("--workers", "1").wait_ready()
+    port = first.ready["ports"]["consume"]
+    code, line = start("--workers", "1", "--ports-from", str(port), name="other").end()
+    assert code == 1 and "is in use by another process" in line
+
+
+def test_other_machines_are_not_let_in_by_accident(start: Start) -> None:
+    code, line = start("--bind", "0.0.0.0").end()
+    assert code == 78
+    assert "tls.certificate" in line and "auth.tokens" in line and "--insecure-allow-open" in line
+
+
+def test_other_machines_are_let_in_when_asked_for_loudly(start: Start) -> None:
+    broker = start("--bind", "0.0.0.0", "--insecure-allow-open", "--workers", "1").wait_ready()
+    assert any("open to everyone" in text for text in broker.messages())
+    assert broker.stop() == 0
+
+
+def test_another_number_of_workers_is_refused(start: Start) -> None:
+    assert start("--workers", "2").wait_ready().stop() == 0
+    code, line = start("--workers", "4").end()
+    assert code == 78 and "was formatted for 2 workers, not for 4" in line
+
+
+def test_more_workers_than_cores_share_them(start: Start) -> None:
+    broker = start("--workers", "4").wait_ready()
+    cores = [broker.state(shard)["core"] for shard in range(4)]
+    assert set(cores) <= os.sched_getaffinity(0)
+    if len(os.sched_getaffinity(0)) < 4:
+        assert any("shares its core" in text for text in broker.messages())
+
+
+def test_a_registration_is_answered_when_all_workers_know(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    before = broker.state(1)["version"]
+    assert broker.ask("register alice", shard=0) == "asked"
+    replies = wait_until(lambda: broker.state(0)["replies"])
+    assert replies[0]["ok"] and replies[0]["id"] == 1
+    assert broker.state(1)["version"] >= replies[0]["result"]["version"] > before
+
+
+def test_a_registration_waits_for_a_blind_worker_only_so_long(start: Start) -> None:
+    broker = start("--workers", "2", fake="blind,only-1", limits={"VIEW_SECONDS_MAX": 0.5})
+    broker.wait_ready()
+    broker.ask("register alice", shard=0)
+    replies = wait_until(lambda: broker.state(0)["replies"])
+    assert replies[0]["ok"] is False and replies[0]["status"] == 503
+
+
+def test_a_restarted_worker_gets_the_view(start: Start) -> None:
+    broker = start("--workers", "2").wait_ready()
+    broker.ask("register alice", shard=0)
+    version = wait_until(lambda: broker.state(0)["replies"])[0]["result"]["version"]
+    os.kill(broker.ready["workers"][1], signal.SIGKILL)
+    wait_until(lambda: broker.state(1)["version"] >= version)
+
+
+def test_systemd_is_told(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "400000")
+        broker = start("--workers", "1").wait_ready()
+        seen = {manager.recv(1000).split(b"\n")[0] for _ in range(4)}
+        assert {b"READY=1", b"WATCHDOG=1"} <= seen
+        assert broker.stop() == 0
+        wait_until(lambda: manager.recv(1000).startswith(b"STOPPING=1"))

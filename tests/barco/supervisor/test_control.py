@@ -1,0 +1,153 @@
+"""The control plane as a pure machine: who is told what, and when the asker is answered."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from barco import limits
+from barco.cluster.groups import Groups
+from barco.errors import ProtocolError
+from barco.protocol import frame
+from barco.supervisor.control import Control
+
+SLICES = [(-(2**63), index) for index in range(8)]
+
+
+def register(identifier: int, consumer: str, group: str = "g") -> dict[str, Any]:
+    args = {
+        "consumerId": consumer,
+        "group": group,
+        "topics": ["t"],
+        "start": "startFromEarliest",
+    }
+    return {"type": "request", "id": identifier, "op": "register", "args": args}
+
+
+def seen(version: int) -> dict[str, Any]:
+    return {"type": "seen", "version": version}
+
+
+def control(workers: int = 2) -> Control:
+    it = Control(Groups(SLICES))
+    for worker in range(workers):
+        ((to, view),) = it.worker_ready(worker)
+        assert to == worker and view["type"] == "view" and view["since"] == 0
+    return it
+
+
+def by_type(sends: list[tuple[int, dict[str, Any]]], kind: str) -> list[tuple[int, Any]]:
+    return [(worker, message) for worker, message in sends if message["type"] == kind]
+
+
+def test_the_asker_is_answered_when_all_have_seen() -> None:
+    it = control(3)
+    sends = it.receive(1, register(7, "alice"), 0.0)
+    views = by_type(sends, "view")
+    assert [worker for worker, _ in views] == [0, 1, 2] and not by_type(sends, "reply")
+    version = views[0][1]["version"]
+    assert "alice" in views[0][1]["groups"]["g"]
+    assert it.receive(0, seen(version), 0.1) == []
+    assert it.receive(1, seen(version), 0.1) == []
+    ((worker, reply),) = it.receive(2, seen(version), 0.1)
+    assert worker == 1 and reply["ok"] is True and reply["id"] == 7
+    assert reply["result"]["version"] == version
+    assert it.receive(2, seen(version), 0.2) == []
+
+
+def test_a_later_version_counts_for_earlier_answers() -> None:
+    it = control(2)
+    it.receive(0, register(1, "alice"), 0.0)
+    version = by_type(it.receive(1, register(1, "bob"), 0.0), "view")[0][1]["version"]
+    assert it.receive(0, seen(version), 0.1) == []
+    replies = it.receive(1, seen(version), 0.1)
+    assert [worker for worker, _ in replies] == [0, 1]
+
+
+def test_views_are_differences() -> None:
+    it = control(1)
+    it.receive(0, register(1, "alice", "first"), 0.0)
+    view = by_type(it.receive(0, register(2, "bob", "second"), 0.0), "view")[0][1]
+    assert list(view["groups"]) == ["second"] and view["since"] > 0
+    it.worker_gone(0)
+    ((_, view),) = it.worker_ready(0)
+    assert list(view["groups"]) == ["first", "second"] and view["since"] == 0
+
+
+def test_what_changes_nothing_is_answered_at_once() -> None:
+    it = control(2)
+    touch = {"type": "request", "id": 3, "op": "touch", "args": {"consumerIds": ["alice"]}}
+    ((worker, reply),) = it.receive(0, touch, 0.0)
+    assert worker == 0 and reply["ok"] and reply["id"] == 3
+
+
+def test_errors_are_answered_with_their_status() -> None:
+    it = control(2)
+    ((_, reply),) = it.receive(0, {"type": "request", "id": 4, "op": "dance", "args": {}}, 0.0)
+    assert (reply["ok"], reply["status"], reply["slug"]) == (False, 400, "bad-request")
+    assert "dance" in reply["detail"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "request"},
+        {"type": "request", "id": "1", "op": "touch"},
+        {"type": "request", "id": 1, "op": 7},
+        {"type": "request", "id": 1, "op": "touch", "args": []},
+        {"type": "seen"},
+        {"type": "unheard-of"},
+    ],
+)
+def test_frames_that_break_the_protocol(message: Mapping[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        control(1).receive(0, message, 0.0)
+
+
+def test_a_dead_worker_is_not_waited_for() -> None:
+    it = control(2)
+    version = by_type(it.receive(0, register(1, "alice"), 0.0), "view")[0][1]["version"]
+    assert it.receive(0, seen(version), 0.1) == []
+    ((worker, reply),) = it.worker_gone(1)
+    assert worker == 0 and reply["ok"]
+
+
+def test_a_dead_asker_is_not_answered() -> None:
+    it = control(2)
+    version = by_type(it.receive(0, register(1, "alice"), 0.0), "view")[0][1]["version"]
+    assert it.worker_gone(0) == []
+    assert it.receive(1, seen(version), 0.1) == []
+    assert it.tick(100.0) == []
+
+
+def test_waiting_has_an_end() -> None:
+    it = control(2)
+    it.receive(0, register(1, "alice"), 0.0)
+    assert it.deadline() == limits.VIEW_SECONDS_MAX
+    assert it.tick(limits.VIEW_SECONDS_MAX - 0.1) == []
+    ((worker, reply),) = it.tick(limits.VIEW_SECONDS_MAX)
+    assert worker == 0 and reply["ok"] is False and reply["status"] == 503 and reply["id"] == 1
+
+
+def test_silent_consumers_expire_and_everybody_is_told() -> None:
+    it = control(2)
+    it.receive(0, register(1, "alice"), 0.0)
+    late = limits.CONSUMER_SILENCE_SECONDS + 1.0
+    views = by_type(it.tick(late), "view")
+    assert [worker for worker, _ in views] == [0, 1]
+    assert views[0][1]["removed"] == ["g"]
+
+
+def test_a_large_view_is_sent_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barco.supervisor.control.FRAME_BYTES_MAX", 64 * 1024)
+    it = control(1)
+    for number in range(300):
+        it.receive(0, register(number, f"consumer-{number}", f"group-{number}"), 0.0)
+    it.worker_gone(0)
+    sends = it.worker_ready(0)
+    views = [view for _, view in sends]
+    assert len(views) > 3
+    assert all(len(frame.encode(view)) <= 64 * 1024 for view in views)
+    assert views[0]["since"] == 0
+    assert {view["since"] for view in views[1:]} == {views[0]["version"]}
+    assert sum(len(view["groups"]) for view in views) == 300

@@ -1,0 +1,116 @@
+"""The data directory: written once, refused when it is not ours, held by one broker."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from barco.errors import DataDirError, InUseError
+from barco.supervisor import datadir
+
+
+def test_format_and_load(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "data"
+    assert datadir.load(path) is None
+    identity = datadir.format_data_dir(path, workers=2, slices_per_range=8)
+    assert datadir.load(path) == identity
+    written = json.loads((path / "broker.json").read_text())
+    assert list(written) == [
+        "format",
+        "cluster_uuid",
+        "disk_uuid",
+        "ordinal",
+        "workers",
+        "slices_per_range",
+    ]
+    assert len(written["cluster_uuid"]) == len(written["disk_uuid"]) == 32
+    assert sorted(entry.name for entry in path.iterdir()) == ["broker.json"]
+
+
+def test_each_directory_is_another(tmp_path: Path) -> None:
+    one = datadir.format_data_dir(tmp_path / "1", workers=1, slices_per_range=8)
+    two = datadir.format_data_dir(tmp_path / "2", workers=1, slices_per_range=8)
+    assert one.disk_uuid != two.disk_uuid and one.cluster_uuid != two.cluster_uuid
+
+
+def test_format_overwrites_nothing(tmp_path: Path) -> None:
+    datadir.format_data_dir(tmp_path / "a", workers=1, slices_per_range=8)
+    with pytest.raises(DataDirError, match="is already formatted"):
+        datadir.format_data_dir(tmp_path / "a", workers=1, slices_per_range=8)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").touch()
+    with pytest.raises(DataDirError, match=r"is not empty .*'thesis.tex'"):
+        datadir.format_data_dir(tmp_path / "b", workers=1, slices_per_range=8)
+
+
+def test_a_cut_off_format_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "broker.json.new").write_text('{"form')
+    (tmp_path / "lost+found").mkdir()
+    datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8)
+    assert datadir.load(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workers": 0},
+        {"workers": "2"},
+        {"workers": True},
+        {"workers": 9},
+        {"slices_per_range": 6},
+        {"cluster_uuid": "x" * 32},
+        {"disk_uuid": "a"},
+        {"ordinal": -1},
+        {"more": 1},
+    ],
+)
+def test_a_damaged_identity_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
+    path = tmp_path / "broker.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataDirError, match="is damaged: restore it from a backup"):
+        datadir.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00"])
+def test_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broker.json").write_text(text)
+    with pytest.raises(DataDirError, match="is damaged"):
+        datadir.load(tmp_path)
+
+
+def test_another_format_is_named(tmp_path: Path) -> None:
+    datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
+    path = tmp_path / "broker.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(DataDirError, match="has format 2, this version of barco reads 1"):
+        datadir.load(tmp_path)
+
+
+def test_the_lock_is_held_by_every_copy_of_its_descriptor(tmp_path: Path) -> None:
+    first = datadir.open_lock(tmp_path)
+    copy = os.dup(first)  # As a worker inherits it.
+    os.close(first)
+    with pytest.raises(InUseError, match=f"is in use by process {os.getpid()}"):
+        datadir.open_lock(tmp_path, wait_seconds=0.1)
+    os.close(copy)
+    os.close(datadir.open_lock(tmp_path, wait_seconds=0.1))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DataDirError, match="Permission denied: give it to user"):
+        datadir.format_data_dir(tmp_path / "data", workers=1, slices_per_range=8)
+
+
+def test_refusals_say_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DataDirError, match="pass another --data-dir"):
+        datadir.format_data_dir(file, workers=1, slices_per_range=8)
+    with pytest.raises(DataDirError, match="is not a directory"):
+        datadir.prepare(file)
+    refusal = datadir._refusal(tmp_path, PermissionError(13, "Permission denied"))
+    assert f"give it to user {os.geteuid()} (chown)" in refusal.detail

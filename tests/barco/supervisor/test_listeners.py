@@ -1,0 +1,54 @@
+"""Listening sockets: one for each worker and port, everything or nothing."""
+
+import socket
+
+import pytest
+
+from barco.config import PortsSection
+from barco.errors import ConfigError, InUseError
+from barco.supervisor.listeners import PUBLIC, open_listeners
+
+FREE = PortsSection(**dict.fromkeys(PortsSection.__slots__, 0))
+
+
+def test_free_ports_are_shared_by_the_workers() -> None:
+    listeners = open_listeners("127.0.0.1", FREE, 3)
+    try:
+        for name in PUBLIC:
+            numbers = {sockets[name].getsockname()[1] for sockets in listeners.by_worker}
+            assert numbers == {listeners.ports[name]}
+        shards = [sockets["shard"].getsockname() for sockets in listeners.by_worker]
+        assert listeners.shard_endpoints == [f"127.0.0.1:{port}" for _, port in shards]
+        assert len(set(shards)) == 3
+        everything = [sock for sockets in listeners.by_worker for sock in sockets.values()]
+        assert not any(sock.getblocking() or sock.get_inheritable() for sock in everything)
+    finally:
+        listeners.close()
+
+
+def test_nothing_is_left_when_a_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        ports = PortsSection(discovery=0, produce=0, consume=0, metrics=taken, shard=0)
+        with pytest.raises(InUseError, match=rf"ports.metrics \(127.0.0.1:{taken}\) is in use"):
+            open_listeners("127.0.0.1", ports, 2)
+
+
+def test_ipv6() -> None:
+    try:
+        listeners = open_listeners("::1", FREE, 1)
+    except ConfigError:
+        pytest.skip("no IPv6 here")
+    assert listeners.shard_endpoints[0].startswith("[::1]:")
+    listeners.close()
+
+
+def test_an_address_that_is_not_ours() -> None:
+    with pytest.raises(ConfigError, match="is not an address of this machine"):
+        open_listeners("192.0.2.1", FREE, 1)
+
+
+def test_shard_ports_end_somewhere() -> None:
+    ports = PortsSection(discovery=0, produce=0, consume=0, metrics=0, shard=65535)
+    with pytest.raises((ConfigError, InUseError), match="worker 1 has no port left|in use"):
+        open_listeners("127.0.0.1", ports, 2)

@@ -1,0 +1,49 @@
+"""What the machine must offer."""
+
+import os
+
+import pytest
+
+from barco.config import Config
+from barco.errors import ConfigError
+from barco.supervisor import machine
+
+
+@pytest.mark.parametrize("release", ["5.10.0-8-amd64", "6.1.0", "6.18.44-fc-v657", "10.0"])
+def test_kernels_that_will_do(release: str) -> None:
+    assert machine.check_kernel(release) >= (5, 10)
+
+
+@pytest.mark.parametrize("release", ["4.19.0-26-amd64", "5.9.16", "2.6.32", "unheard of"])
+def test_kernels_that_are_too_old(release: str) -> None:
+    with pytest.raises(ConfigError, match=r"is too old: barco needs 5.10 or newer \(6.1 for"):
+        machine.check_kernel(release)
+
+
+def test_this_kernel() -> None:
+    assert machine.check_kernel() >= (5, 10)
+
+
+def test_open_addresses_need_a_flag() -> None:
+    config = Config()
+    assert machine.check_bind(config, False) is False
+    open_config = config.override("broker", bind="192.0.2.1")
+    assert machine.check_bind(open_config, True) is True
+    with pytest.raises(ConfigError, match="tls.certificate and auth.tokens"):
+        machine.check_bind(open_config, False)
+
+
+def test_one_broker_only() -> None:
+    machine.check_cluster(Config())
+    machine.check_cluster(Config().override("cluster", brokers=("127.0.0.1",)))
+    three = Config().override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
+    with pytest.raises(ConfigError, match="names 3 brokers: cluster mode is not in this version"):
+        machine.check_cluster(three)
+
+
+def test_worker_count() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert machine.worker_count(Config()) == min(cores, 8)
+    assert machine.worker_count(Config().override("broker", workers=5)) == 5
+    one_slice = Config().override("cluster", slices_per_range=1)
+    assert machine.worker_count(one_slice) == 1

@@ -1,0 +1,73 @@
+"""Log lines: always one line, always parseable, never longer than the limit."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from barco import limits
+from barco.log import JsonFormatter, TerminalFormatter, setup
+
+
+def record(message: str, **extra: object) -> logging.LogRecord:
+    made = logging.makeLogRecord({"name": "barco.x", "levelname": "WARNING", "msg": message})
+    vars(made).update(extra)
+    return made
+
+
+def test_json() -> None:
+    line = json.loads(JsonFormatter().format(record("worker died", worker=1, pid=7)))
+    time = line.pop("time")
+    assert time.endswith("Z") and len(time) == len("2026-01-01T00:00:00.000Z")
+    assert line == {
+        "level": "warning",
+        "logger": "barco.x",
+        "message": "worker died",
+        "worker": 1,
+        "pid": 7,
+    }
+
+
+def test_for_a_person() -> None:
+    text = TerminalFormatter().format(record("worker died", worker=1))
+    assert text.split(" ", 1)[1] == "WARNING: worker died worker=1"
+
+
+@pytest.mark.parametrize("evil", ['a\n{"level": "info"}', "\x1b[2J", "a\r\nb", "\u2028"])
+def test_lines_cannot_be_forged(evil: str) -> None:
+    for formatter in (JsonFormatter(), TerminalFormatter()):
+        text = formatter.format(record(evil, topic=evil))
+        assert text.isprintable()
+    assert json.loads(JsonFormatter().format(record(evil, topic=evil)))["topic"] == evil
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000, 1_000_000])
+def test_lines_have_a_limit(size: int) -> None:
+    for evil in ("x" * size, "\x00" * size):
+        line = JsonFormatter().format(record(evil, topic=evil))
+        assert len(line) <= limits.LOG_LINE_BYTES_MAX + 200
+        json.loads(line)
+        assert len(TerminalFormatter().format(record(evil))) <= limits.LOG_LINE_BYTES_MAX
+
+
+def test_tracebacks_stay_on_one_line() -> None:
+    try:
+        raise OSError("no disk")
+    except OSError:
+        text = JsonFormatter().format(record("failed", exc_info=sys.exc_info()))
+    message = json.loads(text)["message"]
+    assert "\n" not in message and message.endswith("OSError: no disk")
+
+
+def test_setup_is_for_barco_only() -> None:
+    stream = io.StringIO()
+    setup(stream)
+    try:
+        logging.getLogger("barco.test").info("hello", extra={"n": 1})
+        logging.getLogger("barco.test").debug("not shown")
+    finally:
+        logging.getLogger("barco").handlers.clear()
+        logging.getLogger("barco").propagate = True
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["hello"]

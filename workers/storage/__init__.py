@@ -1,0 +1,17 @@
+"""Files of a shard: where they are, how they come to be, and what is believed after a crash.
+
+| module | what it does |
+|---|---|
+| `layout` | paths, broker.json, the lock, checks of a data directory |
+| `bulk` | disk work off the append path: aligned buffers, `pyuring` or threads |
+| `segment` | segment files: preallocated, zero-filled and renamed before an append sees them |
+| `lineage` | the journal of a shard's generations: opened, sealed, lost, expired |
+| `scan` | pure: walks append groups, tells the end, a torn tail and corruption apart |
+| `recovery` | start of a shard: scan, rebuild the state, seal the newest generation |
+| `index` | sidecars: (topic, slice, offset or time) -> chunk positions; rebuilt when missing |
+| `catalog` | which segments hold a (topic, slice), over all generations |
+| `reader` | stored chunks of a (topic, slice) from an offset on, verified |
+| `retention` | deletes whole sealed segments by age and size |
+
+Appends themselves are the native core's: it owns the open segment's descriptor.
+"""

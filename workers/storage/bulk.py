@@ -1,0 +1,378 @@
+"""The seam for disk work off the append path: replay, recovery, zero-filling. One method per need.
+
+Two engines behind one face: `pyuring` (an io_uring of its own, whose descriptor is watched by the
+worker's asyncio loop) and a small thread pool where io_uring is refused. Everything moves in units
+of at most 1 MiB with a few of them in flight, through page-aligned buffers that return to their
+pool by themselves once nobody looks at them any more.
+
+What is used of pyuring 0.3.0, and why no more: `read_async_ptr`, `write_async_ptr`,
+`peek_completion`, `submit`. Its synchronous calls (fsync among them) reap whatever completion
+comes first and so can report another operation's success as their own; syncs go to a thread.
+"""
+
+import asyncio
+import ctypes
+import errno
+import mmap
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from barco.errors import BusyError
+from barco.limits import PAGE_BYTES
+from barco.types import KiB, MiB
+
+pyuring: Any
+try:
+    import pyuring
+except (ImportError, OSError):  # No wheel for this Python, or a library that does not load.
+    pyuring = None
+
+T = TypeVar("T")
+
+UNIT_BYTES = 1 * MiB
+"""Of one disk operation: where this path reaches the device's full rate at depth 4."""
+
+DEPTH = 4
+"""Operations in flight for one sequential reader."""
+
+BUFFER_BYTES_MIN = 64 * KiB
+POOL_BYTES = 32 * MiB
+"""Buffers out at one time (read-ahead, bodies of answers); more waits, then is refused."""
+
+POOL_WAIT_SECONDS = 5.0
+_URING_ENTRIES = 64
+_URING_IN_FLIGHT_MAX = 32
+_THREADS = 4
+_SUBMIT_AGAIN = (errno.EINTR, errno.EAGAIN, errno.EBUSY)
+
+
+class BufferPool:
+    """Page-aligned memory in sizes of powers of two, handed out as memoryviews.
+
+    A buffer comes back when the last view of it is gone, wherever that was: no release call that
+    could come too early while a socket still sends from it.
+    """
+
+    def __init__(self, bytes_max: int = POOL_BYTES) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_out = 0
+        self._free: dict[int, list[mmap.mmap]] = {}
+        self._free_bytes = 0
+        self._out: dict[int, tuple[mmap.mmap, weakref.ref[Any]]] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def try_take(self, length: int) -> memoryview | None:
+        """A view of at least `length` bytes (rounded up), or None when the pool is used up."""
+        size = max(BUFFER_BYTES_MIN, 1 << (length - 1).bit_length())
+        if self.bytes_out and self.bytes_out + size > self.bytes_max:
+            return None
+        free = self._free.get(size)
+        if free:
+            memory = free.pop()
+            self._free_bytes -= size
+        else:
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        lease = (ctypes.c_ubyte * size).from_buffer(memory)
+        key = id(lease)
+        self._out[key] = (memory, weakref.ref(lease, lambda _: self._back(key, size)))
+        self.bytes_out += size
+        return memoryview(lease).cast("B")
+
+    async def take(self, length: int) -> memoryview:
+        """As `try_take`, but waits for a while; then BusyError (nothing was read)."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + POOL_WAIT_SECONDS
+        while (view := self.try_take(length)) is None:
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await asyncio.wait_for(waiter, until - loop.time())
+            except TimeoutError:
+                raise BusyError("all read buffers are in use: read less at a time") from None
+        return view
+
+    def _back(self, key: int, size: int) -> None:
+        memory, _ = self._out.pop(key)
+        self.bytes_out -= size
+        if self._free_bytes + size <= self.bytes_max // 2:
+            self._free.setdefault(size, []).append(memory)
+            self._free_bytes += size
+        # Else the mapping goes with its last reference: idle memory is half the pool at most.
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                # Buffers may be let go of by another thread's last reference.
+                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+                break
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class BulkIo(ABC):
+    """Reads, writes and syncs for asyncio code. Errors are OSError; the caller knows the path."""
+
+    engine: str
+    """"pyuring" or "threads": shown in /status."""
+
+    def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
+        self.buffers = BufferPool(pool_bytes)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="barco-bulk")
+        self._zeros: memoryview | None = None
+
+    @abstractmethod
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
+        """Begins one operation; its result is a count of bytes or a negative errno."""
+
+    async def read(self, fd: int, offset: int, length: int, depth: int = DEPTH) -> memoryview:
+        """`length` bytes from `offset`, fewer only at the end of the file.
+
+        Neither has to be aligned: what is read from an O_DIRECT descriptor is widened to pages.
+        Raises OSError, and BusyError when no buffer became free.
+        """
+        assert length > 0
+        start = offset - offset % PAGE_BYTES
+        end = -(-(offset + length) // PAGE_BYTES) * PAGE_BYTES
+        view = await self.buffers.take(end - start)
+        got = await self.read_into(fd, start, view[: end - start], depth)
+        first = offset - start
+        return view[first : max(first, min(got, first + length))]
+
+    async def read_into(self, fd: int, offset: int, view: memoryview, depth: int = DEPTH) -> int:
+        """Fills an aligned view from an aligned offset; the bytes read before the file's end."""
+        total = 0
+        for count in await self._in_units(False, fd, offset, view, depth):
+            total += count
+            if count < UNIT_BYTES:
+                break
+        return total
+
+    async def write(self, fd: int, offset: int, view: memoryview, depth: int = DEPTH) -> None:
+        """Writes an aligned view at an aligned offset; stable only after `sync` (or O_DSYNC)."""
+        await self._in_units(True, fd, offset, view, depth)
+
+    async def zero(self, fd: int, offset: int, length: int, depth: int = DEPTH) -> None:
+        """Writes zeros over [offset, offset + length), both aligned."""
+        if self._zeros is None:
+            self._zeros = memoryview(mmap.mmap(-1, UNIT_BYTES))
+        zeros = self._zeros
+        end = offset + length
+        parts = ((at, zeros[: min(UNIT_BYTES, end - at)]) for at in range(offset, end, UNIT_BYTES))
+        await self._parts(True, fd, list(parts), depth)
+
+    async def sync(self, fd: int) -> None:
+        """Makes data and size of the file stable."""
+        await self.run(_sync, os.dup(fd))
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """A blocking file system call, in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *arguments)
+
+    def close(self) -> None:
+        """Waits for what is in flight; nothing may be started afterwards."""
+        self._threads.shutdown(wait=True)
+
+    async def _in_units(
+        self, write: bool, fd: int, offset: int, view: memoryview, depth: int
+    ) -> list[int]:
+        if len(view) <= UNIT_BYTES:
+            return [await self._whole(write, fd, offset, view)]
+        parts = [
+            (offset + at, view[at : at + UNIT_BYTES]) for at in range(0, len(view), UNIT_BYTES)
+        ]
+        return await self._parts(write, fd, parts, depth)
+
+    async def _parts(
+        self, write: bool, fd: int, parts: list[tuple[int, memoryview]], depth: int
+    ) -> list[int]:
+        gate = asyncio.Semaphore(depth)
+
+        async def one(at: int, view: memoryview) -> int:
+            async with gate:
+                return await self._whole(write, fd, at, view)
+
+        # All of them end before the first error is raised: the caller closes the descriptor.
+        results = await asyncio.gather(*(one(*part) for part in parts), return_exceptions=True)
+        counts = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            counts.append(result)
+        return counts
+
+    async def _whole(self, write: bool, fd: int, offset: int, view: memoryview) -> int:
+        """Repeats short transfers; the bytes moved, fewer than asked only at the file's end."""
+        done = 0
+        while done < len(view):
+            count = await self._start(write, fd, offset + done, view[done:])
+            if count in (-errno.EINTR, -errno.EAGAIN):
+                await asyncio.sleep(0.001)
+                continue
+            if count < 0:
+                raise OSError(-count, os.strerror(-count))
+            done += count
+            if count == 0 or done % PAGE_BYTES:
+                if write and done < len(view):
+                    raise OSError(errno.EIO, f"short write: {done} of {len(view)} bytes")
+                break
+        return done
+
+
+class ThreadBulk(BulkIo):
+    """The fallback: preadv and pwritev in a few threads."""
+
+    engine = "threads"
+
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
+        # A duplicate: a caller that is cancelled may close fd before the thread comes to it, and
+        # the number may be another file by then.
+        own = os.dup(fd)
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, _transfer, write, own, offset, view)
+
+
+def _sync(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _transfer(write: bool, fd: int, offset: int, view: memoryview) -> int:
+    try:
+        return os.pwritev(fd, [view], offset) if write else os.preadv(fd, [view], offset)
+    except OSError as error:
+        return -(error.errno or errno.EIO)
+    finally:
+        os.close(fd)
+
+
+class UringBulk(BulkIo):
+    """pyuring: an io_uring of this worker's own, its descriptor watched by the asyncio loop."""
+
+    engine = "pyuring"
+
+    def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
+        """Raises OSError when the kernel refuses io_uring."""
+        if pyuring is None:
+            raise OSError(errno.ENOSYS, "pyuring is not installed")
+        self._context: Any = pyuring.UringCtx(entries=_URING_ENTRIES)
+        super().__init__(pool_bytes)
+        self._fd: int = self._context.ring_fd
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next = 0
+        # The views stay here until the kernel is done with them, whoever has given up waiting.
+        self._in_flight: dict[int, tuple[asyncio.Future[int], memoryview]] = {}
+        self._queue: deque[tuple[asyncio.Future[int], bool, int, int, memoryview]] = deque()
+        self._broken: OSError | None = None
+
+    def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            loop.add_reader(self._fd, self._reap)
+            self._loop = loop
+        future: asyncio.Future[int] = loop.create_future()
+        if self._broken is not None:
+            future.set_exception(self._broken)
+        elif len(self._in_flight) >= _URING_IN_FLIGHT_MAX:
+            self._queue.append((future, write, fd, offset, view))
+        else:
+            self._submit(future, write, fd, offset, view)
+        return future
+
+    def _submit(
+        self, future: "asyncio.Future[int]", write: bool, fd: int, offset: int, view: memoryview
+    ) -> None:
+        self._next = self._next + 1 & 0x7FFFFFFF
+        self._in_flight[self._next] = (future, view)
+        call = self._context.write_async_ptr if write else self._context.read_async_ptr
+        try:
+            call(fd, address_of(view), len(view), offset, self._next)
+        except OSError as error:
+            # The entry is already in the submission queue; only telling the kernel has failed.
+            self._submit_later(error)
+
+    def _submit_later(self, error: OSError) -> None:
+        if error.errno not in _SUBMIT_AGAIN:
+            self._break(error)
+        elif self._loop is not None:
+            self._loop.call_later(0.001, self._submit_rest)
+
+    def _submit_rest(self) -> None:
+        if self._broken is None:
+            try:
+                self._context.submit()
+            except OSError as error:
+                self._submit_later(error)
+
+    def _reap(self) -> None:
+        while self._broken is None:
+            try:
+                completion = self._context.peek_completion()
+            except OSError as error:
+                if error.errno in _SUBMIT_AGAIN:
+                    return
+                self._break(error)
+                return
+            if completion is None:
+                return
+            future, _ = self._in_flight.pop(completion[0])
+            if not future.done():
+                future.set_result(completion[1])
+            self._submit_queued()
+
+    def _submit_queued(self) -> None:
+        while self._queue and len(self._in_flight) < _URING_IN_FLIGHT_MAX:
+            future, write, fd, offset, view = self._queue.popleft()
+            if not future.done():  # Cancelled meanwhile: its descriptor may be closed.
+                self._submit(future, write, fd, offset, view)
+
+    def _break(self, error: OSError) -> None:
+        """An io_uring that fails in an unknown way is not used any more; memory stays referenced."""
+        self._broken = error
+        waiting = [future for future, _ in self._in_flight.values()]
+        waiting += [entry[0] for entry in self._queue]
+        self._queue.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def close(self) -> None:
+        """Waits for what is in flight (disk operations end), then gives the io_uring back."""
+        self._queue.clear()
+        while self._in_flight and self._broken is None:
+            try:
+                self._in_flight.pop(self._context.wait_completion()[0])
+            except OSError as error:
+                if error.errno != errno.EINTR:
+                    break
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        self._context.close()
+        super().close()
+
+
+def address_of(view: memoryview) -> int:
+    """Where a view's bytes are, for the kernel; the view must outlive the use of the address."""
+    return ctypes.addressof(ctypes.c_ubyte.from_buffer(view))
+
+
+def open_bulk(engine: str = "auto", pool_bytes: int = POOL_BYTES) -> BulkIo:
+    """The best engine that works here; `engine` "epoll" or "threads" asks for the fallback.
+
+    Call it in the thread that runs the asyncio loop, after any fork.
+    """
+    if engine not in ("epoll", "threads"):
+        try:
+            return UringBulk(pool_bytes)
+        except OSError:
+            pass  # Not installed, or forbidden (EPERM in containers); `engine` tells which it is.
+    return ThreadBulk(pool_bytes)
