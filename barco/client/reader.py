@@ -38,6 +38,8 @@ class ReaderOptions:
     """Go on with new events for ever; otherwise stop at the end as it was at the start."""
     read_bytes: int = 2 * 1024 * 1024
     """Stored bytes of one request."""
+    quiet_s: float | None = None
+    """With `follow`: stop when nothing came for so long."""
     timeout_s: float = 30.0
     """How long trouble with a slice is waited out."""
 
@@ -130,14 +132,22 @@ class AsyncReader:
         readers = [_SliceReader(self._pool, self.topic, each, self.options) for each in places]
         for reader in readers:
             self._go_on(reader)
+        quiet_s = self.options.quiet_s if self.options.follow else None
+        last = time.monotonic()
         while self._tasks:
-            done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            left = None if quiet_s is None else max(0.0, last + quiet_s - time.monotonic())
+            done, _ = await asyncio.wait(
+                self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if left == 0 and not done:
+                return
             for task in done:
                 reader = self._tasks.pop(task)
                 events = task.result()
                 self._go_on(reader)  # Meanwhile the next is on its way.
                 if events:
                     yield events
+                    last = time.monotonic()
 
     async def close(self) -> None:
         """Stops reading. Idempotent."""
