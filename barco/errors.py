@@ -154,6 +154,14 @@ class AlreadyRegisteredError(ConflictError):
     title = "Consumer is already registered"
 
 
+class CursorExpiredError(RequestError):
+    """The events at the cursor are gone; `earliest` is the first that is left."""
+
+    status = 410
+    slug = "cursor-expired"
+    title = "Events are gone"
+
+
 class LengthRequiredError(RequestError):
     """A body needs Content-Length or chunked transfer coding."""
 

@@ -84,7 +84,7 @@ PAGE_BYTES = 4096
 """O_DIRECT: every group starts and ends on such a boundary."""
 
 CHUNK_RAW_BYTES_MAX = 128 * KiB
-"""Measured sweet spot of LZ4 and of readers (64-128 KiB); a larger single event is the exception."""
+"""Measured sweet spot of LZ4 and of readers: 64-128 KiB. A larger single event is the exception."""
 
 GROUP_HEADER_BYTES = 128
 GROUPS_IN_FLIGHT_MAX = 3
@@ -132,11 +132,11 @@ HEARTBEAT_SILENCE_SECONDS_MAX = 15.0
 """A worker's turn of the loop is under a millisecond; 15 s of silence is a hang, not a load."""
 
 WORKER_START_SECONDS_MAX = 120.0
-"""From the fork to `ready`, without a sign of life: longer than any recovery that makes progress."""
+"""Without a sign of life before `ready`: longer than any recovery that makes progress."""
 
 RESTART_BACKOFF_SECONDS_MIN = 0.1
 RESTART_BACKOFF_SECONDS_MAX = 5.0
-"""Doubles with each death. A shard is away for as long as a restart takes, so the first is quick."""
+"""Doubles with each death. A shard is away for as long as a restart takes: the first is quick."""
 
 CRASH_LOOP_DEATHS = 5
 CRASH_LOOP_SECONDS = 30.0

@@ -36,9 +36,9 @@ size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta,
 /* Exact size of the chunk that chunk_seal_batch() makes. */
 size_t chunk_bound_batch(const struct batch_view *view, const struct chunk_columns *meta);
 
-/* A chunk from the batch's sections as they are. meta gives topic, slice, count, epoch,
- * base_offset, timestamps, tokens and producers; its columns are not looked at. With a
- * SECTION_TS_DELTA in the batch, meta's base_timestamp_us must be the batch's.
+/* A chunk from the batch's sections as they are, once batch_unpack() has accepted them. meta gives
+ * topic, slice, count, epoch, base_offset, timestamps, tokens and producers; its columns are not
+ * looked at. With a SECTION_TS_DELTA in the batch, meta's base_timestamp_us must be the batch's.
  * Returns the bytes written, or 0 if cap is too small. */
 size_t chunk_seal_batch(const struct batch_view *view, const struct chunk_columns *meta,
                         uint8_t *out, size_t cap);

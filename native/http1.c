@@ -258,8 +258,14 @@ static int take_transfer_encoding(struct cursor *c, struct http1_slice value)
     if (c->out->chunked)
         return error_set(c->out, 400, "Transfer-Encoding is there twice");
     if (slice_is(value, "chunked", 7)) {
-        c->out->chunked = true;
-        return 0;
+        const char *after = value.p + value.len;
+        while (*after == ' ')
+            after++;
+        /* llhttp does not take "chunked" with a tab after it for chunked. */
+        if (*after == '\r') {
+            c->out->chunked = true;
+            return 0;
+        }
     }
     /* One known coding before chunked is a well-formed wish (RFC 9112 6.1: 501); all else is a
      * body whose end nobody can be sure of. */

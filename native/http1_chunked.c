@@ -112,10 +112,12 @@ static int step_extension(struct http1_chunked *d, char c)
     }
 }
 
-/* Trailers are read and dropped, but one that contradicts the framing is an attack. */
+/* Trailers are read and dropped, but one that someone else would frame, route or end the connection
+ * by is an attack. */
 static bool is_forbidden_trailer(const struct http1_chunked *d)
 {
-    static const char *const names[] = {"content-length", "transfer-encoding", "host"};
+    static const char *const names[] = {"content-length", "transfer-encoding", "host",
+                                        "connection"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (d->name_len == strlen(names[i]) && memcmp(d->name, names[i], d->name_len) == 0)
             return true;

@@ -16,7 +16,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if ((py_codec_init && py_codec_init(module) < 0) || (py_http_init && py_http_init(module) < 0) ||
+    if ((py_codec_init && py_codec_init(module) < 0) ||
+        (py_http_init && py_http_init(module) < 0) ||
         (py_reactor_init && py_reactor_init(module) < 0)) {
         Py_DECREF(module);
         return NULL;

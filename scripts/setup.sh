@@ -57,7 +57,7 @@ packages=$(missing | tr '\n' ' ')
 if [[ -n ${packages// /} ]]; then
     install="apt-get install --no-install-recommends $packages"
     [[ $(id -u) == 0 ]] || die "missing system packages; run: sudo $install"
-    command -v apt-get >/dev/null || die "missing: $packages(Debian's names); install them and run again"
+    command -v apt-get >/dev/null || die "missing (Debian's names): $packages"
     say "installing $packages"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq || say "apt-get update failed; trying with the lists there are"

@@ -1,4 +1,4 @@
-"""The worker process: one per core, pinned, one event loop, one shard. Imported as barco.workers."""
+"""The worker process: one per core, pinned, one event loop, one shard; it is barco.workers."""
 
 # The directory sits at the top of the repository, but the package is barco.workers: imported
 # under any other name it would carry a second copy of every module's state.

@@ -34,9 +34,7 @@ def ring_order(size: int) -> tuple[Ordinal, ...]:
     if size <= 3:
         return tuple(Ordinal(each) for each in range(size))
     half = ring_order(size // 2)
-    return tuple(
-        ordinal for i, old in enumerate(half) for ordinal in (old, Ordinal(size // 2 + i))
-    )
+    return tuple(ordinal for i, old in enumerate(half) for ordinal in (old, Ordinal(size // 2 + i)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,9 +208,7 @@ def read_sections(
         padded = stored_len + -stored_len % 8
         if padded > len(body) - at or any(body[at + stored_len : at + padded]):
             raise ProtocolError(f"section {section.name} is cut off or badly padded")
-        sections[section] = StoredSection(
-            section, codec, raw_len, crc, body[at : at + stored_len]
-        )
+        sections[section] = StoredSection(section, codec, raw_len, crc, body[at : at + stored_len])
         at += padded
     if at != len(body) or not {Section.VAL_LEN, Section.VALUES} <= sections.keys():
         raise ProtocolError("the sections are not complete")
@@ -219,14 +217,12 @@ def read_sections(
     return sections
 
 
-def _entry_valid(
-    section: Section, codec: int, raw_len: int, stored_len: int, count: int
-) -> bool:
+def _entry_valid(section: Section, codec: int, raw_len: int, stored_len: int, count: int) -> bool:
     if raw_len > SECTION_RAW_MAX or codec not in (0, _LZ4):
         return False
     if codec == 0 and raw_len != stored_len:
         return False
-    if codec == _LZ4 and not 0 < stored_len or raw_len > stored_len * SECTION_RATIO_MAX + 64:
+    if codec == _LZ4 and not 0 < raw_len <= stored_len * SECTION_RATIO_MAX + 64:
         return False
     if section in (Section.TS_DELTA, Section.KEY_LEN, Section.VAL_LEN):
         return raw_len == 4 * count

@@ -10,10 +10,11 @@ Worker to supervisor:
 
 Supervisor to worker:
 
-    {"type": "view", "version", "groups": {...}, "workers": [...]}  the whole view; replaces the last
+    {"type": "view", "version", "since", "groups": {...}, "removed": [...]}
+                                                    what changed since a version; 0: everything
     {"type": "reply", "id", "ok": true, "result": {...}}
     {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
-    {"type": "drain"}                                           finish, seal, exit 0
+    {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
 right after it has said "ready".

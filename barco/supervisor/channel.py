@@ -10,7 +10,7 @@ from barco.protocol import frame
 
 
 class Channel:
-    """Frames to and from one worker. Sending never waits: what a worker does not read is bounded."""
+    """Frames to and from one worker. Sending never waits; the unread is bounded."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -178,7 +178,7 @@ static void test_framing(void)
     }
     static const char *const codings[] = {"", "xchunked", "chunkedx", "chunked, identity",
         "identity, chunked", "chunked, chunked", "chunked,", ",chunked", "\"chunked\"",
-        "Chunked\x0b", "chunked;q=1", "gzip", "chunked gzip"};
+        "Chunked\x0b", "chunked\t", "chunked;q=1", "gzip", "chunked gzip"};
     for (size_t i = 0; i < sizeof(codings) / sizeof(codings[0]); i++) {
         int n = snprintf(text, sizeof(text), HEAD "Transfer-Encoding: %s\r\n\r\n", codings[i]);
         refused(__LINE__, text, (size_t)n, 400);
@@ -366,7 +366,7 @@ static void test_chunked(void)
         "0\r\n:b\r\n",
         "0\r\n a: b\r\n", "0\r\na: b\n", "0\r\na: b\r\r", "0\r\n\rx", "0\r\na\x80:b\r\n",
         "0\r\na: \x01\r\n", "0\r\nContent-Length: 5\r\n", "0\r\ntransfer-encoding: chunked\r\n",
-        "0\r\nHOST: x\r\n"};
+        "0\r\nHOST: x\r\n", "0\r\nConnection: close\r\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         chunked(__LINE__, bad[i], strlen(bad[i]), -1, NULL);
     CHUNKED("0\r\n1234567890123456789012345: long name\r\n\r\n", 1, "");

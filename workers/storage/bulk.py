@@ -131,16 +131,22 @@ class BulkIo(ABC):
     def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
         """Begins one operation; its result is a count of bytes or a negative errno."""
 
-    async def read(self, fd: int, offset: int, length: int, depth: int = DEPTH) -> memoryview:
+    async def read(
+        self, fd: int, offset: int, length: int, depth: int = DEPTH, *, wait: bool = True
+    ) -> memoryview:
         """`length` bytes from `offset`, fewer only at the end of the file.
 
         Neither has to be aligned: what is read from an O_DIRECT descriptor is widened to pages.
-        Raises OSError, and BusyError when no buffer became free.
+        Raises OSError, and BusyError when no buffer became free (at once without `wait`).
         """
         assert length > 0
         start = offset - offset % PAGE_BYTES
         end = -(-(offset + length) // PAGE_BYTES) * PAGE_BYTES
-        view = await self.buffers.take(end - start)
+        view = self.buffers.try_take(end - start)
+        if view is None:
+            if not wait:
+                raise BusyError("all read buffers are in use: read less at a time")
+            view = await self.buffers.take(end - start)
         got = await self.read_into(fd, start, view[: end - start], depth)
         first = offset - start
         return view[first : max(first, min(got, first + length))]

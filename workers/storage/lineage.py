@@ -119,7 +119,7 @@ class Lineage:
         self._append({"t": "sealed", "e": epoch, "T": tail, "i": end_segment, "b": end_bytes})
 
     def lost(self, epoch: int, first: int, last: int) -> None:
-        """Records that an operator gave up the groups from `first` on."""
+        """Records that an operator gave up the groups from `first` on: T becomes `first` - 1."""
         self._append({"t": "lost", "e": epoch, "f": first, "l": last})
 
     def expired(self, epoch: int) -> None:
@@ -213,6 +213,7 @@ def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
             generation.end_segment, generation.end_bytes = record["i"], record["b"]
         case "lost":
             generation.lost = (record["f"], record["l"])
+            generation.tail = record["f"] - 1
         case "expired":
             generation.expired = True
         case _:

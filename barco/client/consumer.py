@@ -1,0 +1,381 @@
+"""Consumers of a group: `Consumer` for threads, `AsyncConsumer` for asyncio.
+
+The broker decides who reads which slice. A poll commits what the poll before it returned, so every
+event is delivered at least once; a lost answer is given again, because each poll names the last
+answer that arrived. A consumer that the group has forgotten registers again by itself.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from barco.client.admin import AsyncAdmin
+from barco.client.codec import Event, decode_chunks, parse_skips
+from barco.client.delivery import retry_after
+from barco.client.discovery import Directory
+from barco.client.errors import ClosedError, TransportError, response_error
+from barco.client.loopthread import LoopThread
+from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
+from barco.client.transport import Pool, Request, Response
+from barco.errors import BarcoError, BusyError, NotRegisteredError
+
+CHUNKS_TYPE = "application/vnd.barco.chunks"
+POLL_WAIT_S_MAX = 30.0
+"""One long poll; brokers hold up to 60 s, proxies between often less."""
+ANSWER_GRACE_S = 10.0
+PAUSE_FIRST_S = 0.05
+PAUSE_MAX_S = 2.0
+
+_log = logging.getLogger("barco.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a consumer joins and polls. The defaults suit most uses."""
+
+    start: str = "latest"
+    """Where a group begins that is new to a slice: "latest" or "earliest"."""
+    consumer_id: str = ""
+    """A name that is unique in the cluster; made from the host's name if empty."""
+    poll_bytes: int = 1024 * 1024
+    """Stored bytes of one poll, about; a single larger chunk is still returned."""
+    request_timeout_s: float = 30.0
+    """For finding brokers, registering, committing, leaving: retries included."""
+
+    def __post_init__(self) -> None:
+        if self.start not in ("latest", "earliest"):
+            raise ValueError('start is "latest" or "earliest"')
+        if self.poll_bytes < 1 or self.request_timeout_s <= 0:
+            raise ValueError("poll_bytes and request_timeout_s are positive")
+
+
+class _Membership:
+    """This consumer's registration with one broker, and its polls there."""
+
+    def __init__(
+        self, pool: Pool, endpoint: str, topics: Sequence[str], group: str, options: ConsumerOptions
+    ) -> None:
+        self.endpoint = endpoint
+        self._pool = pool
+        self._options = options
+        self._who = ("consumerId", options.consumer_id)
+        start = "startFromEarliest" if options.start == "earliest" else "startFromLatest"
+        registration = [self._who, ("group", group), ("onNewGroup", start)]
+        registration += [("topic", topic) for topic in topics]
+        self._register = _request("PUT", "register", registration)
+        self._delivery = ""  # The last answer that arrived.
+
+    async def register(self) -> None:
+        """Joins the group. Tries again while brokers are busy or away."""
+        self._delivery = ""
+        await self._insist(self._register)
+
+    async def poll(self, wait_s: float) -> list[Event]:
+        """The next events, [] if there are none in time. Commits what the last poll returned."""
+        query = [
+            self._who,
+            ("waitMs", str(int(wait_s * 1000))),
+            ("maxBytes", str(self._options.poll_bytes)),
+            ("delivery", self._delivery),
+        ]
+        request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
+        answer = await self._ask(request, wait_s + ANSWER_GRACE_S)
+        events: list[Event] = []
+        if answer.status != 204:
+            skips = parse_skips(answer.headers.get("barco-start", ""))
+            events = decode_chunks(answer.body, skips)
+        self._delivery = answer.headers.get("barco-delivery", self._delivery)
+        return events
+
+    async def commit(self) -> None:
+        """Commits what the last poll returned; returns when that is durable."""
+        await self._insist(_request("POST", "commit", [self._who]))
+
+    async def goodbye(self, *, commit: bool) -> None:
+        """Leaves the group, with or without committing what the last poll returned."""
+        query = [self._who, ("commit", "true" if commit else "false")]
+        await self._insist(_request("POST", "goodbye", query))
+
+    async def _insist(self, request: Request) -> Response:
+        """Registering, committing and leaving can be repeated: until they work, or a deadline."""
+        deadline = time.monotonic() + self._options.request_timeout_s
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                return await self._ask(request, max(0.1, deadline - time.monotonic()))
+            except BarcoError as error:
+                if not error.retryable or time.monotonic() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+    async def _ask(self, request: Request, timeout_s: float) -> Response:
+        answer = await self._pool.request(self.endpoint, request, timeout_s=timeout_s)
+        if not answer.ok:
+            what = request.target.partition("?")[0].rpartition("/")[2]
+            error = response_error(answer.status, answer.headers, answer.body, what)
+            if answer.status == 409:
+                error = NotRegisteredError(error.detail, **error.fields)
+            if isinstance(error, BusyError):
+                error.fields["retry_after_s"] = retry_after(answer)
+            raise error
+        return answer
+
+
+class AsyncConsumer:
+    """A member of a consumer group, in one asyncio loop.
+
+        async with barco.AsyncConsumer("trips", group="billing", start="earliest") as consumer:
+            async for event in consumer:
+                handle(event)
+
+    An event counts as handled when the next batch is asked for, at `commit`, and at the end of the
+    `async with` block if it was taken; not if an exception ends the block. Options: see
+    `ConsumerOptions`.
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        group: str = "default",
+        endpoint: str | Sequence[str] = DEFAULT_ENDPOINT,
+        **options: Any,
+    ) -> None:
+        self.topics = [topics] if isinstance(topics, str) else list(topics)
+        if not self.topics:
+            raise ValueError("give at least one topic")
+        for topic in self.topics:
+            check_topic(topic)
+        if not options.get("consumer_id"):
+            options["consumer_id"] = f"{socket.gethostname()[:64]}-{secrets.token_hex(8)}"
+        self.options = ConsumerOptions(**options)
+        self.group = group
+        self._directory = Directory(as_endpoints(endpoint))
+        self._pool = Pool(connections_max=2)
+        self._members: list[_Membership] = []
+        self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
+        self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
+        self._batch: list[Event] = []  # All that the last poll returned.
+        self._closed = False
+
+    async def start(self) -> Self:
+        """Finds the brokers and joins the group. `async with` does it."""
+        if self._closed:
+            raise ClosedError("the consumer is closed")
+        brokers = await self._directory.brokers(self.options.request_timeout_s)
+        self._members = [
+            _Membership(self._pool, endpoint, self.topics, self.group, self.options)
+            for endpoint in brokers.consume
+        ]
+        await asyncio.gather(*(member.register() for member in self._members))
+        return self
+
+    async def poll(self, timeout_s: float = 1.0) -> list[Event]:
+        """The next events: those that iteration has not taken yet, else from the broker.
+
+        Waits up to `timeout_s` for the first; [] if there is none. Asking the broker commits what
+        was returned before. Trouble with a broker is waited out until then; a refusal is raised.
+        """
+        if self._ahead:
+            rest = list(self._ahead)
+            self._ahead.clear()
+            return rest
+        if self._closed or not self._members:
+            raise ClosedError("the consumer is closed" if self._closed else "start it first")
+        deadline = time.monotonic() + timeout_s
+        for member in self._members:
+            if member not in self._polls:
+                polling = self._poll_member(member, deadline)
+                self._polls[member] = asyncio.ensure_future(polling)
+        done, _ = await asyncio.wait(self._polls.values(), return_when=asyncio.FIRST_COMPLETED)
+        while not any(task.exception() or task.result() for task in done):
+            if len(done) == len(self._polls):
+                break
+            done, _ = await asyncio.wait(self._polls.values())
+        return self._collect(done)
+
+    def keep(self, rest: Sequence[Event]) -> None:
+        """Gives back the end of the last poll's events: they count as not taken."""
+        assert not self._ahead and list(rest) == self._batch[len(self._batch) - len(rest) :]
+        self._ahead.extend(rest)
+
+    async def commit(self) -> bool:
+        """Commits what the last poll returned, durably.
+
+        False, and nothing is committed, while iteration has not taken all events of it yet: a
+        commit would lose the rest if this process died.
+        """
+        if self._ahead:
+            return False
+        await asyncio.gather(*(member.commit() for member in self._members))
+        return True
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Leaves the group. Idempotent.
+
+        What was taken is committed, to the event, unless `commit` is False: then all that the last
+        poll returned is delivered again, to whoever gets its slices.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._polls.values():
+            task.cancel()
+        await asyncio.gather(*self._polls.values(), return_exceptions=True)
+        try:
+            if commit and self._ahead:
+                commit = False
+                await self._commit_taken()
+            farewells = (member.goodbye(commit=commit) for member in self._members)
+            for result in await asyncio.gather(*farewells, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    # The group forgets a silent consumer by itself, after a while.
+                    _log.warning("leaving group %s: %s", self.group, result)
+        finally:
+            self._pool.close()
+            self._directory.close()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Events for ever."""
+        while True:
+            if not self._ahead:
+                self._ahead.extend(await self.poll(POLL_WAIT_S_MAX))
+            while self._ahead:
+                yield self._ahead.popleft()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(commit=kind is None)
+
+    async def _commit_taken(self) -> None:
+        """Commits the part of the last batch that iteration has taken: the group's positions are
+        set behind it while this consumer still holds the slices."""
+        taken = self._batch[: len(self._batch) - len(self._ahead)]
+        places: dict[str, dict[int, str]] = {}
+        for event in taken:
+            places.setdefault(event.topic, {})[event.slice] = event.next_cursor
+        async with AsyncAdmin([member.endpoint for member in self._members]) as admin:
+            for topic, cursors in places.items():
+                await admin.seek(self.group, topic, cursors)
+
+    def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
+        events: list[Event] = []
+        failure: BaseException | None = None
+        for member, task in list(self._polls.items()):
+            if task in done:
+                del self._polls[member]
+                failure = failure or task.exception()
+                if task.exception() is None:
+                    events += task.result()
+        if failure is not None and not events:
+            raise failure
+        self._batch = events
+        return events
+
+    async def _poll_member(self, member: _Membership, deadline: float) -> list[Event]:
+        """Polls one broker until it has events, or the deadline; waits its trouble out."""
+        pause = PAUSE_FIRST_S
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                events = await member.poll(min(left, POLL_WAIT_S_MAX))
+                if events or time.monotonic() >= deadline:
+                    return events
+                pause = PAUSE_FIRST_S
+            except NotRegisteredError as error:
+                _log.info("registering again: %s", error)
+                await member.register()
+            except (TransportError, BusyError) as error:
+                if time.monotonic() + pause >= deadline:
+                    return []
+                told = error.fields.get("retry_after_s") or 0.0
+                await asyncio.sleep(min(max(pause, told), PAUSE_MAX_S))
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+
+class Consumer:
+    """A member of a consumer group, for threads (one at a time).
+
+        with barco.Consumer("trips", group="billing", start="earliest") as consumer:
+            for event in consumer:
+                handle(event)
+
+    See AsyncConsumer for when an event counts as handled. Options: see `ConsumerOptions`.
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        group: str = "default",
+        endpoint: str | Sequence[str] = DEFAULT_ENDPOINT,
+        **options: Any,
+    ) -> None:
+        self._consumer = AsyncConsumer(topics, group, endpoint, **options)
+        self._thread = LoopThread("barco-consumer")
+        try:
+            self._thread.run(self._consumer.start())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def poll(self, timeout_s: float = 1.0) -> list[Event]:
+        """The next events, [] if there are none in time; commits what was returned before."""
+        return self._thread.run(self._consumer.poll(timeout_s))
+
+    def keep(self, rest: Sequence[Event]) -> None:
+        """Gives back the end of the last poll's events: they count as not taken."""
+        self._consumer.keep(rest)
+
+    def commit(self) -> bool:
+        """Commits what the last poll returned, durably; False while some of it is not taken."""
+        return self._thread.run(self._consumer.commit())
+
+    def close(self, *, commit: bool = True) -> None:
+        """Leaves the group. What was taken is committed, unless `commit` is False. Idempotent."""
+        if self._thread.closed:
+            return
+        try:
+            self._thread.run(self._consumer.close(commit=commit))
+        finally:
+            self._thread.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events for ever."""
+        while True:
+            ahead = self._consumer._ahead
+            if not ahead:
+                ahead.extend(self.poll(POLL_WAIT_S_MAX))
+            while ahead:
+                yield ahead.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(commit=kind is None)
+
+
+def _request(
+    method: str, what: str, query: list[tuple[str, str]], *headers: tuple[str, str]
+) -> Request:
+    return Request(method, f"/v1/consumer/{what}?{urlencode(query)}", headers)

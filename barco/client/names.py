@@ -1,0 +1,57 @@
+"""What a topic may be called, and what a key or value may be given as."""
+
+import re
+from collections.abc import Sequence
+
+from barco.limits import KEY_BYTES_MAX
+
+DEFAULT_ENDPOINT = "127.0.0.1:9250"
+"""The discovery port of a broker on this machine."""
+
+_TOPIC = re.compile(r"[a-zA-Z0-9_.-]{1,127}", re.ASCII)
+_checked: set[str] = set()
+
+
+def check_topic(topic: str) -> str:
+    """The topic, if brokers take it; ValueError with the rule otherwise."""
+    if topic in _checked:
+        return topic
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError(
+            f"{topic!r} is not a topic name: 1 to 127 of a-z A-Z 0-9 _ . -, but not . or .."
+        )
+    if len(_checked) < 4096:
+        _checked.add(topic)
+    return topic
+
+
+def to_bytes(what: str, given: bytes | bytearray | memoryview | str) -> bytes:
+    """Bytes as they are, text as UTF-8; TypeError for anything else."""
+    if type(given) is bytes:
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} is bytes or str, not {type(given).__name__}")
+
+
+def to_key(given: bytes | bytearray | memoryview | str) -> bytes:
+    """A partition key as bytes; ValueError if it is too long."""
+    key = to_bytes("key", given)
+    if len(key) > KEY_BYTES_MAX:
+        raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes, this one {len(key)}")
+    return key
+
+
+def check_timestamp(timestamp_us: int | None) -> None:
+    """ValueError unless it is None or microseconds after 1970."""
+    if timestamp_us is not None and not 0 < timestamp_us < 2**63:
+        raise ValueError(f"a timestamp is microseconds since 1970, and positive: {timestamp_us}")
+
+
+def as_endpoints(endpoint: str | Sequence[str]) -> list[str]:
+    """One endpoint, several, or several in one string with commas."""
+    if isinstance(endpoint, str):
+        return [each.strip() for each in endpoint.split(",") if each.strip()]
+    return list(endpoint)

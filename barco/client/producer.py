@@ -1,0 +1,254 @@
+"""Producers: `Producer` for threads, `AsyncProducer` for asyncio. One engine: sender.py.
+
+Both are idempotent without being asked: every batch carries a producer id and a sequence, so a
+retry is stored once, and events of one key keep the order of their `send` calls.
+"""
+
+import asyncio
+import concurrent.futures
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from barco.client.batching import Ack, SliceKey
+from barco.client.errors import BufferFullError, ClosedError
+from barco.client.loopthread import LoopThread
+from barco.client.names import (
+    DEFAULT_ENDPOINT,
+    as_endpoints,
+    check_timestamp,
+    check_topic,
+    to_bytes,
+    to_key,
+)
+from barco.client.ring import Ring
+from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
+
+Bytes = bytes | bytearray | memoryview | str
+
+
+class AsyncProducer:
+    """Sends events from one asyncio loop.
+
+        async with barco.AsyncProducer() as producer:
+            ack = await producer.send("trips", b'{"id": 1}', key="taxi-7")
+
+    `send` does not wait: the future it returns does. A loop that sends much awaits `drain()` now
+    and then, as with asyncio's StreamWriter. Options: see `ProducerOptions`.
+    """
+
+    def __init__(self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any) -> None:
+        self._sender = Sender(as_endpoints(endpoint), ProducerOptions(**options))
+
+    async def start(self) -> Self:
+        """Finds the brokers. `async with` does it."""
+        await self._sender.start()
+        return self
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes,
+        key: Bytes | None = None,
+        timestamp_us: int | None = None,
+    ) -> asyncio.Future[Ack]:
+        """Takes one event; the future has its Ack once it is durable, or the reason why not.
+
+        Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Raises
+        BufferFullError if more than `buffer_bytes` wait already: await `drain()` to avoid it.
+        """
+        check_topic(topic)
+        check_timestamp(timestamp_us)
+        key = None if key is None else to_key(key)
+        value = to_bytes("value", value)
+        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self._sender.enqueue(topic, key, value, timestamp_us, future)
+        return future
+
+    def send_many(
+        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None
+    ) -> asyncio.Future[int]:
+        """Takes many events, cheaply; the future has their number once all are durable.
+
+        `keys` is None, or has one for each value, None where there is none. Order is kept for
+        each key, as with `send`.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        enqueue_many(self._sender, check_topic(topic), values, keys, future)
+        return future
+
+    async def drain(self) -> None:
+        """Waits until at least half of the buffer is free."""
+        await self._sender.below(self._sender.options.buffer_bytes // 2)
+
+    async def flush(self) -> None:
+        """Sends what waits, and returns when the fate of every event is known."""
+        await self._sender.flush()
+
+    async def close(self) -> None:
+        """Flushes and closes. Idempotent."""
+        await self._sender.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Delivery(concurrent.futures.Future[Any]):
+    """The future of an event on its way. It cannot be cancelled: the event may be gone already."""
+
+    def cancel(self) -> bool:
+        """False."""
+        return False
+
+
+class Producer:
+    """Sends events from any thread.
+
+        with barco.Producer() as producer:
+            future = producer.send("trips", b'{"id": 1}', key="taxi-7")
+            print(future.result().offset)
+
+    `send` returns at once unless the buffer is full: then it waits for room. Leaving the `with`
+    block waits for every event. Options: see `ProducerOptions`.
+    """
+
+    def __init__(self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any) -> None:
+        self._sender = Sender(as_endpoints(endpoint), ProducerOptions(**options))
+        self._thread = LoopThread("barco-producer")
+        try:
+            self._thread.run(self._sender.start())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes,
+        key: Bytes | None = None,
+        timestamp_us: int | None = None,
+    ) -> concurrent.futures.Future[Ack]:
+        """Takes one event; the future has its Ack once it is durable, or the reason why not.
+
+        Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Waits while
+        more than `buffer_bytes` wait already; BufferFullError after the delivery time-out.
+        """
+        check_topic(topic)
+        check_timestamp(timestamp_us)
+        key = None if key is None else to_key(key)
+        value = to_bytes("value", value)
+        future: concurrent.futures.Future[Ack] = Delivery()
+        try:
+            self._sender.enqueue(topic, key, value, timestamp_us, future)
+        except BufferFullError:
+            for _ in self._waits_for_room():
+                try:
+                    self._sender.enqueue(topic, key, value, timestamp_us, future)
+                    break
+                except BufferFullError:
+                    continue
+        return future
+
+    def send_many(
+        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None
+    ) -> concurrent.futures.Future[int]:
+        """Takes many events, cheaply; the future has their number once all are durable.
+
+        `keys` is None, or has one for each value, None where there is none. Order is kept for
+        each key, as with `send`.
+        """
+        check_topic(topic)
+        if self._sender.buffered_bytes() >= self._sender.options.buffer_bytes:
+            next(self._waits_for_room())
+        future: concurrent.futures.Future[int] = Delivery()
+        enqueue_many(self._sender, topic, values, keys, future)
+        return future
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Sends what waits, and returns when the fate of every event is known."""
+        self._thread.run(self._sender.flush(), timeout_s)
+
+    def close(self) -> None:
+        """Flushes and closes. Idempotent."""
+        if self._thread.closed:
+            return
+        try:
+            self._thread.run(self._sender.close())
+        finally:
+            self._thread.close()
+
+    def _waits_for_room(self) -> Iterator[None]:
+        """Yields whenever there may be room, until the delivery time-out."""
+        deadline = time.monotonic() + self._sender.options.delivery_timeout_s
+        while not self._sender.in_loop_thread:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._sender.wait_for_room(left):
+                break
+            yield
+        raise BufferFullError("no room for another event before the delivery time-out")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def enqueue_many(
+    sender: Sender,
+    topic: str,
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    future: "asyncio.Future[int] | concurrent.futures.Future[int]",
+) -> None:
+    """Hands the events to the engine, slice by slice; `future` gets their number in the end."""
+    if keys is not None and len(keys) != len(values):
+        raise ValueError(f"{len(values)} values but {len(keys)} keys")
+    ring = sender.ring
+    if ring is None:
+        raise ClosedError("start the producer first")
+    total = len(values)
+
+    def resolve(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(total)
+        else:
+            future.set_exception(error)
+
+    if not total:
+        resolve(None)
+        return
+    parts: Parts = {None: ((), values)} if keys is None else by_slice(ring, keys, values)
+    sender.enqueue_many(topic, parts, settle_once(total, resolve))
+
+
+def by_slice(ring: Ring, keys: Sequence[bytes | None], values: Sequence[bytes]) -> Parts:
+    """Keys and values of each slice, in their order; those without a key under None."""
+    parts: dict[SliceKey | None, tuple[list[bytes], list[bytes]]] = {}
+    slice_of_key = ring.slice_of_key
+    for key, value in zip(keys, values, strict=True):
+        place = None if key is None else slice_of_key(key)
+        part = parts.get(place)
+        if part is None:
+            part = parts[place] = ([], [])
+        if key is not None:
+            part[0].append(key)
+        part[1].append(value)
+    return parts

@@ -1,0 +1,379 @@
+"""Drives the batching machine: linger timers, one task for each busy lane, retries, the ring.
+
+Lives in one asyncio loop. `enqueue` and `enqueue_many` may be called from any thread (that is how
+the synchronous face avoids a hop between threads for every event); everything else belongs to the
+loop's thread. One lock guards the machine and is held for a few microseconds at a time.
+"""
+
+import asyncio
+import logging
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from barco.client import delivery
+from barco.client.batching import (
+    Batch,
+    BatchAck,
+    Batcher,
+    DoneCallback,
+    Lane,
+    Limits,
+    SliceKey,
+    Waiter,
+)
+from barco.client.codec import encode_batch
+from barco.client.discovery import Directory
+from barco.client.errors import (
+    NOT_WRITTEN,
+    UNKNOWN,
+    BufferFullError,
+    ClosedError,
+    DeliveryError,
+    TransportError,
+)
+from barco.client.ring import Ring
+from barco.client.transport import Pool, Request, Response
+from barco.errors import BarcoError
+
+_log = logging.getLogger("barco.client")
+
+BATCH_TYPE = "application/vnd.barco.batch"
+Parts = Mapping[SliceKey | None, tuple[Sequence[bytes], Sequence[bytes]]]
+"""Keys and values of each slice; under None, values without a key (and no keys)."""
+
+REQUEST_TIMEOUT_S = 10.0
+"""For one try. Shorter than the delivery deadline, so that a lost answer leaves time for more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How a producer batches, waits and gives up. The defaults suit most uses."""
+
+    linger_ms: float = 5.0
+    """How long the first event of a batch waits for company; 0 sends at once."""
+    batch_bytes: int = 256 * 1024
+    """Keys and values of one batch, uncompressed. Brokers store up to 1 MiB as it comes."""
+    buffer_bytes: int = 32 * 1024 * 1024
+    """Memory for events that are not acknowledged; over it `send` waits or refuses."""
+    delivery_timeout_s: float = 30.0
+    """From `send` to giving up, retries included."""
+    compress: bool = True
+    """LZ4, here instead of in the broker."""
+    connections: int = 2
+    """For each endpoint."""
+    pipeline: int = 16
+    """Requests on one connection before an answer."""
+
+    def __post_init__(self) -> None:
+        if self.linger_ms < 0 or self.delivery_timeout_s <= 0:
+            raise ValueError("linger_ms and delivery_timeout_s are times: not negative")
+        for name in ("batch_bytes", "buffer_bytes", "connections", "pipeline"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+
+
+class Sender:
+    """The producer's engine; AsyncProducer and Producer are its two faces."""
+
+    def __init__(self, endpoints: Sequence[str], options: ProducerOptions) -> None:
+        self.options = options
+        self.ring: Ring | None = None
+        self._lock = threading.RLock()  # Guards the machine; a callback may send again under it.
+        self._room = threading.Condition(self._lock)
+        self._directory = Directory(endpoints)
+        self._pool = Pool(connections_max=options.connections, pipeline_max=options.pipeline)
+        batch_bytes = min(options.batch_bytes, options.buffer_bytes)
+        limits = Limits(batch_bytes, options.linger_ms / 1000)
+        # A producer's sequence is one for each topic and slice: events with keys and events
+        # without go there separately, so they are two producers.
+        self._batcher = Batcher(limits, secrets.token_hex(16), secrets.token_hex(16))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[Lane, asyncio.Task[None]] = {}
+        self._timers: dict[Lane, asyncio.TimerHandle] = {}
+        self._settled: set[asyncio.Future[None]] = set()
+        self._chance = random.Random()  # Jitter: no secret, no test depends on it.
+        self._thread = 0
+        self._closed = False
+
+    # From any thread
+
+    def enqueue(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes,
+        timestamp_us: int | None,
+        waiter: Waiter,
+    ) -> None:
+        """Takes one event. BufferFullError if there is no room, ClosedError after the end."""
+        ring = self.ring
+        if ring is None or self._closed or self._loop is None:
+            raise ClosedError("the producer is closed" if self._closed else "start it first")
+        slice_key = None if key is None else ring.slice_of_key(key)
+        batcher = self._batcher
+        with self._lock:
+            self._check_room(len(value))
+            if slice_key is None:
+                lane = batcher.keyless_lane(topic, ring.slices, len(value), timestamp_us)
+            else:
+                lane = batcher.keyed_lane(topic, slice_key)
+            batch = batcher.add(lane, key, value, timestamp_us, time.monotonic())
+            batch.waiters.append((len(batch) - 1, waiter))
+            news = batcher.news()
+        if news:
+            self._wake(news)
+
+    def enqueue_many(self, topic: str, parts: Parts, on_done: DoneCallback) -> None:
+        """Takes many events at once: all of them, or BufferFullError and none."""
+        ring = self.ring
+        if ring is None or self._closed or self._loop is None:
+            raise ClosedError("the producer is closed" if self._closed else "start it first")
+        batcher = self._batcher
+        with self._lock:
+            self._check_room(0)
+            now = time.monotonic()
+            for slice_key, (keys, values) in parts.items():
+                if slice_key is not None:
+                    lane = batcher.keyed_lane(topic, slice_key)
+                    batcher.extend(lane, keys, values, on_done, now)
+                    continue
+                for turn, piece in enumerate(self._pieces(values)):
+                    lane = batcher.keyless_lane(topic, ring.slices, len(piece[0]), rotate=turn > 0)
+                    batcher.extend(lane, (), piece, on_done, now)
+            news = batcher.news()
+        if news:
+            self._wake(news)
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Blocks until half of the buffer is free, at most so long. Not for the loop's thread."""
+        half = self.options.buffer_bytes // 2
+        with self._room:
+            return self._room.wait_for(lambda: self._batcher.buffered_bytes <= half, timeout_s)
+
+    @property
+    def in_loop_thread(self) -> bool:
+        """True in callbacks of futures, where waiting would wait for itself."""
+        return threading.get_ident() == self._thread
+
+    def buffered_bytes(self) -> int:
+        """The memory that unacknowledged events hold."""
+        return self._batcher.buffered_bytes
+
+    # From the loop's thread
+
+    async def start(self) -> None:
+        """Finds the brokers; DiscoveryError if none answers within the delivery deadline."""
+        if self._closed:
+            raise ClosedError("the producer is closed")
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.ring = await self._directory.ring(self.options.delivery_timeout_s)
+
+    async def flush(self) -> None:
+        """Sends everything that was enqueued, without lingering, and waits for its fate."""
+        self._send_open_batches()
+        while any(not lane.empty for lane in self._batcher.lanes()):
+            await self._next_settled()
+            self._send_open_batches()
+
+    async def below(self, buffered_bytes: int) -> None:
+        """Waits until unacknowledged events hold at most that much memory."""
+        while self._batcher.buffered_bytes > buffered_bytes:
+            await self._next_settled()
+
+    async def close(self) -> None:
+        """Flushes, then closes the connections. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self.flush()
+        self._pool.close()
+        self._directory.close()
+
+    def _pieces(self, values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """Runs of about a batch each, so that events without a key spread over the slices."""
+        total = sum(map(len, values))
+        count = max(1, len(values) * self.options.batch_bytes // max(1, total))
+        for first in range(0, len(values), count):
+            yield values[first : first + count]
+
+    def _check_room(self, size: int) -> None:
+        free = self.options.buffer_bytes - self._batcher.buffered_bytes
+        if free <= 0 or (size > free and self._batcher.buffered_bytes):
+            raise BufferFullError(
+                f"{self._batcher.buffered_bytes} bytes wait to be acknowledged:"
+                " wait for some of them, or give the producer a larger buffer_bytes"
+            )
+
+    def _send_open_batches(self) -> None:
+        with self._lock:
+            for lane in self._batcher.lanes():
+                self._batcher.seal(lane)
+            news = self._batcher.news()
+        self._look_at(news)
+
+    async def _next_settled(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._settled.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._settled.discard(waiter)
+
+    def _wake(self, lanes: list[Lane]) -> None:
+        assert self._loop is not None
+        if self.in_loop_thread:
+            self._look_at(lanes)
+        else:
+            self._loop.call_soon_threadsafe(self._look_at, lanes)
+
+    def _look_at(self, lanes: list[Lane]) -> None:
+        for lane in lanes:
+            self._look(lane)
+
+    def _look(self, lane: Lane) -> None:
+        """Starts the lane's task if something can go, or a timer for when something will."""
+        if lane in self._tasks:
+            return
+        now = time.monotonic()
+        with self._lock:
+            batch = lane.take(now, self._batcher.limits.linger_s)
+            deadline = lane.deadline(self._batcher.limits.linger_s)
+        timer = self._timers.pop(lane, None)
+        if timer is not None:
+            timer.cancel()
+        assert self._loop is not None
+        if batch is not None:
+            self._tasks[lane] = self._loop.create_task(self._run(lane, batch))
+        elif deadline is not None:
+            delay = max(0.0, deadline - now)
+            self._timers[lane] = self._loop.call_later(delay, self._look, lane)
+
+    async def _run(self, lane: Lane, batch: Batch | None) -> None:
+        """Sends the lane's batches one after the other until none is ready."""
+        while batch is not None:
+            await self._deliver(lane, batch)
+            with self._lock:
+                batch = lane.take(time.monotonic(), self._batcher.limits.linger_s)
+        del self._tasks[lane]
+        self._look(lane)
+
+    async def _deliver(self, lane: Lane, batch: Batch) -> None:
+        ack: BatchAck | None = None
+        error: BaseException | None = None
+        try:
+            ack = await self._attempts(lane, batch)
+        except BarcoError as failure:
+            error = failure
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nobody may wait for ever.
+            _log.exception("a batch for topic %s could not be sent", lane.topic)
+            batch.maybe_written = True
+            error = DeliveryError(f"the producer failed: {failure!r}", outcome=UNKNOWN)
+        except asyncio.CancelledError:
+            batch.maybe_written = True
+            error = DeliveryError("the producer was closed", outcome=UNKNOWN)
+            raise
+        finally:
+            self._settle(lane, batch, ack, error)
+
+    def _settle(
+        self, lane: Lane, batch: Batch, ack: BatchAck | None, error: BaseException | None
+    ) -> None:
+        with self._lock:
+            if error is None:
+                lane.acknowledged(batch)
+            else:
+                lane.given_up(batch)
+            self._batcher.forget(batch)
+            self._room.notify_all()
+        batch.resolve(ack, error)
+        for waiter in list(self._settled):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _attempts(self, lane: Lane, batch: Batch) -> BatchAck:
+        """One batch, tried until it is acknowledged, refused, or out of time."""
+        deadline = batch.opened_at + self.options.delivery_timeout_s
+        body = encode_batch(
+            batch.values,
+            batch.keys if lane.keyed else None,
+            batch.timestamps_us or None,
+            compress=self.options.compress,
+        )
+        while True:
+            batch.attempts += 1
+            answer = await self._try(lane, batch, body, deadline)
+            verdict = delivery.judge(batch, answer, f"topic {lane.topic}")
+            if verdict.next is delivery.Next.DONE:
+                assert verdict.ack is not None
+                return verdict.ack
+            assert verdict.error is not None
+            if verdict.next is delivery.Next.FAIL:
+                raise verdict.error
+            if verdict.next is delivery.Next.RESEQUENCE:
+                lane.resequence(batch)
+                continue
+            pause = delivery.pause_s(batch.attempts, verdict.retry_after_s, self._chance)
+            if time.monotonic() + pause >= deadline:
+                raise self._late(batch, verdict.error) from verdict.error
+            await asyncio.sleep(pause)
+            if verdict.next is delivery.Next.REROUTE:
+                await self._refresh(deadline)
+
+    async def _try(
+        self, lane: Lane, batch: Batch, body: bytes, deadline: float
+    ) -> Response | TransportError:
+        assert self.ring is not None and batch.sequence is not None
+        request = Request(
+            "POST",
+            f"/v1/topic/{lane.topic}/messages{'' if lane.keyed else f'?slice={lane.slice.slice}'}",
+            (
+                ("Content-Type", BATCH_TYPE),
+                ("Producer-Id", lane.producer_id),
+                ("Producer-Epoch", str(lane.producer_epoch)),
+                ("Producer-Seq", str(batch.sequence)),
+            ),
+            body,
+        )
+        left = max(0.05, deadline - time.monotonic())
+        try:
+            return await self._pool.request(
+                self.ring.endpoint(lane.slice), request, timeout_s=min(REQUEST_TIMEOUT_S, left)
+            )
+        except TransportError as error:
+            return error
+
+    async def _refresh(self, deadline: float) -> None:
+        """Asks who owns what. An unreachable directory is no reason to stop trying."""
+        try:
+            left = max(0.05, deadline - time.monotonic())
+            self.ring = await self._directory.ring(min(2.0, left))
+        except BarcoError:
+            return
+
+    def _late(self, batch: Batch, last: BarcoError) -> DeliveryError:
+        outcome = UNKNOWN if batch.maybe_written else NOT_WRITTEN
+        known = "it may be stored" if batch.maybe_written else "it is not stored"
+        return DeliveryError(
+            f"no acknowledgement in {self.options.delivery_timeout_s:g} s"
+            f" and {batch.attempts} tries ({known}): {last}",
+            outcome=outcome,
+        )
+
+
+def settle_once(count: int, resolve: Callable[[BaseException | None], None]) -> DoneCallback:
+    """A callback for `enqueue_many` that calls `resolve` once, when `count` events are settled,
+    with the first error if there was one."""
+    left, first = count, None
+
+    def on_done(done: int, error: BaseException | None) -> None:
+        nonlocal left, first
+        left -= done
+        first = first or error
+        if left == 0:
+            resolve(first)
+
+    return on_done

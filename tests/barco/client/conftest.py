@@ -1,0 +1,235 @@
+"""A broker in a hundred lines: stores events in memory and enforces the rules of sequences."""
+
+import asyncio
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httptools
+import pytest
+
+from barco.client.loopthread import LoopThread
+from barco.model.token import TOKEN_MIN, token_of
+from barco.protocol.batch import decode_batch
+
+SLICES = 8
+
+
+@dataclass
+class Asked:
+    """One request as the broker saw it."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Stored:
+    """One event as the broker keeps it."""
+
+    key: bytes | None
+    value: bytes
+    timestamp_us: int | None
+
+
+Answer = tuple[int, dict[str, str], bytes]
+Fault = Callable[[Asked], "Answer | str | None"]
+
+
+@dataclass
+class FakeBroker:
+    """`fault`, if set, sees each produce first. It may return an answer to give instead, "drop"
+    (close without storing) or "lose" (store, then close without an answer)."""
+
+    port: int = 0
+    streams: dict[tuple[str, int], list[Stored]] = field(default_factory=lambda: defaultdict(list))
+    sequences: dict[tuple[str, int, str], tuple[int, int]] = field(default_factory=dict)
+    requests: list[Asked] = field(default_factory=list)
+    fault: Fault | None = None
+    delay_s: float = 0.0
+    in_flight: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    in_flight_high: int = 0
+    topology: bool = True
+    connections: int = 0
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def events(self, topic: str) -> list[Stored]:
+        """All events of the topic, slice by slice."""
+        return [
+            event
+            for (name, _), stream in sorted(self.streams.items())
+            if name == topic
+            for event in stream
+        ]
+
+    async def answer(self, asked: Asked) -> Answer | str:
+        """The answer, or "drop"."""
+        self.requests.append(asked)
+        if asked.path == "/v1/brokers":
+            return self._brokers()
+        if asked.path == "/v1/topology":
+            return self._topology()
+        if asked.path.startswith("/v1/topic/") and asked.method == "POST":
+            return await self._produce(asked)
+        return problem(404, "not-found", "no such path")
+
+    async def _produce(self, asked: Asked) -> Answer | str:
+        topic = asked.path.split("/")[3]
+        values, keys, timestamps = decode_batch(asked.body)
+        assert len(asked.headers["producer-id"]) == 32
+        index = self._slice(asked, keys)
+        self.in_flight[topic, index] += 1
+        self.in_flight_high = max(self.in_flight_high, self.in_flight[topic, index])
+        try:
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+            fault = self.fault(asked) if self.fault else None
+            if fault == "drop" or isinstance(fault, tuple):
+                return fault
+            answer = self._store(asked, topic, index, values, keys, timestamps)
+            return "drop" if fault == "lose" else answer
+        finally:
+            self.in_flight[topic, index] -= 1
+
+    def _slice(self, asked: Asked, keys: list[bytes | None]) -> int:
+        if keys[0] is None:
+            return int(asked.query["slice"][0])
+        tokens = {token_of(key) for key in keys if key is not None}
+        slices = {(token - TOKEN_MIN) // (2**64 // SLICES) for token in tokens}
+        assert len(slices) == 1, "a batch belongs to one slice"
+        return slices.pop()
+
+    def _store(self, asked: Asked, topic: str, index: int, values: Any, keys: Any, ts: Any) -> Any:
+        name = (topic, index, asked.headers["producer-id"])
+        epoch = int(asked.headers["producer-epoch"])
+        sequence = int(asked.headers["producer-seq"])
+        known, last = self.sequences.get(name, (epoch, -1))
+        if epoch < known:
+            return problem(403, "stale-producer", "a newer epoch has written")
+        if epoch > known:
+            last = -1
+        if sequence <= last:
+            return 204, {}, b""
+        if sequence != last + 1:
+            return problem(409, "sequence-gap", "gap", expectedSeq=str(last + 1))
+        self.sequences[name] = (epoch, sequence)
+        stream = self.streams[topic, index]
+        start = len(stream)
+        stream += map(Stored, keys, values, ts or [None] * len(values))
+        body = {
+            "topic": topic,
+            "token": str(TOKEN_MIN),
+            "rangeIndex": index,
+            "version": 7,
+            "startOffset": str(start),
+            "count": len(values),
+        }
+        return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+    def _brokers(self) -> Answer:
+        body = {
+            "length": 1,
+            "names": ["127.0.0.1"],
+            "producerPort": self.port,
+            "consumerPort": self.port,
+        }
+        return 200, {}, json.dumps(body).encode()
+
+    def _topology(self) -> Answer:
+        if not self.topology:
+            return problem(404, "not-found", "no such path")
+        slices = [{"index": index, "endpoint": self.endpoint} for index in range(SLICES)]
+        body = {"ranges": [{"token": str(TOKEN_MIN), "slices": slices}]}
+        return 200, {}, json.dumps(body).encode()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        queue: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue()
+        answering = asyncio.ensure_future(self._answers(queue, writer))
+        parsing = _Parsing(
+            lambda asked: queue.put_nowait(asyncio.ensure_future(self.answer(asked)))
+        )
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                parsing.parser.feed_data(data)
+        queue.put_nowait(None)
+        with contextlib.suppress(asyncio.CancelledError):  # The test is over.
+            await answering
+
+    async def _answers(self, queue: Any, writer: asyncio.StreamWriter) -> None:
+        """In the order of the requests, as HTTP/1.1 demands."""
+        while (task := await queue.get()) is not None:
+            answer = await task
+            if answer == "drop":
+                writer.transport.abort()
+                return
+            status, headers, body = answer
+            lines = [f"HTTP/1.1 {status} X", *(f"{k}: {v}" for k, v in headers.items())]
+            if status != 204:
+                lines.append(f"Content-Length: {len(body)}")
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        writer.close()
+
+
+class _Parsing:
+    def __init__(self, on_request: Callable[[Asked], None]) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self._on_request = on_request
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body = b"", {}, []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode().lower()] = value.decode()
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        url = urlsplit(self._url.decode())
+        method = self.parser.get_method().decode()
+        query = parse_qs(url.query)
+        self._on_request(Asked(method, url.path, query, self._headers, b"".join(self._body)))
+
+
+def problem(status: int, slug: str, detail: str, **extra: Any) -> Answer:
+    """A problem document as barco's."""
+    body = {"type": f"urn:barco:problem:{slug}", "status": status, "detail": detail, **extra}
+    return status, {"Content-Type": "application/problem+json"}, json.dumps(body).encode()
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """A started FakeBroker, in a thread of its own."""
+    fake = FakeBroker()
+    thread = LoopThread("fake-broker")
+    thread.run(fake.start())
+    yield fake
+    thread.run(fake.stop())
+    thread.close()
+
+
+@pytest.fixture
+def refusal() -> Callable[..., Answer]:
+    """Makes a problem document."""
+    return problem

@@ -1,0 +1,86 @@
+"""Batches: Python and the C core write the same bytes, and refuse the same damage."""
+
+import random
+import struct
+
+import pytest
+
+from barco import _native
+from barco.errors import ProtocolError
+from barco.protocol.batch import decode_batch, encode_batch
+
+TEXT = b'{"carrier":"UA","origin":"EWR"}' * 20
+
+
+def cases() -> list[tuple[list[bytes], list[bytes | None] | None, list[int] | None]]:
+    """Columns of many shapes: empty values, all or some keys, equal or spread timestamps."""
+    chance = random.Random(1)
+    made = []
+    for count in (1, 2, 5, 64, 700):
+        values = [TEXT[: chance.choice((0, 1, 30, 600))] for _ in range(count)]
+        some = [chance.choice((None, b"", b"N" + TEXT[:9])) for _ in range(count)]
+        keys: list[list[bytes | None] | None] = [None, some, [None] * count, [b""] * count]
+        spread = [10**15 + chance.randrange(2**32) for _ in range(count)]
+        made += [(values, each, time) for each in keys for time in (None, [7] * count, spread)]
+    return made
+
+
+@pytest.mark.parametrize("case", range(len(cases())))
+def test_round_trip_and_same_bytes(case: int) -> None:
+    """Both encoders agree byte for byte uncompressed, and either's batch decodes to the events."""
+    values, keys, times = cases()[case]
+    assert encode_batch(values, keys, times, False) == _native.batch_encode(
+        values, keys, times, False
+    )
+    for encode in (encode_batch, _native.batch_encode):
+        batch = decode_batch(encode(values, keys, times))
+        assert batch.values == values
+        assert batch.keys == (keys or [None] * len(values))
+        assert batch.timestamps_us == times
+
+
+def test_text_is_compressed() -> None:
+    """A batch of text is smaller than its text."""
+    for encode in (encode_batch, _native.batch_encode):
+        assert len(encode([TEXT] * 100)) < len(TEXT) * 100 / 4
+
+
+@pytest.mark.parametrize("encode", [encode_batch, _native.batch_encode])
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (([],), "event"),
+        (([b"a"], []), "1 values but 0 keys"),
+        (([b"a"], None, [1, 2]), "1 values but 2 timestamps"),
+        (([b"a"], [bytes(65_536)]), "65"),
+        (([b"a"], None, [0]), "positive"),
+        (([b"a", b"b"], None, [1, 2**32 + 1]), "span"),
+    ],
+)
+def test_impossible_columns_are_refused(encode, columns, words) -> None:  # type: ignore[no-untyped-def]
+    """A sentence says what is wrong with the columns."""
+    with pytest.raises(ValueError, match=words):
+        encode(*columns)
+
+
+def test_every_damaged_byte_is_refused() -> None:
+    """No changed byte of sections or directory, and no cut, decodes."""
+    whole = encode_batch([TEXT, b"x"], [b"k", None], [5, 6])
+    for at in range(32, len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x41
+        with pytest.raises(ProtocolError):
+            decode_batch(damaged)
+    for end in range(len(whole)):
+        with pytest.raises(ProtocolError):
+            decode_batch(whole[:end])
+
+
+def test_bomb_is_refused_unread() -> None:
+    """A block that claims to expand beyond what LZ4 can is refused before it is unpacked."""
+    whole = bytearray(encode_batch([bytes(100_000)]))
+    entry = 32 + 16
+    assert whole[entry : entry + 2] == b"\x05\x01"
+    struct.pack_into("<I", whole, entry + 4, 64 << 20)
+    with pytest.raises(ProtocolError, match="impossible lengths"):
+        decode_batch(whole)

@@ -1,0 +1,149 @@
+"""Who may import whom, and which modules are pure."""
+
+import ast
+
+from . import tree
+
+VALUES = ("barco.types", "barco.errors", "barco.limits", "barco.model")
+BYTES = (*VALUES, "barco.protocol", "barco._native")
+
+# The longest prefix that fits a module decides. What stands here is all that it may import of
+# barco, besides its own package.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "barco": ("barco.client", "barco.errors", "barco.types"),
+    "barco.__main__": ("barco.cli",),
+    "barco.types": (),
+    "barco.errors": (),
+    "barco.limits": ("barco.types",),
+    "barco.model": VALUES,
+    "barco.config": VALUES,
+    "barco.log": VALUES,
+    "barco.protocol": BYTES,
+    "barco.cluster": BYTES,
+    "barco.supervisor": (*BYTES, "barco", "barco.config", "barco.log", "barco.cluster"),
+    "barco.client": (*BYTES, "barco"),
+    "barco.cli": (*BYTES, "barco", "barco.config", "barco.log", "barco.supervisor", "barco.client"),
+    "barco.workers": (*BYTES, "barco", "barco.log"),
+    "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
+}
+NOT_EVEN_SO = {
+    "barco.workers.http": ("barco.workers.storage", "barco.workers.replication"),
+}
+
+PURE = ("barco.types", "barco.errors", "barco.limits", "barco.model", "barco.protocol")
+PURE_MACHINES = ("barco.cluster", "barco.supervisor.control")
+COROUTINES = ("barco.workers.http",)
+"""They may wait, but for nothing that they have not been given."""
+
+IMPURE = {
+    "asyncio",
+    "os",
+    "pathlib",
+    "random",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+}
+
+ENVIRONMENT = {"barco.config", "barco.supervisor.systemd"}
+
+
+def within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def impure_for(name: str) -> set[str]:
+    """The modules that this one has no business with."""
+    if any(within(name, pure) for pure in PURE + PURE_MACHINES):
+        return IMPURE
+    if any(within(name, pure) for pure in COROUTINES):
+        return IMPURE - {"asyncio"}
+    return set()
+
+
+def rule(name: str) -> str:
+    """The longest prefix with a rule; `barco` itself only for the package's own __init__."""
+    fitting = [prefix for prefix in MAY_IMPORT if within(name, prefix) and prefix != "barco"]
+    return max(fitting, key=len, default="barco")
+
+
+def allowed(importer: str, imported: str) -> bool:
+    if any(within(imported, banned) for banned in NOT_EVEN_SO.get(rule(importer), ())):
+        return False
+    own = rule(importer)
+    if own != "barco" and within(imported, own):
+        return True
+    return any(
+        imported == may or (may != "barco" and within(imported, may)) for may in MAY_IMPORT[own]
+    )
+
+
+def test_layers() -> None:
+    wrong = [
+        f"{tree.relative(path)}:{line}: {name} may not import {imported}"
+        for name, path in tree.modules().items()
+        for imported, line, _ in tree.imports(path)
+        if within(imported, "barco") and not allowed(name, imported)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_has_a_rule() -> None:
+    without = [name for name in tree.modules() if rule(name) == "barco" and name != "barco"]
+    assert not without, f"say in MAY_IMPORT what these may import: {without}"
+
+
+def test_imports_are_absolute() -> None:
+    wrong = [
+        f"{tree.relative(path)}:{line}: {imported}"
+        for path in tree.modules().values()
+        for imported, line, _ in tree.imports(path)
+        if imported.startswith((".", "workers"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_imports_inside_functions() -> None:
+    """Except the lazy public names of the package itself."""
+    wrong = [
+        f"{tree.relative(path)}:{line}: {imported}"
+        for name, path in tree.modules().items()
+        for imported, line, inside in tree.imports(path)
+        if inside and name != "barco"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pure_modules_touch_nothing() -> None:
+    wrong = [
+        f"{tree.relative(path)}:{line}: {name} is pure and may not import {imported}"
+        for name, path in tree.modules().items()
+        for imported, line, _ in tree.imports(path)
+        if imported.split(".")[0] in impure_for(name)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    wrong = []
+    for name, path in tree.modules().items():
+        for node in ast.walk(tree.parsed(path)):
+            text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            if text in ("os.environ", "os.getenv", "os.environb") and name not in ENVIRONMENT:
+                wrong.append(f"{tree.relative(path)}:{node.lineno}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_rules_catch_what_they_are_for() -> None:
+    assert not allowed("barco.supervisor.broker", "barco.workers.worker")
+    assert not allowed("barco.workers.worker", "barco.supervisor.broker")
+    assert not allowed("barco.workers.http.app", "barco.workers.storage.reader")
+    assert not allowed("barco.model.token", "barco.protocol.frame")
+    assert allowed("barco.cli.dump", "barco.protocol.group")
+    assert allowed("barco.protocol.chunk", "barco._native")

@@ -1,0 +1,628 @@
+"""Group consumption over the in-memory twin."""
+
+import asyncio
+import json
+import struct
+
+import pytest
+import zstandard
+from twin import Broker, run
+
+from barco import _native
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [str(n).encode() for n in range(first, first + count)]
+
+
+@run
+async def test_register_poll_and_nothing_twice() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, *numbers(slice * 10, 3))
+    answer = await broker.register("c", "t")
+    assert (answer.status, answer.body) == (200, b"OK")
+    got = await broker.values("c")
+    assert sorted(got) == sorted(s * 10 + n for s in range(8) for n in range(3))
+    assert await broker.values("c") == []
+
+
+@run
+async def test_the_shape_of_polars_json() -> None:
+    broker = Broker()
+    broker.produce("t1", 1, b'{"a":1}')
+    await broker.register("c", "t1")
+    answer = await broker.poll("c")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json == [
+        {
+            "topic": "t1",
+            "token": "-9223372036854775808",
+            "rangeIndex": 1,
+            "version": 1,
+            "startOffset": "0",
+            "values": [{"a": 1}],
+        }
+    ]
+
+
+@run
+async def test_values_that_are_not_json_do_not_break_the_answer() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"{broken", b"\xff", b"1")
+    await broker.register("c", "t")
+    assert await broker.values("c") == ["{broken", {"base64": "/w=="}, 1]
+
+
+@run
+async def test_registering_twice_and_otherwise() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    again = await broker.register("c", "t")
+    assert (again.status, again.body) == (200, b"Already registered")
+    other = await broker.register("c", "u")
+    assert other.status == 409
+    assert other.headers["content-type"] == "application/problem+json"
+    assert other.json["type"] == "urn:barco:problem:already-registered"
+
+
+@run
+async def test_polar_registers_with_a_json_body() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    body = json.dumps({"id": "c", "group": "g", "topics": ["t"], "onNewGroup": 1}).encode()
+    headers = {"Content-Type": "application/json"}
+    answer = await broker.request("POST", "/v1/consumer/register", headers=headers, body=body)
+    assert answer.body == b"OK"
+    assert await broker.values("c") == [1]
+    legacy = await broker.request(
+        "PUT",
+        "/v1/consumer/register",
+        {"consumer_id": "c", "group": "g", "topic": "t", "onNewGroup": "startFromEarliest"},
+    )
+    assert legacy.body == b"Already registered"
+
+
+@run
+async def test_a_poll_commits_what_the_last_one_returned() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1", b"2")
+    await broker.register("c", "t")
+    assert await broker.values("c") == [1, 2]
+    broker.produce("t", 0, b"3")
+    assert await broker.values("c") == [3]
+    await broker.settle()
+    broker.kill(0)
+    broker.start(0)
+    # 1 and 2 were committed by the second poll; 3 never was.
+    assert await broker.values("c") == [3]
+
+
+@run
+async def test_without_a_commit_everything_comes_again() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    assert await broker.values("c") == [1]
+    await broker.register("c", "t")  # The same name, a new session: a restarted consumer.
+    assert await broker.values("c") == [1]
+
+
+@run
+async def test_a_manual_commit_is_durable_when_it_is_answered() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    broker.produce("t", 7, b"2")
+    await broker.register("c", "t")
+    assert sorted(await broker.values("c")) == [1, 2]
+    broker.reactors[0].hold = True
+    task = asyncio.create_task(broker.commit("c"))
+    await broker.settle()
+    assert not task.done()
+    broker.reactors[0].release()
+    assert (await task).status == 204
+    for worker in (0, 1):
+        broker.kill(worker)
+        broker.start(worker)
+    await broker.register("c", "t")
+    assert await broker.values("c") == []
+
+
+@run
+async def test_a_commit_with_nothing_to_commit_is_204() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    assert (await broker.commit("c")).status == 204
+
+
+@run
+async def test_a_commit_that_the_log_refuses_is_503_and_nothing_is_lost() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    assert await broker.values("c") == [1]
+    broker.reactors[0].fail_status = 503
+    answer = await broker.commit("c")
+    assert answer.status == 503 and answer.headers["barco-outcome"] == "not-written"
+    broker.reactors[0].fail_status = 0
+    assert (await broker.commit("c")).status == 204
+    broker.kill(0)
+    broker.start(0)
+    assert await broker.values("c") == []
+
+
+@run
+async def test_start_from_latest_skips_what_was_there_and_nothing_else() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t", start="startFromLatest")
+    broker.produce("t", 0, b"2")
+    broker.produce("t", 5, b"3")
+    for worker in (0, 1):  # The start is on disk: a restart must not move it to the new end.
+        broker.kill(worker)
+        broker.start(worker)
+    assert sorted(await broker.values("c")) == [2, 3]
+
+
+@run
+async def test_the_first_start_of_a_group_counts() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t", start="startFromLatest")
+    await broker.goodbye("c")
+    broker.produce("t", 0, b"2")
+    await broker.register("d", "t", start="startFromEarliest")
+    assert await broker.values("d") == [2]
+
+
+@run
+async def test_two_groups_do_not_see_each_other() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t", group="g")
+    await broker.register("d", "t", group="h")
+    assert await broker.values("c") == [1]
+    assert await broker.values("d") == [1]
+
+
+@run
+async def test_two_consumers_share_the_slices() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, str(slice).encode())
+    await broker.register("a", "t")
+    await broker.register("b", "t")
+    assert sorted(await broker.values("a")) == [0, 2, 4, 6]
+    assert sorted(await broker.values("b")) == [1, 3, 5, 7]
+
+
+@run
+async def test_goodbye_commits_and_hands_over_at_once() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, str(slice).encode())
+    await broker.register("a", "t")
+    await broker.register("b", "t")
+    await broker.values("a")
+    answer = await broker.goodbye("a")
+    assert (answer.status, answer.body) == (200, b"OK")
+    broker.produce("t", 0, b"100")
+    assert sorted(await broker.values("b")) == [1, 3, 5, 7, 100]
+    assert (await broker.poll("a")).status == 409
+
+
+@run
+async def test_goodbye_without_commit_gives_the_events_to_the_next() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("a", "t")
+    assert await broker.values("a") == [1]
+    await broker.goodbye("a", commit="false")
+    await broker.register("b", "t")
+    assert await broker.values("b") == [1]
+
+
+@run
+async def test_an_expired_consumer_is_fenced_and_its_events_come_again() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("a", "t")
+    await broker.register("b", "t")
+    assert await broker.values("a") == [1]
+    before = broker.supervisor.groups.version
+    broker.supervisor.groups.touch(["b"], 119.0)
+    assert broker.supervisor.groups.tick(121.0)
+    broker.supervisor.publish(before)
+    assert (await broker.commit("a")).status == 409
+    assert await broker.values("b") == [1]
+
+
+@run
+async def test_a_rebalance_moves_slices_and_refuses_a_late_commit() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, str(slice).encode())
+    await broker.register("b", "t")
+    assert len(await broker.values("b")) == 8
+    await broker.register("a", "t")
+    assert sorted(await broker.values("a")) == [0, 2, 4, 6]  # Never committed by b.
+    late = await broker.commit("b")
+    assert late.status == 409 and "t/0" in late.json["slices"]
+    assert await broker.values("b") == []  # Its own four are committed.
+    assert (await broker.commit("a")).status == 204
+
+
+@run
+async def test_a_consumer_may_commit_what_nobody_else_has_taken_yet() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, str(slice).encode())
+    await broker.register("b", "t")
+    assert len(await broker.values("b")) == 8
+    await broker.register("a", "t")
+    assert (await broker.commit("b")).status == 204
+    assert await broker.values("a") == []
+
+
+@run
+async def test_positions_never_go_back() -> None:
+    broker = Broker(workers=1)
+    broker.produce("t", 0, b"1", b"2")
+    await broker.register("c", "t")
+    await broker.values("c")
+    await broker.commit("c")
+    broker.produce("t", 0, b"3")
+    assert await broker.values("c") == [3]
+    await broker.register("c", "t")
+    assert await broker.values("c") == [3]
+    group = await broker.request("GET", "/v1/groups/g")
+    assert [p["offset"] for p in group.json["positions"] if p["rangeIndex"] == 0] == ["2"]
+
+
+@run
+async def test_a_poll_takes_several_chunks_and_keeps_to_its_budget() -> None:
+    broker = Broker(workers=1)
+    for n in range(50):
+        broker.produce("t", 0, b'"%04d%s"' % (n, b"x" * 1000))
+    await broker.register("c", "t")
+    first = await broker.values("c", maxBytes=10_000)
+    assert 5 <= len(first) <= 10
+    rest = []
+    while got := await broker.values("c", maxBytes=20_000):
+        rest += got
+    assert [int(v[:4]) for v in first + rest] == list(range(50))
+
+
+@run
+async def test_an_event_over_the_budget_is_returned_all_the_same() -> None:
+    broker = Broker(workers=1)
+    broker.produce("t", 0, b'"%s"' % (b"x" * 300_000))
+    broker.produce("t", 0, b"2")
+    await broker.register("c", "t")
+    assert [len(str(v)) for v in await broker.values("c", maxBytes=1)] == [300_000]
+    assert await broker.values("c", maxBytes=0) == [2]
+
+
+@run
+async def test_slices_are_served_fairly() -> None:
+    broker = Broker(workers=1)
+    for _ in range(100):
+        broker.produce("t", 0, b'"%s"' % (b"x" * 10_000))
+    broker.produce("t", 7, b"7")
+    await broker.register("c", "t")
+    assert 7 in await broker.values("c", maxBytes=100_000)
+
+
+@run
+async def test_what_is_not_in_memory_comes_from_disk() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    broker.produce("t", 0, b"2")
+    broker.reactors[0].memory_floor["t", 0] = 2
+    await broker.register("c", "t")
+    assert await broker.values("c") == [1, 2]
+    assert broker.logs[0].reads > 0
+
+
+@run
+async def test_corrupt_data_is_told_and_does_not_stop_the_other_slices() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    broker.produce("t", 1, b"2")
+    broker.reactors[0].memory_floor["t", 0] = 9
+    broker.logs[0].corrupt.add(("t", 0))
+    await broker.register("c", "t")
+    answer = await broker.poll("c")
+    assert answer.headers["barco-unavailable-slices"] == "0"
+    assert [item["values"] for item in answer.json] == [[2]]
+
+
+@run
+async def test_a_dead_worker_is_skipped_and_named() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    broker.produce("t", 7, b"7")
+    await broker.register("c", "t")
+    broker.kill(1)
+    answer = await broker.poll("c")
+    assert answer.headers["barco-unavailable-slices"] == "4,5,6,7"
+    assert [item["values"] for item in answer.json] == [[1]]
+    commit = await broker.commit("c")
+    assert commit.status == 503
+    broker.start(1)
+    assert (await broker.commit("c")).status == 204
+    assert await broker.values("c") == [7]
+
+
+@run
+async def test_registering_while_a_worker_is_down_is_503_and_can_be_repeated() -> None:
+    broker = Broker()
+    broker.kill(1)
+    assert (await broker.register("c", "t")).status == 503
+    broker.start(1)
+    answer = await broker.register("c", "t")
+    assert (answer.status, answer.body) == (200, b"Already registered")
+
+
+@run
+async def test_retention_moves_a_position_forward() -> None:
+    broker = Broker(workers=1)
+    for n in range(4):
+        broker.produce("t", 0, str(n).encode())
+    await broker.register("c", "t")
+    broker.reactors[0].starts["t", 0] = 2
+    assert await broker.values("c") == [2, 3]
+
+
+# --- Long polls -----------------------------------------------------------------------------------
+
+
+@run
+async def test_a_long_poll_wakes_up_for_an_event_of_any_owner() -> None:
+    for slice in (0, 7):
+        broker = Broker()
+        await broker.register("c", "t")
+        task = asyncio.create_task(broker.values("c", waitMs=10_000))
+        await broker.settle()
+        assert not task.done() and any(reactor.notified for reactor in broker.reactors)
+        broker.produce("t", slice, b"1")
+        assert await asyncio.wait_for(task, 1) == [1]
+        assert not any(reactor.notified for reactor in broker.reactors)
+
+
+@run
+async def test_a_long_poll_ends_in_time() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    answer = await asyncio.wait_for(broker.poll("c", waitMs=50), 1)
+    assert answer.status == 204 and answer.headers["retry-after"] == "1"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@run
+async def test_a_client_that_goes_away_loses_nothing() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    task = asyncio.create_task(broker.poll("c", waitMs=10_000))
+    await broker.settle()
+    broker.produce("t", 7, b"1")
+    await broker.settle()
+    task.cancel()  # After the event has woken it up, wherever it stands now.
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await broker.settle()
+    assert await broker.values("c") == [1]
+
+
+@pytest.mark.parametrize("turns", range(24))
+def test_a_cancel_at_any_moment_loses_nothing(turns: int) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        await broker.register("c", "t")
+        broker.produce("t", 0, b"1")
+        broker.produce("t", 7, b"2")
+        broker.reactors[0].memory_floor["t", 0] = 9
+        task = asyncio.create_task(broker.poll("c"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            answer = await task
+        except asyncio.CancelledError:
+            await broker.settle()
+            assert sorted(await broker.values("c")) == [1, 2]
+        else:
+            assert answer.status == 200
+
+    scenario()
+
+
+@run
+async def test_a_rebalance_wakes_a_consumer_that_had_nothing() -> None:
+    broker = Broker(workers=1, slices=1)
+    broker.produce("t", 0, b"1")
+    await broker.register("a", "t")
+    await broker.register("b", "t")
+    assert (await broker.poll("b")).headers["retry-after"] == "5"
+    task = asyncio.create_task(broker.values("b", waitMs=10_000))
+    await broker.settle()
+    await broker.goodbye("a")
+    assert await asyncio.wait_for(task, 1) == [1]
+
+
+@run
+async def test_an_expired_consumer_does_not_wait_on() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    task = asyncio.create_task(broker.poll("c", waitMs=10_000))
+    await broker.settle()
+    before = broker.supervisor.groups.version
+    broker.supervisor.groups.tick(10_000.0)
+    broker.supervisor.publish(before)
+    assert (await asyncio.wait_for(task, 1)).status == 409
+
+
+# --- Deliveries -----------------------------------------------------------------------------------
+
+
+@run
+async def test_an_answer_that_never_arrived_is_given_again() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    first = await broker.poll("c", delivery="")
+    broker.produce("t", 0, b"2")
+    # The client never saw the first answer: it says so by naming none.
+    again = await broker.poll("c", delivery="")
+    assert [item["values"] for item in again.json] == [[1, 2]]
+    assert again.headers["barco-delivery"] != first.headers["barco-delivery"]
+    last = await broker.poll("c", delivery=again.headers["barco-delivery"])
+    assert last.status == 204
+
+
+# --- Formats ------------------------------------------------------------------------------------
+
+
+@run
+async def test_ndjson() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b'{"a":1}', b"x")
+    await broker.register("c", "t")
+    answer = await broker.poll("c", "application/x-ndjson; charset=utf-8")
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [(line["offset"], line["value"]) for line in lines] == [("0", {"a": 1}), ("1", "x")]
+
+
+@run
+async def test_polars_consumer_message() -> None:
+    broker = Broker()
+    broker.produce("t1", 1, b"one", b"two")
+    await broker.register("c", "t1")
+    answer = await broker.poll("c", "application/vnd.polar.consumermessage")
+    body = answer.body
+    assert body[:14] == struct.pack(">HqBI", 1, -(2**63), 1, 1)[:14]
+    count, token, index, version, length = struct.unpack_from(">HqBIB", body)
+    assert (count, token, index, version, length) == (1, -(2**63), 1, 1, 2)
+    assert body[16:18] == b"t1"
+    start, size = struct.unpack_from(">qi", body, 18)
+    payload = zstandard.ZstdDecompressor().decompress(body[30 : 30 + size])
+    assert start == 0 and len(body) == 30 + size
+    records = []
+    while payload:
+        _, length = struct.unpack_from(">qI", payload)
+        records.append(payload[12 : 12 + length])
+        payload = payload[12 + length :]
+    assert records == [b"one", b"two"]
+
+
+@run
+async def test_stored_chunks_as_they_are() -> None:
+    broker = Broker(workers=1)
+    broker.produce("t", 0, b"1", b"2")
+    broker.produce("t", 0, b"3")
+    await broker.register("c", "t")
+    answer = await broker.poll("c", "application/vnd.barco.chunks")
+    assert answer.body == b"".join(broker.reactors[0].chunks["t", 0])
+    assert [row[5] for row in _native.chunks_scan(answer.body)] == [0, 2]
+
+
+@run
+async def test_a_generation_is_an_item_of_its_own() -> None:
+    broker = Broker(workers=1)
+    broker.produce("t", 0, b"1")
+    broker.kill(0)
+    broker.start(0)
+    broker.produce("t", 0, b"2")
+    await broker.register("c", "t")
+    answer = await broker.poll("c")
+    shape = [(item["version"], item["startOffset"], item["values"]) for item in answer.json]
+    assert shape == [(1, "0", [1]), (2, "1", [2])]
+
+
+@run
+async def test_an_accept_that_cannot_be_met_is_406() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    answer = await broker.poll("c", "text/html, image/*;q=0.5")
+    assert answer.status == 406 and "application/json" in answer.json["offered"]
+
+
+# --- Bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "consumerId=&topic=t",
+        "consumerId=c",
+        "consumerId=c&consumerId=d&topic=t",
+        "consumerId=c&topic=..",
+        "consumerId=c&topic=__offsets",
+        "consumerId=c&topic=t&onNewGroup=whenever",
+        "consumerId=c%0d%0aX:y&topic=t",
+        "consumerId=c%zz&topic=t",
+        "consumerId=c%ff&topic=t",
+        "consumerId=" + "c" * 129 + "&topic=t",
+        "consumerId=c&topic=t&group=" + "g" * 129,
+        "consumerId=c&" + "&".join(f"topic=t{n}" for n in range(65)),
+        "consumerId=c&" + "&".join(f"topic=t{n}" for n in range(300)),
+    ],
+)
+def test_bad_registrations_are_400(query: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        answer = await broker.request("PUT", "/v1/consumer/register", query)
+        assert answer.status == 400, answer
+        assert broker.supervisor.groups.view()["groups"] == {}
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "+1", "1.5", "1e3", "nan", "٥", "0x10", "9" * 30, "", " 1"]
+)
+@pytest.mark.parametrize("name", ["waitMs", "maxBytes"])
+def test_bad_numbers_are_400(name: str, value: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        await broker.register("c", "t")
+        assert (await broker.poll("c", **{name: value})).status == 400
+
+    scenario()
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b"[" * 100_000, b'{"id":1,"topics":["t"]}'])
+def test_bad_bodies_are_400(body: bytes) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        headers = {"Content-Type": "application/json"}
+        answer = await broker.request("PUT", "/v1/consumer/register", headers=headers, body=body)
+        assert answer.status == 400
+
+    scenario()
+
+
+@pytest.mark.parametrize("path", ["poll", "commit", "goodbye"])
+def test_strangers_are_409(path: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        answer = await broker.request("POST", f"/v1/consumer/{path}", {"consumerId": "nobody"})
+        assert answer.status == 409
+        assert answer.json["type"] == "urn:barco:problem:not-registered"
+
+    scenario()
+
+
+@run
+async def test_a_worker_with_an_old_view_asks_before_it_refuses() -> None:
+    broker = Broker()
+    broker.supervisor.deaf = {0, 1}
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    assert await broker.values("c") == [1]

@@ -1,0 +1,43 @@
+"""Internal events: appended by a worker itself, answered when they are stable."""
+
+import asyncio
+
+from barco.errors import BusyError, OutcomeUnknownError
+from barco.workers.seams import ReactorLike
+
+PENDING_MAX = 65_536
+"""Appends under way; each is a few hundred bytes. Above it new ones are refused as busy."""
+
+
+class Appends:
+    """Tags of appends under way, and who waits for them."""
+
+    def __init__(self, reactor: ReactorLike) -> None:
+        self._reactor = reactor
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._last_tag = 0
+
+    def start(self, topic: str, slice: int, key: bytes | None, value: bytes) -> asyncio.Future[int]:
+        """Append one event; the future has its offset once it is stable, or a BarcoError."""
+        if len(self._waiting) >= PENDING_MAX:
+            raise BusyError("Too many internal events are waiting for the disk.")
+        self._last_tag += 1
+        tag = self._last_tag
+        self._reactor.append(tag, topic, slice, key, value)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._waiting[tag] = future
+        return future
+
+    def appended(self, tag: int, status: int, offset: int) -> None:
+        """The reactor's upcall: status 0 or 2xx, the event is stable; else it is as HTTP says."""
+        future = self._waiting.pop(tag, None)
+        if future is None or future.done():
+            return
+        if status == 0 or 200 <= status < 300:
+            future.set_result(offset)
+        elif status in (429, 503, 507):
+            future.set_exception(BusyError("The log does not take the event now."))
+        else:
+            future.set_exception(OutcomeUnknownError("The event may or may not be stored."))

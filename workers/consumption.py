@@ -1,0 +1,444 @@
+"""Group consumption at the owner of a slice: what was delivered, and what is committed.
+
+For each (group, topic, slice) there is one cursor. What has been delivered to the consumer that
+holds it, and not been committed yet, is given again to the next holder. The group offset is an
+event in `__offsets`, in the slice's own stream: it is as durable as an event, it is fenced by the
+same log, and it is recovered with it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from barco import limits
+from barco.errors import BarcoError, TooManyRequestsError
+from barco.workers.appends import Appends
+from barco.workers.membership import Member, Membership
+from barco.workers.reads import Extent, Reads
+from barco.workers.seams import ReactorLike
+from barco.workers.waiting import Waiters
+
+OFFSETS = "__offsets"
+
+Key = tuple[str, int]
+Slot = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One group's place in one (topic, slice)."""
+
+    group: str
+    topic: str
+    slice: int
+    committed: int = 0
+    """The group offset: stable in the log."""
+    asked: int = 0
+    """The highest group offset that was sent to the log."""
+    position: int = 0
+    """The next offset to deliver; [asked, position) is with the holder."""
+    holder: Key | None = None
+    delivery: str = ""
+    """The answer that carried the last events."""
+    revision: int = 0
+    """Counts seeks: what was asked for before one is void."""
+    pending: asyncio.Future[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollRequest:
+    """One pass of a poll over the slices of this worker."""
+
+    member: Member
+    budget: int
+    stored: bool
+    """The budget counts bytes as stored, not as before compression."""
+    delivery: str
+    """A name for this answer."""
+    received: str | None
+    """The last answer that the client says it got; None if it does not say."""
+
+
+@dataclass(slots=True)
+class PollResult:
+    """What one worker has for a consumer."""
+
+    extents: list[Extent] = field(default_factory=list)
+    unavailable: list[int] = field(default_factory=list)
+    """Slices that could not be read now."""
+
+
+class Consumption:
+    """All cursors of the slices of one worker."""
+
+    def __init__(
+        self,
+        reactor: ReactorLike,
+        *,
+        reads: Reads,
+        appends: Appends,
+        waiters: Waiters,
+        membership: Membership,
+        slices: range,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._reactor = reactor
+        self._reads = reads
+        self._appends = appends
+        self._waiters = waiters
+        self._membership = membership
+        self._slices = slices
+        self._now_us = now_us
+        self._epoch = 0
+        self._cursors: dict[tuple[str, str, int], Cursor] = {}
+        self._held: dict[Key, set[tuple[str, str, int]]] = {}
+        self._fenced: dict[Key, set[Slot]] = {}
+        self._locks: dict[Key, asyncio.Lock] = {}
+        self._turns: dict[Key, int] = {}
+
+    def open(self, epoch: int) -> None:
+        """A generation is open: take up the group offsets that its log holds."""
+        self._epoch = epoch
+        for _, value in self._reactor.compacted(OFFSETS):
+            if not value:
+                continue  # Forgotten.
+            read = msgpack.unpackb(value)
+            if read["slice"] not in self._slices:
+                continue
+            cursor = Cursor(read["group"], read["topic"], read["slice"])
+            cursor.committed = cursor.asked = cursor.position = read["offset"]
+            self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+
+    @property
+    def cursor_count(self) -> int:
+        """How many group offsets this worker keeps."""
+        return len(self._cursors)
+
+    # --- Polling ------------------------------------------------------------------------------
+
+    async def poll(self, request: PollRequest) -> PollResult:
+        """Commit what the consumer got before, and hand out what follows."""
+        member = request.member
+        slots = member.slots(self._slices)
+        result = PollResult()
+        async with self._locks.setdefault(member.key, asyncio.Lock()):
+            cursors = await self._claim_all(request, slots)
+            handed: dict[Slot, tuple[Cursor, int]] = {}
+            try:
+                await self._hand_out(request, cursors, result, handed)
+            except BaseException:
+                for cursor, before in handed.values():
+                    if cursor.holder == member.key and cursor.delivery == request.delivery:
+                        cursor.position = before
+                raise
+        return result
+
+    async def _claim_all(self, request: PollRequest, slots: list[Slot]) -> list[Cursor]:
+        member, key = request.member, request.member.key
+        self._fenced.pop(key, None)
+        mine = {(member.group, *slot) for slot in slots}
+        for name in list(self._held.get(key, ())):
+            if name not in mine:  # Another consumer's from now on, but this one had events of it.
+                self._acknowledge(self._cursors[name], request)
+                self._release(self._cursors[name])
+        await self.start_group(member.group, slots, member.start)
+        cursors = [self._cursors[member.group, topic, index] for topic, index in slots]
+        for cursor in cursors:
+            if cursor.holder == key:
+                self._acknowledge(cursor, request)
+            else:
+                self._claim(cursor, key)
+        turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))
+        return cursors[turn:] + cursors[:turn]
+
+    async def _hand_out(
+        self,
+        request: PollRequest,
+        cursors: list[Cursor],
+        result: PollResult,
+        handed: dict[Slot, tuple[Cursor, int]],
+    ) -> None:
+        extents: dict[Slot, Extent] = {}
+        left = request.budget
+        hungry = cursors
+        for _ in range(2):  # Fair shares first; then what some did not need, for those with more.
+            for number, cursor in enumerate(hungry):
+                slot = (cursor.topic, cursor.slice)
+                before = extents.get(slot)
+                share = left // (len(hungry) - number)
+                extent = await self._read(cursor, request, share, result)
+                if extent is None or (extents and extent.cost > left):
+                    continue
+                handed.setdefault(slot, (cursor, cursor.position))
+                cursor.position, cursor.delivery = extent.end, request.delivery
+                left -= extent.cost
+                if before is None:
+                    extents[slot] = extent
+                else:
+                    before.chunks += extent.chunks
+                    before.cost += extent.cost
+                    before.end, before.high_watermark = extent.end, extent.high_watermark
+            hungry = [c for c in hungry if (e := extents.get((c.topic, c.slice))) and e.more]
+            if 4 * left < request.budget:
+                break
+        result.extents = list(extents.values())
+
+    async def _read(
+        self, cursor: Cursor, request: PollRequest, budget: int, result: PollResult
+    ) -> Extent | None:
+        start, revision = cursor.position, cursor.revision
+        try:
+            extent = await self._reads.read(
+                cursor.topic, cursor.slice, start, max(1, budget), stored=request.stored
+            )
+        except BarcoError:
+            result.unavailable.append(cursor.slice)
+            return None
+        if cursor.holder != request.member.key or cursor.revision != revision:
+            return None  # Taken over or moved while the disk was read.
+        if extent.chunks:
+            return extent
+        if extent.more and (bounds := self._reads.bounds(cursor.topic, cursor.slice)):
+            cursor.position = max(cursor.position, bounds[0])  # Retention was faster.
+        return None
+
+    def _claim(self, cursor: Cursor, key: Key) -> None:
+        self._release(cursor)
+        cursor.holder = key
+        self._held.setdefault(key, set()).add((cursor.group, cursor.topic, cursor.slice))
+
+    def _release(self, cursor: Cursor) -> None:
+        """Take the cursor from its holder; what it has not committed goes to the next one."""
+        if cursor.holder is not None:
+            held = self._held.get(cursor.holder, set())
+            held.discard((cursor.group, cursor.topic, cursor.slice))
+            if not held:
+                self._held.pop(cursor.holder, None)
+            if cursor.position > cursor.asked and self._membership.is_current(cursor.holder):
+                self._fenced.setdefault(cursor.holder, set()).add((cursor.topic, cursor.slice))
+        cursor.holder = None
+        cursor.position = cursor.asked
+        cursor.delivery = ""
+
+    def _acknowledge(self, cursor: Cursor, request: PollRequest) -> None:
+        """The holder is back: it has what it was given, unless it says that it has not."""
+        if cursor.position <= cursor.asked or cursor.delivery == request.delivery:
+            return  # Nothing, or a second pass for the same answer.
+        if request.received is not None and request.received != cursor.delivery:
+            cursor.position = cursor.asked
+            return
+        try:
+            self._commit(cursor, cursor.position)
+        except BarcoError:
+            pass  # The log is full now; the next poll or commit covers these events as well.
+
+    def _commit(self, cursor: Cursor, offset: int) -> asyncio.Future[int]:
+        """Send a group offset to the log. It counts once it is stable, and never goes back."""
+        cursor.asked = offset
+        revision = cursor.revision
+        future = self._store(cursor, offset)
+
+        def stored(done: asyncio.Future[int]) -> None:
+            if cursor.pending is done:
+                cursor.pending = None
+            if cursor.revision != revision:
+                return  # A seek came later.
+            if not done.cancelled() and done.exception() is None:
+                cursor.committed = max(cursor.committed, offset)
+            elif cursor.pending is None:
+                cursor.asked = cursor.committed  # Still with the holder, to be committed again.
+
+        future.add_done_callback(stored)
+        return future
+
+    def _store(self, cursor: Cursor, offset: int) -> asyncio.Future[int]:
+        body: dict[str, Any] = {
+            "group": cursor.group,
+            "topic": cursor.topic,
+            "slice": cursor.slice,
+            "epoch": self._epoch,
+            "offset": offset,
+            "ts": self._now_us(),
+        }
+        try:
+            future = self._appends.start(
+                OFFSETS, cursor.slice, _offset_key(cursor), msgpack.packb(body)
+            )
+        except BaseException:
+            cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
+            raise
+        cursor.pending = future
+        return future
+
+    async def start_group(self, group: str, slots: Iterable[Slot], start: str) -> None:
+        """Where a group is new to a slice, record durably where it starts."""
+        waiting = []
+        for topic, index in slots:
+            cursor = self._cursors.get((group, topic, index))
+            if cursor is None:
+                cursor = self._new_cursor(group, topic, index)
+                earliest, latest = self._reads.bounds(topic, index) or (0, 0)
+                offset = earliest if start == "startFromEarliest" else latest
+                try:
+                    self._commit(cursor, offset)
+                except BaseException:
+                    del self._cursors[group, topic, index]
+                    raise
+                cursor.position = offset
+                cursor.committed = -1  # Not known to the log yet.
+            if cursor.committed < 0 and cursor.pending is not None:
+                waiting.append((cursor, cursor.pending))
+        for cursor, pending in waiting:
+            try:
+                await asyncio.shield(pending)
+            except BarcoError:
+                self._cursors.pop((group, cursor.topic, cursor.slice), None)
+                raise
+
+    def _new_cursor(self, group: str, topic: str, index: int) -> Cursor:
+        if len(self._cursors) >= limits.POSITIONS_MAX:
+            raise TooManyRequestsError(
+                f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
+                "delete groups that are not needed any more."
+            )
+        cursor = self._cursors[group, topic, index] = Cursor(group, topic, index)
+        return cursor
+
+    # --- What a poll may be followed by -----------------------------------------------------------
+
+    async def wait(self, member: Member, timeout: float) -> bool:
+        """Until there is something to deliver to this consumer, or its slices change."""
+        slots = member.slots(self._slices)
+
+        def ready() -> bool:
+            return any(self._has_more(member, topic, index) for topic, index in slots)
+
+        return await self._waiters.wait(ready, timeout)
+
+    def _has_more(self, member: Member, topic: str, index: int) -> bool:
+        cursor = self._cursors.get((member.group, topic, index))
+        if cursor is None:
+            return False
+        position = cursor.position if cursor.holder == member.key else cursor.asked
+        return self._reads.high_watermark(topic, index, position) > position
+
+    async def commit(self, key: Key) -> list[Slot]:
+        """Commit all that this consumer was given, and wait until that is stable.
+
+        Returns the slices that went to another consumer before: nothing of them was committed.
+        """
+        waiting = []
+        for name in sorted(self._held.get(key, ())):
+            cursor = self._cursors[name]
+            if cursor.position > cursor.asked:
+                self._commit(cursor, cursor.position)
+            if cursor.pending is not None:
+                waiting.append(cursor.pending)
+        await _all_stable(waiting)
+        return sorted(self._fenced.pop(key, ()))
+
+    async def goodbye(self, key: Key, *, commit: bool) -> None:
+        """The consumer leaves; its slices are free for the others."""
+        try:
+            if commit:
+                await self.commit(key)
+        finally:
+            for name in list(self._held.get(key, ())):
+                self._release(self._cursors[name])
+            self._fenced.pop(key, None)
+
+    def revoke(self, key: Key, delivery: str) -> None:
+        """This answer never left: its events are to be delivered again."""
+        for name in self._held.get(key, ()):
+            cursor = self._cursors[name]
+            if cursor.delivery == delivery:
+                cursor.position = cursor.asked
+
+    def membership_changed(self) -> None:
+        """Free what consumers hold that are gone, and let those who wait look again."""
+        for key in [key for key in self._held if not self._membership.is_current(key)]:
+            for name in list(self._held.get(key, ())):
+                self._release(self._cursors[name])
+        known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._locks)
+        for by_key in known:
+            for key in [key for key in by_key if not self._membership.is_current(key)]:
+                if by_key is not self._locks or not self._locks[key].locked():
+                    del by_key[key]
+        self._waiters.wake()
+
+    # --- Administration ---------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        """Groups with an offset on a slice of this worker."""
+        return sorted({group for group, _, _ in self._cursors})
+
+    def positions(self, group: str) -> list[dict[str, Any]]:
+        """The group's offsets on the slices of this worker, with the bounds of the slices."""
+        found = []
+        for cursor in self._cursors.values():
+            if cursor.group == group:
+                start, end = self._reads.bounds(cursor.topic, cursor.slice) or (0, 0)
+                found.append(
+                    {
+                        "topic": cursor.topic,
+                        "slice": cursor.slice,
+                        "committed": max(0, cursor.committed),
+                        "delivered": cursor.position,
+                        "start": start,
+                        "end": end,
+                        "holder": cursor.holder[0] if cursor.holder else None,
+                    }
+                )
+        return found
+
+    async def seek(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Set group offsets, also back: the one way to do that, and only when asked for."""
+        waiting = []
+        for index, offset in offsets.items():
+            cursor = self._cursors.get((group, topic, index))
+            if cursor is None:
+                cursor = self._new_cursor(group, topic, index)
+            cursor.revision += 1
+            before = cursor.asked
+            cursor.asked = cursor.position = offset
+            cursor.committed = min(cursor.committed, offset)
+            try:
+                waiting.append(self._commit(cursor, offset))
+            except BaseException:
+                cursor.asked = cursor.position = before
+                raise
+        await _all_stable(waiting)
+        self._waiters.wake()
+
+    async def forget(self, group: str) -> int:
+        """Drop the offsets of a group; returns how many there were."""
+        names = [name for name in self._cursors if name[0] == group]
+        waiting = []
+        for name in names:
+            cursor = self._cursors[name]
+            waiting.append(self._appends.start(OFFSETS, cursor.slice, _offset_key(cursor), b""))
+            self._release(cursor)
+            cursor.revision += 1
+            del self._cursors[name]
+        await _all_stable(waiting)
+        return len(names)
+
+
+def _offset_key(cursor: Cursor) -> bytes:
+    # With the slice, so that no two cursors of a shard share a key.
+    return f"{cursor.group}\0{cursor.topic}\0{cursor.slice}".encode()
+
+
+async def _all_stable(waiting: Iterable[asyncio.Future[int]]) -> None:
+    """Wait for every one of them, and only then report the first failure."""
+    failures = []
+    for future in waiting:
+        try:
+            await asyncio.shield(future)
+        except BarcoError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,1 @@
+"""The HTTP API of a worker, except produce: requests in, responses out; no sockets here."""

@@ -1,0 +1,92 @@
+"""The application: one request in, one response out."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from barco.errors import BarcoError, BrokerError, NotReadyError
+from barco.workers.http.consume import Consume
+from barco.workers.http.context import Context
+from barco.workers.http.groups import GroupRoutes
+from barco.workers.http.messages import Request, Response, parse_query, problem_response
+from barco.workers.http.read import Read
+from barco.workers.http.routes import Router
+from barco.workers.http.status import Status
+from barco.workers.http.table import ROUTES
+from barco.workers.http.topics import Topics
+from barco.workers.seams import SiblingsLike, SupervisorLike
+from barco.workers.service import ShardService
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_ALWAYS = {"status.status", "status.brokers", "status.metrics", "status.openapi"}
+"""Answered before the shard is open as well."""
+
+_log = logging.getLogger("barco.http")
+
+
+class App:
+    """Everything over HTTP that is not a produce."""
+
+    def __init__(
+        self, service: ShardService, *, siblings: SiblingsLike, supervisor: SupervisorLike
+    ) -> None:
+        self._context = Context(service, siblings=siblings, supervisor=supervisor)
+        self._router = Router(ROUTES)
+        parts = {
+            "status": Status(self._context, ROUTES),
+            "consume": Consume(self._context),
+            "read": Read(self._context),
+            "topics": Topics(self._context),
+            "groups": GroupRoutes(self._context),
+        }
+        self._handlers: dict[str, Handler] = {}
+        for route in ROUTES:
+            if route.handler is not None:
+                part, _, method = route.handler.partition(".")
+                self._handlers[route.handler] = getattr(parts[part], method)
+
+    def open(self) -> None:
+        """The shard is open: answer everything."""
+        self._context.ready = True
+
+    def close(self, reason: str) -> None:
+        """Not ready (any more), and why."""
+        self._context.ready = False
+        self._context.reason = reason
+
+    async def handle(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> Response:
+        """The response to a request; errors of all kinds become one. Only a cancel is raised."""
+        try:
+            response = await self._dispatch(method, path, query, headers, body)
+        except BarcoError as error:
+            if error.status == 500:
+                _log.error("%s %.200r: %s", method, path, error)
+            response = problem_response(error)
+        except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
+            _log.exception("%s %.200r failed", method, path)
+            response = problem_response(BrokerError("The broker failed; its log says how."))
+        return response
+
+    async def _dispatch(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> Response:
+        route, places, allowed = self._router.find(method, path)
+        if route is None:
+            return Response(204, b"", (("Allow", ", ".join(allowed)),))
+        assert route.handler is not None
+        if not self._context.ready and route.handler not in _ALWAYS:
+            raise NotReadyError(self._context.reason)
+        request = Request(method, path, parse_query(query), headers, body, places)
+        return await self._handlers[route.handler](request)

@@ -1,0 +1,269 @@
+"""Group consumption: register, poll, commit, goodbye."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barco import limits
+from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
+from barco.workers.http.context import Context
+from barco.workers.http.messages import (
+    JSON,
+    RETRY_AFTER_S,
+    Request,
+    Response,
+    check_topic,
+    choose,
+    media_type,
+    text_response,
+)
+from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
+from barco.workers.membership import Member
+from barco.workers.reads import Extent
+from barco.workers.service import extent_from_list
+
+START_LATEST = "startFromLatest"
+START_EARLIEST = "startFromEarliest"
+
+DELIVERY = "Barco-Delivery"
+UNAVAILABLE = "Barco-Unavailable-Slices"
+
+IDLE_RETRY_AFTER_S = 5
+"""For a consumer without slices: only a change of the group can give it some."""
+
+_PAUSE_S = 0.02
+"""Before looking again, when a wait ended and yet there was nothing: nobody spins."""
+
+_log = logging.getLogger("barco.consume")
+
+
+@dataclass(slots=True)
+class Pass:
+    """What all workers together have for a consumer."""
+
+    extents: list[Extent]
+    unavailable: set[int]
+
+
+class Consume:
+    """Handlers of /v1/consumer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    # --- Registration ---------------------------------------------------------------------------
+
+    async def register(self, request: Request) -> Response:
+        """Make a consumer a member of a group, and record where a new group starts."""
+        args = _registration(request)
+        for topic in args["topics"]:
+            check_topic(topic)
+        reply = await self._context.supervisor.request("register", args)
+        await self._context.membership.at_least(reply["version"])
+        start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
+        answers = await self._context.siblings.broadcast(
+            "start_group", self._context.everyone(start), 10.0
+        )
+        for answer in answers.values():
+            if isinstance(answer, BarcoError):
+                if answer.status < 500:
+                    raise answer
+                raise NotReadyError("Not every worker could note the group: register again.")
+        return text_response("Already registered" if reply["known"] else "OK")
+
+    # --- Polling --------------------------------------------------------------------------------
+
+    async def poll(self, request: Request) -> Response:
+        """Commit what the last poll returned; return what follows, or wait for it."""
+        kind = choose(request.header("accept"), CONSUME_FORMATS)
+        wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
+        budget = request.number(
+            "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
+        )
+        consumer_id = _consumer_id(request)
+        context = self._context
+        member = await context.membership.require(consumer_id)
+        context.membership.heard_of(consumer_id)
+        delivery = context.next_delivery()
+        args = {
+            "budget": max(1, budget),
+            "stored": kind == CHUNKS,
+            "delivery": delivery,
+            "received": request.value("delivery"),
+        }
+        try:
+            found = await self._poll_until(member, args, wait_ms / 1000)
+            return await _poll_response(kind, found, delivery, member)
+        except BaseException:
+            # The client has gone, or gets an error: it must be given these events again.
+            await asyncio.shield(self._revoke(member, delivery))
+            raise
+
+    async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while True:
+            found = await self._pass(member, args)
+            left = deadline - loop.time()
+            if found.extents or left <= 0:
+                return found
+            began = loop.time()
+            await self._wait(member, left)
+            if loop.time() - began < _PAUSE_S / 10:
+                await asyncio.sleep(min(_PAUSE_S, left))
+            member = await self._context.membership.require(member.consumer_id)
+            self._context.membership.heard_of(member.consumer_id)
+
+    async def _pass(self, member: Member, args: Mapping[str, Any]) -> Pass:
+        """One look at all slices: every owner gets its share, then one gets what is left over."""
+        owners = self._context.owners(_indexes(member))
+        found = Pass([], set())
+        if not owners:
+            return found
+        left = args["budget"]
+        for _ in range(2):
+            share = {**args, "budget": max(1, left // len(owners))}
+            owners = await self._collect(member, dict.fromkeys(owners, share), found)
+            left = args["budget"] - sum(extent.cost for extent in found.extents)
+            if not owners or 4 * left < args["budget"]:
+                break
+        return found
+
+    async def _collect(
+        self, member: Member, shares: Mapping[int, Mapping[str, Any]], found: Pass
+    ) -> list[int]:
+        """Ask these workers; returns those that have more than they gave."""
+        who = self._who(member)
+        answers = await self._context.siblings.broadcast(
+            "poll", {worker: {**share, **who} for worker, share in shares.items()}
+        )
+        more = []
+        for worker, answer in answers.items():
+            if isinstance(answer, BarcoError):
+                if answer.status < 500:
+                    raise answer
+                found.unavailable.update(self._context.slices_of[worker])
+                continue
+            extents = [extent_from_list(given) for given in answer["extents"]]
+            for extent in extents:
+                _add(found.extents, extent)
+            found.unavailable.update(answer["unavailable"])
+            if any(extent.more for extent in extents):
+                more.append(worker)
+        return more
+
+    def _who(self, member: Member) -> dict[str, Any]:
+        version = self._context.membership.version
+        return {"consumer": member.consumer_id, "session": member.session, "version": version}
+
+    async def _wait(self, member: Member, timeout: float) -> None:
+        """Until an owner has something, or the slices of the consumer change."""
+        # A consumer without slices waits here, for the change that gives it some.
+        owners = self._context.owners(_indexes(member)) or [self._context.options.worker]
+        args = {**self._who(member), "timeout": timeout}
+        await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
+
+    async def _revoke(self, member: Member, delivery: str) -> None:
+        args = {**self._who(member), "delivery": delivery}
+        await self._context.siblings.broadcast("revoke", self._context.everyone(args), 1.0)
+
+    # --- Committing -----------------------------------------------------------------------------
+
+    async def commit(self, request: Request) -> Response:
+        """Commit what the last poll returned; 204 once that is as durable as an event."""
+        consumer_id = _consumer_id(request)
+        member = await self._context.membership.require(consumer_id)
+        self._context.membership.heard_of(consumer_id)
+        answers = await self._context.siblings.broadcast(
+            "commit", self._context.everyone(self._who(member)), 10.0
+        )
+        lost: list[str] = []
+        for answer in answers.values():
+            if isinstance(answer, BarcoError):
+                raise answer
+            lost += [f"{topic}/{index}" for topic, index in answer]
+        if lost:
+            raise ConflictError(
+                "Slices of the last poll have gone to another consumer of the group, which gets "
+                "those events again; everything else is committed.",
+                slices=sorted(lost),
+            )
+        return Response(204)
+
+    async def goodbye(self, request: Request) -> Response:
+        """Commit (unless commit=false) and leave the group."""
+        commit = request.flag("commit", default=True)
+        member = await self._context.membership.require(_consumer_id(request))
+        args = {**self._who(member), "commit": commit}
+        answers = await self._context.siblings.broadcast(
+            "goodbye", self._context.everyone(args), 10.0
+        )
+        for worker, answer in answers.items():
+            if isinstance(answer, BarcoError):
+                # It leaves all the same; what was not committed goes to the others again.
+                _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
+        await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
+        return text_response("OK")
+
+
+def _consumer_id(request: Request) -> str:
+    # PolarStreams' first name of it is understood as well.
+    return request.required("consumerId", "consumer_id")
+
+
+def _registration(request: Request) -> dict[str, Any]:
+    """The arguments of a registration: query parameters, or PolarStreams' JSON body."""
+    if request.body and media_type(request.header("content-type") or JSON) == JSON:
+        given = request.json()
+        if not isinstance(given, dict):
+            raise RequestError("The body is to be a JSON object.")
+        consumer_id, group = given.get("id"), given.get("group", "default")
+        topics, policy = given.get("topics"), given.get("onNewGroup", 0)
+        start = {0: START_LATEST, 1: START_EARLIEST}.get(policy) if policy in (0, 1) else policy
+    else:
+        consumer_id = request.value("consumerId", "consumer_id")
+        group = request.value("group") or "default"
+        topics = request.values("topic")
+        start = request.value("onNewGroup") or START_LATEST
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        raise RequestError("The topics are a list of names.")
+    if not consumer_id or not topics:
+        raise RequestError("A consumer id and at least one topic are needed.")
+    if not (isinstance(consumer_id, str) and isinstance(group, str) and isinstance(start, str)):
+        raise RequestError("The consumer id, the group and onNewGroup are strings.")
+    if start not in (START_LATEST, START_EARLIEST):
+        raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
+    topics = list(dict.fromkeys(topics))
+    return {"consumerId": consumer_id, "group": group, "topics": topics, "start": start}
+
+
+def _indexes(member: Member) -> set[int]:
+    return {index for indexes in member.assigned.values() for index in indexes}
+
+
+def _add(extents: list[Extent], extent: Extent) -> None:
+    """Add an extent; to what it continues, if that is there."""
+    for known in extents:
+        if (known.topic, known.slice, known.end) == (extent.topic, extent.slice, extent.start):
+            known.chunks += extent.chunks
+            known.cost += extent.cost
+            known.end, known.high_watermark = extent.end, extent.high_watermark
+            return
+    extents.append(extent)
+
+
+async def _poll_response(kind: str, found: Pass, delivery: str, member: Member) -> Response:
+    headers = [("Cache-Control", "no-store")]
+    if found.unavailable:
+        mine = sorted(found.unavailable & _indexes(member))
+        headers.append((UNAVAILABLE, ",".join(str(index) for index in mine)))
+    if not found.extents:
+        idle = not _indexes(member)
+        headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
+        return Response(204, b"", tuple(headers))
+    headers += [("Content-Type", kind), (DELIVERY, delivery)]
+    if kind == CHUNKS and (skip := skips(found.extents)):
+        headers.append(("Barco-Start", skip))
+    return Response(200, await render(kind, found.extents), tuple(headers))

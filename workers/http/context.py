@@ -1,0 +1,83 @@
+"""What the handlers of the routes have in common: the broker as one worker sees it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.workers.membership import Membership
+from barco.workers.seams import SiblingsLike, SupervisorLike
+from barco.workers.service import ShardService, slices_of
+
+
+class Context:
+    """The shard of this worker, the siblings, the supervisor, and who owns what."""
+
+    def __init__(
+        self, service: ShardService, *, siblings: SiblingsLike, supervisor: SupervisorLike
+    ) -> None:
+        self.service = service
+        self.options = service.options
+        self.siblings = siblings
+        self.supervisor = supervisor
+        self.ready = False
+        self.reason = "The shard is being recovered."
+        count, slices = self.options.workers, self.options.slices_per_range
+        self.slices_of = [slices_of(worker, count, slices) for worker in range(count)]
+        self._deliveries = 0
+
+    @property
+    def membership(self) -> Membership:
+        """The consumer groups."""
+        return self.service.membership
+
+    def owner(self, index: int) -> int:
+        """The worker of a slice."""
+        return index * self.options.workers // self.options.slices_per_range
+
+    def owners(self, indexes: Iterable[int]) -> list[int]:
+        """The workers of these slices."""
+        return sorted({self.owner(index) for index in indexes})
+
+    def next_delivery(self) -> str:
+        """A name for an answer that hands out events; no two are the same while a broker runs."""
+        self._deliveries += 1
+        return f"{self.options.worker:x}-{self.service.epoch:x}-{self._deliveries:x}"
+
+    def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for every worker."""
+        return dict.fromkeys(range(self.options.workers), args)
+
+    async def ask_all(
+        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """All workers' results, or 503 if one of them cannot answer. For what changes nothing."""
+        answers = await self.siblings.broadcast(op, self.everyone(args), timeout)
+        for answer in answers.values():
+            if isinstance(answer, BarcoError):
+                raise as_not_ready(answer)
+        return answers
+
+    async def ask(self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0) -> Any:
+        """One worker's result. For what changes nothing: no outcome of it is ever unknown."""
+        try:
+            return await self.siblings.call(worker, op, args, timeout)
+        except BarcoError as error:
+            raise as_not_ready(error) from None
+
+    async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
+        """Change something on every worker. It can be sent again if not all have answered."""
+        answers = await self.siblings.broadcast(op, self.everyone(args), timeout)
+        failures = [answer for answer in answers.values() if isinstance(answer, BarcoError)]
+        if not failures:
+            return
+        if len(failures) < len(answers) and failures[0].status >= 500:
+            # Written on some: that is neither done nor "not written".
+            raise OutcomeUnknownError("Not every worker has made the change: send it again.")
+        raise failures[0]
+
+
+def as_not_ready(error: BarcoError) -> BarcoError:
+    """A read that got no answer has no outcome that could be unknown: it can be tried again."""
+    if isinstance(error, (OutcomeUnknownError, PeerError)):
+        return NotReadyError("The worker that owns the slice did not answer.")
+    return error

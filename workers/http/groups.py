@@ -1,0 +1,125 @@
+"""Consumer groups, seen and moved from outside: members, positions, lag, seek."""
+
+from typing import Any
+
+from barco.errors import ConflictError, NotFoundError, RequestError
+from barco.workers.http.context import Context
+from barco.workers.http.messages import (
+    Request,
+    Response,
+    check_group,
+    check_topic,
+    json_response,
+)
+from barco.workers.http.read import Cursor, parse_place
+from barco.workers.service import RING_START
+
+
+class GroupRoutes:
+    """Handlers of /v1/groups."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def every(self, request: Request) -> Response:
+        """Names of all groups with members or committed positions."""
+        await self._context.membership.refresh()
+        members = self._context.membership.groups()
+        names = set(members)
+        for answer in (await self._context.ask_all("groups", {})).values():
+            names.update(answer)
+        found = [{"group": name, "members": len(members.get(name, ()))} for name in sorted(names)]
+        return json_response({"groups": found})
+
+    async def get(self, request: Request) -> Response:
+        """Members, positions and lag of one group."""
+        group = check_group(request.places["group"])
+        await self._context.membership.refresh()
+        members = self._context.membership.groups().get(group, {})
+        positions = await self._positions(group)
+        if not members and not positions:
+            raise NotFoundError("There is no such group.")
+        document = {
+            "group": group,
+            "members": [
+                {
+                    "consumerId": member.consumer_id,
+                    "topics": sorted(member.assigned),
+                    "slices": {
+                        topic: list(indexes) for topic, indexes in sorted(member.assigned.items())
+                    },
+                }
+                for member in members.values()
+            ],
+            "positions": positions,
+            "lag": sum(position["lag"] for position in positions),
+        }
+        return json_response(document)
+
+    async def _positions(self, group: str) -> list[dict[str, Any]]:
+        found = []
+        for worker, answer in (await self._context.ask_all("positions", {"group": group})).items():
+            for place in answer:
+                # Below the start nothing is left to read: it is no lag any more.
+                lag = max(0, place["end"] - max(place["committed"], place["start"]))
+                found.append(
+                    {
+                        "topic": place["topic"],
+                        "token": str(RING_START),
+                        "rangeIndex": place["slice"],
+                        "worker": worker,
+                        "offset": str(place["committed"]),
+                        "deliveredOffset": str(place["delivered"]),
+                        "startOffset": str(place["start"]),
+                        "endOffset": str(place["end"]),
+                        "lag": lag,
+                        "consumerId": place["holder"],
+                    }
+                )
+        return sorted(found, key=lambda place: (place["topic"], place["rangeIndex"]))
+
+    async def seek(self, request: Request) -> Response:
+        """Move a group's positions, also back: an explicit operation of an administrator."""
+        group = check_group(request.places["group"])
+        given = request.json()
+        if not isinstance(given, dict) or set(given) != {"topic", "to"}:
+            raise RequestError('The body is to be {"topic": ..., "to": ...}.')
+        if not isinstance(given["topic"], str):
+            raise RequestError("The topic is a name.")
+        topic = check_topic(given["topic"])
+        args = {"group": group, "topic": topic, "to": self._target(given["to"])}
+        await self._context.change_all("seek", args)
+        positions = [each for each in await self._positions(group) if each["topic"] == topic]
+        return json_response({"group": group, "topic": topic, "positions": positions})
+
+    def _target(self, to: Any) -> str | dict[int, int]:
+        if isinstance(to, str):
+            place = parse_place(to)
+            if isinstance(place, int):
+                raise RequestError('A cursor belongs to one slice: {"slices": {"0": cursor}}.')
+            return place
+        slices = to.get("slices") if isinstance(to, dict) and len(to) == 1 else None
+        if not isinstance(slices, dict) or not slices:
+            raise RequestError(
+                '"to" is "earliest", "latest", "timestamp:<µs>" or {"slices": {"0": cursor}}.'
+            )
+        known = {str(index) for index in range(self._context.options.slices_per_range)}
+        target = {}
+        for name, cursor in slices.items():
+            if name not in known or not isinstance(cursor, str):
+                raise RequestError("Slices are named by their index, each with a cursor.")
+            target[int(name)] = Cursor.parse(cursor).offset
+        if any(offset >= 2**63 for offset in target.values()):
+            raise RequestError("The cursor is not between 0 and 2^63 - 1.")
+        return target
+
+    async def delete(self, request: Request) -> Response:
+        """Forget a group's positions. It must have no members."""
+        group = check_group(request.places["group"])
+        await self._context.membership.refresh()
+        if group in self._context.membership.groups():
+            raise ConflictError("The group has members: they say goodbye first.")
+        if not await self._positions(group):
+            raise NotFoundError("There is no such group.")
+        await self._context.change_all("forget", {"group": group})
+        return Response(204)

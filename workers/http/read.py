@@ -1,0 +1,207 @@
+"""Stateless reads of one slice: by cursor, by timestamp, from either end."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barco import limits
+from barco.errors import (
+    CursorExpiredError,
+    NotFoundError,
+    RequestError,
+    TopicNotFoundError,
+)
+from barco.workers.http.context import Context
+from barco.workers.http.messages import (
+    RETRY_AFTER_S,
+    Request,
+    Response,
+    check_topic,
+    choose,
+    json_response,
+    parse_number,
+)
+from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
+from barco.workers.reads import Extent, chunk_head
+from barco.workers.service import RING_START, extent_from_list
+
+NEXT_CURSOR = "Barco-Next-Cursor"
+HIGH_WATERMARK = "Barco-High-Watermark"
+
+_TIMESTAMP = "timestamp:"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a slice. Its text sorts as the places do."""
+
+    epoch: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch:08x}-{self.offset:016x}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor":
+        """The cursor, as an earlier answer gave it."""
+        epoch, dash, offset = text.partition("-")
+        if dash and len(epoch) == 8 and len(offset) == 16:
+            digits = set(epoch + offset)
+            if digits <= set("0123456789abcdef"):
+                return cls(int(epoch, 16), int(offset, 16))
+        raise RequestError("This is no cursor: use one that an answer gave.")
+
+
+def parse_place(text: str) -> str | int:
+    """Where to begin, for the owner: "earliest", "latest", a timestamp as text, or an offset."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.startswith(_TIMESTAMP):
+        return str(parse_number("The timestamp", text[len(_TIMESTAMP) :]))
+    cursor = Cursor.parse(text)
+    if cursor.offset >= 2**63:
+        raise RequestError("The cursor is not between 0 and 2^63 - 1.")
+    return cursor.offset
+
+
+class Read:
+    """Handlers of /v1/topic/{topic}/slices."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def slices(self, request: Request) -> Response:
+        """All slices of a topic: who owns them, and where they begin and end."""
+        topic = check_topic(request.places["topic"])
+        described = await self._context.ask_all("topics", {"topic": topic})
+        if not any(answer.get(topic, {}).get("exists") for answer in described.values()):
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+        shards = await self._context.ask_all("ping", {})
+        found = []
+        for index in range(self._context.options.slices_per_range):
+            owner = self._context.owner(index)
+            known = described[owner].get(topic, {"streams": []})["streams"]
+            start, end, last = next((s[1:] for s in known if s[0] == index), (0, 0, 0))
+            shard = shards[owner]
+            found.append(
+                {
+                    "token": str(RING_START),
+                    "index": index,
+                    "rangeIndex": index,
+                    "endpoint": self._context.options.shard_endpoints[owner],
+                    "worker": owner,
+                    "ordinal": self._context.options.ordinal,
+                    "replicas": [self._context.options.ordinal],
+                    "version": shard["epoch"],
+                    "generations": shard["lineage"],
+                    "start": str(Cursor(0, start)),
+                    "end": str(Cursor(shard["epoch"], end)),
+                    "startOffset": str(start),
+                    "endOffset": str(end),
+                    "lastTimestamp": last,
+                }
+            )
+        return json_response({"topic": topic, "slices": found})
+
+    async def events(self, request: Request) -> Response:
+        """Events of one slice from a place on."""
+        topic = check_topic(request.places["topic"])
+        index = self._index(request.places["token"], request.places["index"])
+        kind = choose(request.header("accept"), CONSUME_FORMATS)
+        place = parse_place(request.value("from") or "earliest")
+        stop = await self._stop(topic, index, request.value("to"))
+        wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
+        budget = request.number(
+            "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
+        )
+        args = {
+            "topic": topic,
+            "slice": index,
+            "from": place,
+            "budget": max(1, budget),
+            "stored": kind == CHUNKS,
+        }
+        answer = await self._read(args, wait_ms / 1000, stop)
+        if not answer["known"] and not await self._exists(topic):
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+        return await self._response(kind, answer, stop)
+
+    def _index(self, token: str, index: str) -> int:
+        slices = self._context.options.slices_per_range
+        if token != str(RING_START) or not index.isascii() or not index.isdecimal():
+            raise NotFoundError("No slice has this token and index: see the topic's slices.")
+        if len(index) > 4 or int(index) >= slices:
+            raise NotFoundError(f"A token range has slices 0 to {slices - 1}.")
+        return int(index)
+
+    async def _exists(self, topic: str) -> bool:
+        described = await self._context.ask_all("topics", {"topic": topic})
+        return any(answer.get(topic, {}).get("exists") for answer in described.values())
+
+    async def _stop(self, topic: str, index: int, to: str | None) -> int | None:
+        """The offset to stop before; None: the end."""
+        place = None if to is None else parse_place(to)
+        if place is None or isinstance(place, int):
+            return place
+        args = {"topic": topic, "slice": index, "from": place, "budget": 0, "stored": True}
+        answer = await self._context.ask(self._context.owner(index), "read", args)
+        return int(answer["offset"])
+
+    async def _read(self, args: dict[str, Any], wait_s: float, stop: int | None) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        owner = self._context.owner(args["slice"])
+        while True:
+            answer = await self._context.ask(owner, "read", args)
+            offset = answer["offset"]
+            self._check(offset, answer)
+            left = deadline - loop.time()
+            if answer["extent"] is not None or left <= 0 or (stop is not None and offset >= stop):
+                return answer
+            # The place is fixed now: "latest" must not move on while this waits.
+            args = {**args, "from": offset}
+            wait = {"topic": args["topic"], "slice": args["slice"], "offset": offset}
+            began = loop.time()
+            await self._context.siblings.first_true(
+                "wait", {owner: {**wait, "timeout": left}}, left
+            )
+            if loop.time() - began < 0.002:
+                await asyncio.sleep(min(0.02, left))
+
+    @staticmethod
+    def _check(offset: int, answer: Mapping[str, Any]) -> None:
+        if offset < answer["start"]:
+            earliest = str(Cursor(0, answer["start"]))
+            raise CursorExpiredError(
+                "Retention has removed the events at this cursor.", earliest=earliest
+            )
+        if offset > answer["end"]:
+            raise RequestError("The cursor is beyond the end of the slice.")
+
+    async def _response(self, kind: str, answer: Mapping[str, Any], stop: int | None) -> Response:
+        given = answer["extent"]
+        extent = Extent("", 0, answer["offset"], answer["offset"], answer["end"])
+        if given is not None:
+            extent = extent_from_list(given)
+        epoch = answer["epoch"]
+        if stop is not None and extent.end > stop:
+            # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
+            stop = max(stop, extent.start)
+            wanted = [c for c in extent.chunks if chunk_head(c).base_offset < stop]
+            extent.chunks = wanted if stop > extent.start else []
+            extent.end = stop
+        if extent.chunks and extent.more:
+            epoch = chunk_head(extent.chunks[-1]).epoch
+        headers = [
+            ("Cache-Control", "no-store"),
+            (NEXT_CURSOR, str(Cursor(epoch, extent.end))),
+            (HIGH_WATERMARK, str(Cursor(answer["epoch"], answer["end"]))),
+        ]
+        if not extent.chunks:
+            headers.append(("Retry-After", str(RETRY_AFTER_S)))
+            return Response(204, b"", tuple(headers))
+        headers.append(("Content-Type", kind))
+        if kind == CHUNKS and (skip := skips([extent])):
+            headers.append(("Barco-Start", skip))
+        return Response(200, await render(kind, [extent]), tuple(headers))

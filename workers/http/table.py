@@ -1,0 +1,319 @@
+"""The table of the API."""
+
+from barco.workers.http.render import CONSUME_FORMATS
+from barco.workers.http.routes import Parameter, Route
+
+_ANY: dict[str, object] = {}
+_OBJECT = {"type": "object"}
+
+_CONSUMER = Parameter("consumerId", "Name of the consumer: 1 to 128 characters.", required=True)
+_MAX_BYTES = Parameter(
+    "maxBytes",
+    "How much to return at most: 1 MiB if not given, 16 MiB at most. One event is always returned.",
+    "integer",
+)
+_WAIT = Parameter(
+    "waitMs", "Hold the request until there are events, for at most so long (60,000).", "integer"
+)
+
+_PRODUCE = Route(
+    "POST",
+    "/v1/topic/{topic}/messages",
+    None,
+    "Store events: all of the body or nothing. 200 only when they are durable.",
+    "produce",
+    (
+        Parameter("partitionKey", "Events of the same key keep their order."),
+        Parameter("timestamp", "Microseconds since 1970; else the broker's clock.", "integer"),
+        Parameter("Prefer", "return=minimal: 204 instead of 200.", header=True),
+        Parameter("Producer-Id", "32 hexadecimal digits: repeats are stored once.", header=True),
+        Parameter("Producer-Epoch", "Grows when a producer restarts.", "integer", header=True),
+        Parameter("Producer-Seq", "Number of the first event.", "integer", header=True),
+        Parameter("Idempotency-Key", "The same for one-shot clients.", header=True),
+        Parameter("Barco-No-Forward", "1: 421 with the owner's address.", header=True),
+    ),
+    body={
+        "application/json": _ANY,
+        "application/x-ndjson": {"type": "string"},
+        "application/octet-stream": {"type": "string", "format": "binary"},
+        "application/vnd.barco.batch": {"type": "string", "format": "binary"},
+    },
+    answers={
+        200: "Stored.",
+        204: "Stored, or stored before.",
+        400: "Malformed, or without events.",
+        403: "A newer epoch of the producer exists, or the topic is reserved.",
+        404: "There is no such topic.",
+        409: "A gap in the producer's sequence.",
+        411: "A length is needed.",
+        413: "An event or the body is too large.",
+        415: "A content coding that is not taken.",
+        421: "Another worker owns the slice.",
+        429: "Too much at once; nothing was written.",
+        503: "Not now; nothing was written.",
+        504: "Nobody knows whether it was written.",
+        507: "The disk is full; nothing was written.",
+    },
+    shape="stored",
+)
+
+_REGISTER = {
+    "summary": "Join a group. A new group starts at the latest event, or at the earliest.",
+    "tag": "consume",
+    "parameters": (
+        _CONSUMER,
+        Parameter("group", "Name of the group; else `default`."),
+        Parameter("topic", "A topic to read; several are allowed.", required=True, repeated=True),
+        Parameter("onNewGroup", "startFromLatest (else) or startFromEarliest."),
+    ),
+    "body": {"application/json": _OBJECT},
+    "answers": {
+        200: "Registered: OK, or Already registered.",
+        400: "A parameter is wrong.",
+        409: "Registered with other parameters.",
+        429: "Too many consumers or groups.",
+    },
+    "kinds": ("text/plain",),
+}
+
+_EVENTS = Route(
+    "GET",
+    "/v1/topic/{topic}/slices/{token}/{index}/events",
+    "read.events",
+    "Events of one slice from a place on. Barco-Next-Cursor says where to go on.",
+    "read",
+    (
+        Parameter("from", "A cursor, earliest (else), latest or timestamp:<µs>."),
+        Parameter("to", "Where to stop, in the same words; else at the end."),
+        _MAX_BYTES,
+        _WAIT,
+    ),
+    answers={
+        200: "Events.",
+        204: "None yet.",
+        400: "A parameter is wrong.",
+        404: "No such topic or slice.",
+        406: "None of the accepted formats.",
+        410: "The events are gone.",
+        503: "The owner is restarting.",
+    },
+    kinds=CONSUME_FORMATS,
+    shape="events",
+)
+
+_TOPICS = (
+    Route(
+        "GET",
+        "/v1/topics",
+        "topics.every",
+        "All topics.",
+        "administration",
+        answers={200: "Topics."},
+    ),
+    Route(
+        "GET",
+        "/v1/topics/{topic}",
+        "topics.get",
+        "One topic with its slices.",
+        "administration",
+        answers={200: "The topic.", 404: "No such topic."},
+    ),
+    Route(
+        "PUT",
+        "/v1/topics/{topic}",
+        "topics.put",
+        "Create a topic, or change its retention; what is not named stays.",
+        "administration",
+        body={
+            "application/json": {
+                "type": "object",
+                "properties": {
+                    "retentionHours": {"type": "integer", "minimum": 0},
+                    "retentionBytes": {"type": "integer", "minimum": 0},
+                },
+            }
+        },
+        answers={
+            200: "Changed.",
+            201: "Created.",
+            400: "A setting is wrong.",
+            415: "The body is not JSON.",
+            503: "A worker is restarting.",
+        },
+    ),
+    Route(
+        "DELETE",
+        "/v1/topics/{topic}",
+        "topics.delete",
+        "Delete a topic and its events.",
+        "administration",
+        answers={204: "Deleted.", 404: "No such topic.", 503: "A worker is restarting."},
+    ),
+)
+
+_GROUPS = (
+    Route(
+        "GET",
+        "/v1/groups",
+        "groups.every",
+        "All groups.",
+        "administration",
+        answers={200: "Groups."},
+    ),
+    Route(
+        "GET",
+        "/v1/groups/{group}",
+        "groups.get",
+        "Members, positions and lag of a group.",
+        "administration",
+        answers={200: "The group.", 404: "No such group."},
+    ),
+    Route(
+        "DELETE",
+        "/v1/groups/{group}",
+        "groups.delete",
+        "Forget the positions of a group without members.",
+        "administration",
+        answers={204: "Forgotten.", 404: "No such group.", 409: "It has members."},
+    ),
+    Route(
+        "PUT",
+        "/v1/groups/{group}/positions",
+        "groups.seek",
+        "Move a group's positions on a topic, also back.",
+        "administration",
+        body={
+            "application/json": {
+                "type": "object",
+                "required": ["topic", "to"],
+                "properties": {
+                    "topic": {"type": "string"},
+                    "to": {
+                        "description": "earliest, latest, timestamp:<µs> or cursors by slice.",
+                        "oneOf": [
+                            {"type": "string"},
+                            {
+                                "type": "object",
+                                "required": ["slices"],
+                                "properties": {
+                                    "slices": {
+                                        "type": "object",
+                                        "additionalProperties": {"type": "string"},
+                                    }
+                                },
+                            },
+                        ],
+                    },
+                },
+            }
+        },
+        answers={200: "The new positions, durable.", 400: "The body is wrong."},
+    ),
+)
+
+ROUTES = (
+    Route(
+        "GET",
+        "/status",
+        "status.status",
+        "Whether the broker serves, which I/O engine it uses, and why not if not.",
+        "administration",
+        answers={200: "Ready.", 503: "Not yet."},
+    ),
+    Route(
+        "GET",
+        "/v1/brokers",
+        "status.brokers",
+        "The brokers and their ports, as PolarStreams says it.",
+        "administration",
+        answers={200: "Brokers."},
+    ),
+    Route(
+        "GET",
+        "/v1/topology",
+        "status.topology",
+        "The ring, its slices, their owners and generations.",
+        "administration",
+        answers={200: "Topology."},
+    ),
+    _PRODUCE,
+    Route("PUT", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
+    Route("POST", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
+    Route(
+        "POST",
+        "/v1/consumer/poll",
+        "consume.poll",
+        "Commit what the last poll returned, and return what follows.",
+        "consume",
+        (
+            _CONSUMER,
+            _MAX_BYTES,
+            _WAIT,
+            Parameter(
+                "delivery",
+                "Barco-Delivery of the last answer that arrived (empty: none did). If it is not "
+                "the last that was sent, that one is sent again instead of being committed.",
+            ),
+        ),
+        answers={
+            200: "Events.",
+            204: "None yet.",
+            400: "A parameter is wrong.",
+            406: "None of the accepted formats.",
+            409: "Not registered.",
+        },
+        kinds=CONSUME_FORMATS,
+        shape="events",
+    ),
+    Route(
+        "POST",
+        "/v1/consumer/commit",
+        "consume.commit",
+        "Commit what the last poll returned.",
+        "consume",
+        (_CONSUMER,),
+        answers={
+            204: "Committed, durably.",
+            409: "Not registered, or slices have moved.",
+            503: "A worker is restarting.",
+        },
+    ),
+    Route(
+        "POST",
+        "/v1/consumer/goodbye",
+        "consume.goodbye",
+        "Commit, and leave the group.",
+        "consume",
+        (_CONSUMER, Parameter("commit", "false: leave without committing.", "boolean")),
+        answers={200: "Gone.", 409: "Not registered."},
+        kinds=("text/plain",),
+    ),
+    Route(
+        "GET",
+        "/v1/topic/{topic}/slices",
+        "read.slices",
+        "The slices of a topic: owner, generations, first and end positions.",
+        "read",
+        answers={200: "Slices.", 404: "No such topic.", 503: "A worker is restarting."},
+    ),
+    _EVENTS,
+    *_TOPICS,
+    *_GROUPS,
+    Route(
+        "GET",
+        "/metrics",
+        "status.metrics",
+        "Counters for Prometheus, of the whole broker.",
+        "administration",
+        answers={200: "Text exposition 0.0.4."},
+        kinds=("text/plain",),
+    ),
+    Route(
+        "GET",
+        "/openapi.json",
+        "status.openapi",
+        "This document.",
+        "administration",
+        answers={200: "OpenAPI 3.1."},
+    ),
+)

@@ -1,0 +1,158 @@
+"""What a worker knows of the consumer groups: the supervisor's latest view, looked things up in."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barco.errors import BarcoError, NotRegisteredError
+from barco.workers.seams import SupervisorLike
+
+TOUCH_INTERVAL_S = 10.0
+"""How often the supervisor is told of a consumer at most; membership ends after 120 s."""
+
+TOUCH_GATHER_S = 1.0
+"""Consumers that were heard of are gathered for this long, and told of together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A registered consumer and its slices."""
+
+    consumer_id: str
+    group: str
+    session: int
+    start: str
+    assigned: Mapping[str, tuple[int, ...]]
+    """Slices by topic, of this broker's range."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Who it is: a consumer that registers again is another one."""
+        return (self.consumer_id, self.session)
+
+    def slots(self, slices: range) -> list[tuple[str, int]]:
+        """Its (topic, slice) within these slices, in a fixed order."""
+        return [
+            (topic, index)
+            for topic, indexes in self.assigned.items()
+            for index in indexes
+            if index in slices
+        ]
+
+
+class Membership:
+    """The view of the groups in force here. Only the supervisor changes it."""
+
+    def __init__(self, supervisor: SupervisorLike, token: int) -> None:
+        self._supervisor = supervisor
+        self._token = token
+        self._version = 0
+        self._groups: dict[str, dict[str, Member]] = {}
+        self._members: dict[str, Member] = {}
+        self._refresh_lock = asyncio.Lock()
+        self._refreshed = 0.0
+        self._touched: dict[str, float] = {}
+        self._to_touch: set[str] = set()
+        self._touching: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def version(self) -> int:
+        """Of the view in force."""
+        return self._version
+
+    @property
+    def member_count(self) -> int:
+        """Consumers registered at the broker."""
+        return len(self._members)
+
+    def apply(self, view: Mapping[str, Any]) -> None:
+        """Take a view (see `barco.cluster.groups`): a whole one, or what changed since ours."""
+        since = int(view["since"])
+        if since > self._version or int(view["version"]) < self._version:
+            return  # Not the difference to ours, or overtaken: the next one will do.
+        if since == 0:
+            self._groups.clear()
+            self._members.clear()
+        for group in [*view["removed"], *view["groups"]]:
+            for consumer_id in self._groups.pop(group, {}):
+                self._members.pop(consumer_id, None)
+        for group, members in view["groups"].items():
+            read = {name: self._member(group, name, value) for name, value in members.items()}
+            self._groups[group] = read
+            self._members.update(read)
+        self._version = int(view["version"])
+        self.on_change()
+
+    def _member(self, group: str, consumer_id: str, value: Mapping[str, Any]) -> Member:
+        assigned = {}
+        for topic, pairs in value["assigned"].items():
+            places = zip(pairs[::2], pairs[1::2], strict=True)
+            assigned[topic] = tuple(index for token, index in places if token == self._token)
+        return Member(consumer_id, group, int(value["session"]), str(value["start"]), assigned)
+
+    def get(self, consumer_id: str) -> Member | None:
+        """The member of that id in the view in force."""
+        return self._members.get(consumer_id)
+
+    def is_current(self, key: tuple[str, int]) -> bool:
+        """Whether this session of the consumer is still the one."""
+        member = self._members.get(key[0])
+        return member is not None and member.key == key
+
+    def groups(self) -> Mapping[str, Mapping[str, Member]]:
+        """All groups with their members."""
+        return self._groups
+
+    async def require(self, consumer_id: str) -> Member:
+        """The member; asks the supervisor before saying that there is none."""
+        if (member := self._members.get(consumer_id)) is None:
+            await self.refresh()
+            member = self._members.get(consumer_id)
+        if member is None:
+            raise NotRegisteredError(
+                "This consumerId is not registered, or it expired after two minutes of silence: "
+                "register again."
+            )
+        return member
+
+    async def at_least(self, version: int) -> None:
+        """Catch up with a view that somebody else has seen already."""
+        if self._version < version:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Ask the supervisor for the latest view; callers that come together share the answer."""
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._refresh_lock:
+            if self._refreshed > asked:
+                return
+            begun = loop.time()
+            self.apply(await self._supervisor.request("view", {"since": self._version}))
+            self._refreshed = begun
+
+    def heard_of(self, consumer_id: str) -> None:
+        """Pass on, now and then, that a consumer is alive."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._touched.get(consumer_id, -TOUCH_INTERVAL_S) < TOUCH_INTERVAL_S:
+            return
+        self._touched[consumer_id] = now
+        self._to_touch.add(consumer_id)
+        if self._touching is None or self._touching.done():
+            self._touching = loop.create_task(self._touch())
+
+    async def _touch(self) -> None:
+        await asyncio.sleep(TOUCH_GATHER_S)
+        names, self._to_touch = self._to_touch, set()
+        now = asyncio.get_running_loop().time()
+        self._touched = {
+            name: at for name, at in self._touched.items() if now - at < TOUCH_INTERVAL_S
+        }
+        try:
+            await self._supervisor.request("touch", {"consumerIds": sorted(names)})
+        except BarcoError:
+            for name in names:  # Their next request tells it again.
+                self._touched.pop(name, None)

@@ -1,0 +1,167 @@
+"""Reading committed chunks of this worker's slices: from memory, else from disk."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from barco import _native
+from barco.errors import CorruptDataError
+from barco.limits import CHUNK_RAW_BYTES_MAX
+from barco.workers.seams import LogReaderLike, ReactorLike
+
+STEP_BYTES = 2 * CHUNK_RAW_BYTES_MAX
+"""How much is fetched at once where the budget counts uncompressed bytes: text compresses five to
+twenty times, so fetching the whole budget would read much for nothing."""
+
+Chunk = bytes | memoryview
+"""A stored chunk; a view of a read buffer when it came from disk."""
+
+# The first 72 of a chunk's 80 header bytes (native/format.h).
+_HEAD = struct.Struct("<IHBBIIQQqqqqII")
+_MAGIC = 0x4B484342
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkHead:
+    """What the header of a stored chunk says."""
+
+    stored_bytes: int
+    raw_bytes: int
+    epoch: int
+    base_offset: int
+    count: int
+    max_timestamp_us: int
+
+    @property
+    def end(self) -> int:
+        """The offset after its last event."""
+        return self.base_offset + self.count
+
+
+def chunk_head(chunk: Chunk, position: int = 0) -> ChunkHead:
+    """The header of the stored chunk at this position."""
+    if len(chunk) - position < 80:
+        raise CorruptDataError("A stored chunk is cut off.")
+    (magic, _, _, _, stored, count, epoch, base, _, latest, _, _, _, raw) = _HEAD.unpack_from(
+        chunk, position
+    )
+    if magic != _MAGIC or not 80 <= stored <= len(chunk) - position:
+        raise CorruptDataError("A stored chunk has no valid header.")
+    return ChunkHead(stored, raw, epoch, base, count, latest)
+
+
+def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, ChunkHead]]:
+    """The chunks that stand back to back in a buffer; usually it is only one."""
+    position = 0
+    while position < len(buffer):
+        head = chunk_head(buffer, position)
+        if position == 0 and head.stored_bytes == len(buffer):
+            yield buffer, head
+            return
+        yield buffer[position : position + head.stored_bytes], head
+        position += head.stored_bytes
+
+
+@dataclass(slots=True)
+class Extent:
+    """Consecutive events of one (topic, slice): stored chunks, of which [start, end) is meant."""
+
+    topic: str
+    slice: int
+    start: int
+    end: int
+    high_watermark: int
+    chunks: list[Chunk] = field(default_factory=list)
+    cost: int = 0
+
+    @property
+    def more(self) -> bool:
+        """Whether there are committed events after it."""
+        return self.end < self.high_watermark
+
+
+class Reads:
+    """Committed events of the slices of this worker."""
+
+    def __init__(self, reactor: ReactorLike, reader: LogReaderLike) -> None:
+        self._reactor = reactor
+        self._reader = reader
+
+    def bounds(self, topic: str, slice: int) -> tuple[int, int] | None:
+        """(start offset, stable end), or None if nothing was ever written there."""
+        for name, index, start, end, _ in self._reactor.streams():
+            if index == slice and name == topic:
+                return start, end
+        return None
+
+    def high_watermark(self, topic: str, slice: int, offset: int) -> int:
+        """The stable end; `offset` is where the caller stands, which is usually near it."""
+        tail = self._reactor.tail_read(topic, slice, offset, 0)
+        if tail is not None:
+            return tail[2]
+        bounds = self.bounds(topic, slice)
+        return bounds[1] if bounds else 0
+
+    async def read(
+        self, topic: str, slice: int, start: int, budget: int, *, stored: bool
+    ) -> Extent:
+        """Events from `start` on. The first chunk always, more while they fit into the budget.
+
+        The budget counts bytes as stored, or as they were before compression.
+        """
+        extent = Extent(topic, slice, start, start, 0)
+        while extent.cost < budget:
+            want = budget - extent.cost if stored else min(STEP_BYTES, budget - extent.cost)
+            chunks, extent.high_watermark = await self._fetch(extent, want)
+            taken = False
+            for chunk in chunks:
+                for piece, head in split_chunks(chunk):
+                    cost = head.stored_bytes if stored else head.raw_bytes
+                    if extent.chunks and extent.cost + cost > budget:
+                        return extent
+                    taken |= self._take(extent, piece, head, cost)
+            if not taken or not extent.more:
+                return extent
+        return extent
+
+    @staticmethod
+    def _take(extent: Extent, chunk: Chunk, head: ChunkHead, cost: int) -> bool:
+        if head.end <= extent.end:
+            return False
+        if not extent.chunks:
+            # Later than asked for: retention has removed what was before it.
+            extent.start = max(extent.start, head.base_offset)
+        elif head.base_offset != extent.end:
+            raise CorruptDataError(
+                f"Events {extent.end} to {head.base_offset} of {extent.topic} are missing."
+            )
+        extent.chunks.append(chunk)
+        extent.cost += cost
+        extent.end = head.end
+        return True
+
+    async def _fetch(self, extent: Extent, want: int) -> tuple[Sequence[Chunk], int]:
+        topic, slice, offset = extent.topic, extent.slice, extent.end
+        tail = self._reactor.tail_read(topic, slice, offset, want)
+        if tail is not None:
+            return tail[0], tail[2]
+        bounds = self.bounds(topic, slice)
+        if bounds is None or offset >= bounds[1]:
+            return [], bounds[1] if bounds else 0
+        result = await self._reader.read(topic, slice, max(offset, bounds[0]), want)
+        return result.chunks, bounds[1]
+
+    async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
+        """The offset of the first event that is as late as this; the stable end if there is none."""
+        offset = await self._reader.by_timestamp(topic, slice, timestamp_us)
+        if offset is None:
+            offset = self._reactor.locate_timestamp(topic, slice, timestamp_us)
+        bounds = self.bounds(topic, slice)
+        if offset is None or bounds is None:
+            return bounds[1] if bounds else 0
+        extent = await self.read(topic, slice, max(offset, bounds[0]), 1, stored=True)
+        for chunk in extent.chunks:
+            for event_offset, event_timestamp, _, _ in _native.chunk_events(chunk):
+                if event_timestamp >= timestamp_us:
+                    return max(event_offset, extent.start)
+        return extent.end

@@ -1,0 +1,98 @@
+"""The seams of a worker: what its parts ask of the reactor, the log reader and the supervisor.
+
+Everything above these protocols runs unchanged on the real reactor and on the in-memory twin of
+the tests.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+Stream = tuple[str, int, int, int, int]
+"""(topic, slice, start offset, stable end offset, timestamp in µs of the last event)."""
+
+
+class ReactorLike(Protocol):
+    """The part of `_native.Reactor` that rare requests need."""
+
+    @property
+    def engine(self) -> str:
+        """The I/O engine in use: io_uring or epoll."""
+
+    @property
+    def engine_reason(self) -> str:
+        """Why it is not io_uring; empty if it is."""
+
+    def append(self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes) -> None:
+        """Append one event; the upcall "appended" with this tag follows when it is stable."""
+
+    def streams(self) -> list[Stream]:
+        """Every (topic, slice) of this shard."""
+
+    def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
+        """The latest value of each key of an internal topic."""
+
+    def tail_read(
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = 0
+    ) -> tuple[list[bytes], int, int] | None:
+        """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk."""
+
+    def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
+        """The first offset of the first chunk of this generation that may be as late as this."""
+
+    def topic_set(self, topic: str, exists: bool) -> None:
+        """Tell the produce path that a topic exists, or does not any more."""
+
+    def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
+        """Events before this offset are gone."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters and gauges by name."""
+
+    def notify(self, on: bool) -> None:
+        """Whether "stable" upcalls are wanted."""
+
+
+class ReadResultLike(Protocol):
+    """What a read from disk gave."""
+
+    @property
+    def chunks(self) -> Sequence[bytes | memoryview]:
+        """Whole stored chunks, verified; the first may begin before the offset asked for."""
+
+
+class LogReaderLike(Protocol):
+    """Reads of what is no longer in memory (`barco.workers.storage.reader.LogReader`)."""
+
+    async def read(
+        self, topic: str, slice_: int, from_offset: int, max_bytes: int, /
+    ) -> ReadResultLike:
+        """About so many stored bytes, at least one chunk if there is any. Or a BarcoError."""
+
+    async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
+        """An offset at or shortly before the first event that is as late as this."""
+
+
+class SupervisorLike(Protocol):
+    """The channel to the supervisor."""
+
+    async def request(self, op: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Its result, or the BarcoError that it answered with."""
+
+
+class SiblingsLike(Protocol):
+    """The operations of all workers of this broker, this one included."""
+
+    async def call(
+        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+    ) -> Any:
+        """The result of one operation of one worker, or a BarcoError."""
+
+    async def broadcast(
+        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """The results by worker; a BarcoError stands for itself."""
+
+    async def first_true(
+        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
+    ) -> bool:
+        """Whether one of them answered with a true value in time; the others are cancelled."""

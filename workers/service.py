@@ -1,0 +1,265 @@
+"""What a worker does for its siblings and for its own HTTP routes: the operations on its shard.
+
+Every operation is named, takes and returns plain values, and is called the same way from the
+worker itself and over the sockets of `barco.workers.rpc`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from barco import limits
+from barco.errors import NotRegisteredError, RequestError
+from barco.model.options import WorkerOptions
+from barco.workers.appends import Appends
+from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.membership import Member, Membership
+from barco.workers.reads import Extent, Reads
+from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.topics import TopicRecord, TopicRegistry
+from barco.workers.waiting import Waiters
+
+RING_START = -(2**63)
+"""The token of a ring of one broker."""
+
+Args = Mapping[str, Any]
+
+
+def slices_of(worker: int, workers: int, slices: int) -> range:
+    """The slices of a worker: slice i of S belongs to worker i * W // S."""
+    owned = [index for index in range(slices) if index * workers // slices == worker]
+    assert owned, "a worker has at least one slice"
+    return range(owned[0], owned[-1] + 1)
+
+
+class ShardService:
+    """The shard of this worker, as a set of named operations."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        reactor: ReactorLike,
+        reader: LogReaderLike,
+        supervisor: SupervisorLike,
+        now_us: Callable[[], int],
+    ) -> None:
+        self.options = options
+        self.slices = slices_of(options.worker, options.workers, options.slices_per_range)
+        self.epoch = 0
+        self.lineage: Callable[[], list[dict[str, Any]]] = list
+        """The generations of the shard, oldest first; set by the worker that opened them."""
+        self.now_us = now_us
+        self.reactor = reactor
+        self.appends = Appends(reactor)
+        self.waiters = Waiters(reactor)
+        self.reads = Reads(reactor, reader)
+        self.membership = Membership(supervisor, RING_START)
+        self.topics = TopicRegistry(reactor, self.appends, self.slices)
+        self.consumption = Consumption(
+            reactor,
+            reads=self.reads,
+            appends=self.appends,
+            waiters=self.waiters,
+            membership=self.membership,
+            slices=self.slices,
+            now_us=now_us,
+        )
+        self.membership.on_change = self.consumption.membership_changed
+        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
+            "ping": self._ping,
+            "poll": self._poll,
+            "wait": self._wait,
+            "commit": self._commit,
+            "goodbye": self._goodbye,
+            "revoke": self._revoke,
+            "start_group": self._start_group,
+            "groups": self._groups,
+            "positions": self._positions,
+            "seek": self._seek,
+            "forget": self._forget,
+            "read": self._read,
+            "topics": self._topics,
+            "topic_apply": self._topic_apply,
+            "stats": self._stats,
+        }
+
+    def open(self, epoch: int) -> None:
+        """The shard's generation is open and its state restored: serve it."""
+        self.epoch = epoch
+        self.topics.open()
+        self.consumption.open(epoch)
+
+    async def adopt_topics(self, siblings: SiblingsLike) -> None:
+        """Learn of topic settings that were decided while this worker was away."""
+        others = [w for w in range(self.options.workers) if w != self.options.worker]
+        answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
+        for answer in answers.values():
+            if isinstance(answer, dict):
+                await self.topics.adopt(answer.values())
+
+    def upcall(self, upcall: Sequence[Any]) -> bool:
+        """Take an upcall of the reactor, if it is one for the shard: appended or stable."""
+        if upcall[0] == "appended":
+            _, tag, status, _, _, offset = upcall
+            self.appends.appended(tag, status, offset)
+        elif upcall[0] == "stable":
+            self.waiters.stable()
+        else:
+            return False
+        return True
+
+    async def operation(self, op: str, args: Args) -> Any:
+        """One operation by name."""
+        found = self._operations.get(op)
+        if found is None:
+            raise RequestError(f"There is no operation {op[:64]!r}.")
+        return await found(args)
+
+    # --- Consumption -----------------------------------------------------------------------------
+
+    async def _member(self, args: Args) -> Member:
+        await self.membership.at_least(args["version"])
+        member = self.membership.get(args["consumer"])
+        if member is None or member.session != args["session"]:
+            raise NotRegisteredError("The consumer was registered again, or has gone.")
+        return member
+
+    async def _poll(self, args: Args) -> dict[str, Any]:
+        request = PollRequest(
+            member=await self._member(args),
+            budget=args["budget"],
+            stored=args["stored"],
+            delivery=args["delivery"],
+            received=args["received"],
+        )
+        result = await self.consumption.poll(request)
+        return {
+            "extents": [extent_to_list(extent) for extent in result.extents],
+            "unavailable": result.unavailable,
+        }
+
+    async def _wait(self, args: Args) -> bool:
+        """Until the consumer has something to get, or (with topic) the stable end passes offset."""
+        timeout = min(args["timeout"], limits.POLL_WAIT_MS_MAX / 1000)
+        if (topic := args.get("topic")) is None:
+            return await self.consumption.wait(await self._member(args), timeout)
+        index, offset = args["slice"], args["offset"]
+        return await self.waiters.wait(
+            lambda: self.reads.high_watermark(topic, index, offset) > offset, timeout
+        )
+
+    async def _commit(self, args: Args) -> list[list[Any]]:
+        fenced = await self.consumption.commit((args["consumer"], args["session"]))
+        return [list(slot) for slot in fenced]
+
+    async def _goodbye(self, args: Args) -> None:
+        key = (args["consumer"], args["session"])
+        await self.consumption.goodbye(key, commit=args["commit"])
+
+    async def _revoke(self, args: Args) -> None:
+        self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
+
+    async def _start_group(self, args: Args) -> None:
+        slots = [(topic, index) for topic in args["topics"] for index in self.slices]
+        await self.consumption.start_group(args["group"], slots, args["start"])
+
+    async def _groups(self, args: Args) -> list[str]:
+        return self.consumption.groups()
+
+    async def _positions(self, args: Args) -> list[dict[str, Any]]:
+        return self.consumption.positions(args["group"])
+
+    async def _seek(self, args: Args) -> dict[int, int]:
+        topic, to = args["topic"], args["to"]
+        offsets: dict[int, int] = {}
+        for index in self.slices:
+            start, end = self.reads.bounds(topic, index) or (0, 0)
+            if isinstance(to, dict):
+                if index in to:
+                    offsets[index] = min(max(start, to[index]), end)
+            elif to == "earliest":
+                offsets[index] = start
+            elif to == "latest":
+                offsets[index] = end
+            else:
+                offsets[index] = await self.reads.at_timestamp(topic, index, int(to))
+        await self.consumption.seek(args["group"], topic, offsets)
+        return offsets
+
+    async def _forget(self, args: Args) -> int:
+        return await self.consumption.forget(args["group"])
+
+    # --- Events ----------------------------------------------------------------------------------
+
+    async def _read(self, args: Args) -> dict[str, Any]:
+        """Events of one slice, without a group; the bounds are those from before the read."""
+        topic, index = args["topic"], args["slice"]
+        known = self.reads.bounds(topic, index)
+        start, end = known or (0, 0)
+        where = args["from"]
+        if where == "earliest":
+            offset = start
+        elif where == "latest":
+            offset = end
+        elif isinstance(where, str):
+            offset = await self.reads.at_timestamp(topic, index, int(where))
+        else:
+            offset = where
+        answer: dict[str, Any] = {
+            "epoch": self.epoch,
+            "start": start,
+            "end": end,
+            "offset": offset,
+            "extent": None,
+        }
+        answer["known"] = known is not None
+        if start <= offset < end and args["budget"] > 0:
+            extent = await self.reads.read(
+                topic, index, offset, args["budget"], stored=args["stored"]
+            )
+            answer["end"] = max(end, extent.high_watermark)
+            answer["extent"] = extent_to_list(extent)
+        return answer
+
+    # --- Topics and the shard itself ------------------------------------------------------------
+
+    async def _topics(self, args: Args) -> dict[str, Any]:
+        return self.topics.describe(args["topic"])
+
+    async def _topic_apply(self, args: Args) -> None:
+        await self.topics.apply(TopicRecord.from_dict(args["record"]))
+
+    async def _ping(self, args: Args) -> dict[str, Any]:
+        return {
+            "worker": self.options.worker,
+            "epoch": self.epoch,
+            "engine": self.reactor.engine,
+            "engineReason": self.reactor.engine_reason,
+            "slices": [self.slices.start, self.slices.stop - 1],
+            "lineage": self.lineage(),
+        }
+
+    async def _stats(self, args: Args) -> dict[str, Any]:
+        stats = dict(self.reactor.stats())
+        stats["long_polls_waiting"] = len(self.waiters)
+        stats["group_offsets"] = self.consumption.cursor_count
+        stats["consumers_registered"] = self.membership.member_count
+        return stats
+
+
+def extent_to_list(extent: Extent) -> list[Any]:
+    """Plain values, for a frame."""
+    return [
+        extent.topic,
+        extent.slice,
+        extent.start,
+        extent.end,
+        extent.high_watermark,
+        extent.chunks,
+        extent.cost,
+    ]
+
+
+def extent_from_list(given: Sequence[Any]) -> Extent:
+    """The opposite."""
+    return Extent(*given)

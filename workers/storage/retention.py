@@ -1,0 +1,152 @@
+"""Deletes old events: whole sealed segments, by age and by size, oldest first.
+
+Age is the broker's clock at append (`wall_us` of the groups), not the events' own timestamps,
+which clients may set to anything. The plan is pure; carrying it out is rate limited.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from barco.workers.storage import layout
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.catalog import Catalog, SegmentKey
+from barco.workers.storage.errors import explain, fsync_directory
+from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.trash import discard, trash_files
+
+HOUR_US = 3600 * 1_000_000
+UNLINK_PAUSE_SECONDS = 0.05
+"""Between two deletions: freeing 128 MiB of extents is journal work that appends wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How long to keep, and how much; 0 means no limit."""
+
+    hours: int
+    shard_bytes: int
+    """For this shard: the broker's retention_bytes divided by its workers."""
+    sole_member: bool = False
+    """In developer mode nobody else can need the open generation's sealed segments, so they may
+    go too; in a cluster a generation without a decided successor is left alone (rule S8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sealed segment as retention sees it."""
+
+    key: SegmentKey
+    size: int
+    newest_wall_us: int
+    """Of its last group; 0 when unknown, which keeps it unless the size demands it."""
+    entries: int
+    """Chunks in it; a segment without any holds nothing that could be read."""
+    decided: bool
+    """Its generation has a successor."""
+
+
+def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[SegmentKey]:
+    """What to delete, oldest first: a prefix of the history, so that no gap comes to be.
+
+    `candidates` in order of history. The newest sealed segment always stays.
+    """
+    total = sum(candidate.size for candidate in candidates)
+    doomed: list[SegmentKey] = []
+    for candidate in candidates[:-1]:
+        old = policy.hours > 0 and 0 < candidate.newest_wall_us < now_us - policy.hours * HOUR_US
+        large = policy.shard_bytes > 0 and total > policy.shard_bytes
+        nothing = candidate.entries == 0 and candidate.decided
+        if not (old or large or nothing):
+            break
+        if not candidate.decided and not policy.sole_member:
+            break
+        doomed.append(candidate.key)
+        total -= candidate.size
+    return doomed
+
+
+class Retention:
+    """Applies a policy to one shard when the worker asks for it (every minute or so)."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        lineage: Lineage,
+        bulk: BulkIo,
+        policy: Policy,
+        *,
+        open_epoch: int,
+        on_truncate: Callable[[str, int, int], None],
+    ) -> None:
+        """`on_truncate(topic, slice, start_offset)`: tell the core where a stream begins now."""
+        self._catalog = catalog
+        self._lineage = lineage
+        self._bulk = bulk
+        self._policy = policy
+        self._open_epoch = open_epoch
+        self._on_truncate = on_truncate
+        self.deleted_segments = 0
+        self.deleted_bytes = 0
+
+    async def run(self, now_us: int) -> int:
+        """Deletes what is due; returns how many segments. One failure ends the run: DiskError."""
+        doomed = plan(await self._candidates(), self._policy, now_us)
+        for key in doomed:
+            await self._delete(key)
+        await self._empty_trash()
+        return len(doomed)
+
+    async def _candidates(self) -> list[Candidate]:
+        found = []
+        for segment in self._catalog.segments():
+            if self._catalog.get(segment.key) is None:
+                continue
+            sidecar = await self._catalog.sidecar(segment.key)
+            found.append(
+                Candidate(
+                    segment.key,
+                    segment.size,
+                    sidecar.summary.max_wall_us,
+                    sidecar.entry_count,
+                    segment.key.epoch != self._open_epoch,
+                )
+            )
+            if len(found) % 32 == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def _delete(self, key: SegmentKey) -> None:
+        segment = self._catalog.get(key)
+        assert segment is not None
+        sidecar = await self._catalog.sidecar(key)
+        ends = [(stream.topic, stream.slice, stream.end_offset) for stream in sidecar.streams()]
+        # Readers first: from here on nobody is sent to this file.
+        self._catalog.remove(key)
+        for topic, slice_, end in ends:
+            self._on_truncate(topic, slice_, end)
+        shard = self._catalog.shard
+        await self._bulk.run(discard, shard, segment.path)
+        await self._bulk.run(discard, shard, layout.sidecar_path(segment.path))
+        self.deleted_segments += 1
+        self.deleted_bytes += segment.size
+        if key.epoch != self._open_epoch and not layout.segment_indexes(shard, key.epoch):
+            await self._bulk.run(self._expire, key.epoch)
+
+    def _expire(self, epoch: int) -> None:
+        """The last segment of a generation is gone: so is the generation."""
+        self._lineage.expired(epoch)
+        directory = layout.generation_path(self._catalog.shard, epoch)
+        try:
+            directory.rmdir()
+        except OSError:
+            return  # Foreign files are in it; they are not ours to remove.
+        fsync_directory(directory.parent)
+
+    async def _empty_trash(self) -> None:
+        for path in await self._bulk.run(trash_files, self._catalog.shard):
+            try:
+                await self._bulk.run(path.unlink, True)
+            except OSError as error:
+                raise explain(error, path, "remove") from error
+            await asyncio.sleep(UNLINK_PAUSE_SECONDS)

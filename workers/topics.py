@@ -1,0 +1,158 @@
+"""The topics of a shard: their settings, kept as events in `__topics` on every shard.
+
+Settings are the same everywhere: a change goes to all shards, and of two that cross each other the
+later stamp wins on each. A topic without settings exists while it has events.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import msgpack
+
+from barco import limits
+from barco.errors import TooManyRequestsError
+from barco.workers.appends import Appends
+from barco.workers.seams import ReactorLike
+
+TOPICS = "__topics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """What was last decided about a topic."""
+
+    topic: str
+    version: int
+    """Grows with each change; with `changed_us` and `author` it orders changes the same for all."""
+    changed_us: int
+    author: int
+    """The worker that took the request."""
+    created_us: int
+    retention_hours: int | None = None
+    retention_bytes: int | None = None
+    """None: as configured for the broker; 0: no limit."""
+    deleted: bool = False
+    ends: dict[int, int] = field(default_factory=dict)
+    """Where the slices of this shard ended when the topic was deleted."""
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """The order of changes."""
+        return (self.version, self.changed_us, self.author)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for messages; `ends` belongs to one shard and is left out."""
+        return {name: value for name, value in asdict(self).items() if name != "ends"}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "TopicRecord":
+        """The opposite; names of a later version are passed over."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{name: value for name, value in given.items() if name in known})
+
+
+class TopicRegistry:
+    """The topics that this shard knows."""
+
+    def __init__(self, reactor: ReactorLike, appends: Appends, slices: range) -> None:
+        self._reactor = reactor
+        self._appends = appends
+        self._slices = slices
+        self._records: dict[str, TopicRecord] = {}
+
+    def open(self) -> None:
+        """A generation is open: take up the settings that its log holds."""
+        for _, value in self._reactor.compacted(TOPICS):
+            if not value:
+                continue
+            read = msgpack.unpackb(value, strict_map_key=False)
+            record = TopicRecord.from_dict(read)
+            self._records[record.topic] = record
+            if record.deleted:
+                self._cut(record)
+        for topic in self.names():
+            self._reactor.topic_set(topic, True)
+
+    def _cut(self, record: TopicRecord) -> None:
+        for name, index, start, _, _ in self._reactor.streams():
+            if name == record.topic and start < record.ends.get(index, 0):
+                self._reactor.truncate_stream(name, index, record.ends[index])
+
+    def names(self) -> list[str]:
+        """Topics that exist on this shard, without the internal ones."""
+        found = {record.topic for record in self._records.values() if not record.deleted}
+        for topic, _, start, end, _ in self._reactor.streams():
+            record = self._records.get(topic)
+            # A deleted topic that was written to again exists again.
+            if record is None or not record.deleted or end > start:
+                found.add(topic)
+        return sorted(name for name in found if not name.startswith("__"))
+
+    def record(self, topic: str) -> TopicRecord | None:
+        """The last decision about a topic, deletion included."""
+        return self._records.get(topic)
+
+    def retention(self, topic: str) -> tuple[int | None, int | None]:
+        """(hours, bytes) of a topic; None where the broker's own setting holds."""
+        record = self._records.get(topic)
+        if record is None or record.deleted:
+            return (None, None)
+        return (record.retention_hours, record.retention_bytes)
+
+    def describe(self, topic: str | None) -> dict[str, Any]:
+        """{topic: {"record", "exists", "streams": [[slice, start, end, last timestamp]]}}."""
+        existing = set(self.names())
+        wanted = existing | set(self._records) if topic is None else {topic}
+        found: dict[str, Any] = {}
+        for name in wanted:
+            record = self._records.get(name)
+            if record is None and name not in existing:
+                continue
+            found[name] = {
+                "record": record.to_dict() if record else None,
+                "exists": name in existing,
+                "streams": [],
+            }
+        for name, index, start, end, last in self._reactor.streams():
+            if name in found:
+                found[name]["streams"].append([index, start, end, last])
+        return found
+
+    async def apply(self, record: TopicRecord) -> None:
+        """Take a decision, unless a later one is known; returns when it is stable."""
+        known = self._records.get(record.topic)
+        if known is not None and known.stamp >= record.stamp:
+            return
+        if known is None and len(self._records) >= limits.TOPICS_MAX:
+            raise TooManyRequestsError(
+                f"The broker has {limits.TOPICS_MAX} topics with settings, which is its limit."
+            )
+        stored = asdict(record)
+        if record.deleted:
+            stored["ends"] = {
+                index: end
+                for name, index, _, end, _ in self._reactor.streams()
+                if name == record.topic
+            }
+        key = record.topic.encode()
+        future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
+        self._records[record.topic] = TopicRecord.from_dict(stored)
+        self._reactor.topic_set(record.topic, not record.deleted)
+        await asyncio.shield(future)
+        if record.deleted:
+            self._cut(self._records[record.topic])
+
+    async def adopt(self, described: Iterable[Mapping[str, Any]]) -> int:
+        """Take decisions that a sibling knows and this shard slept through; returns how many."""
+        taken = 0
+        for entry in described:
+            if entry["record"] is None:
+                continue
+            record = TopicRecord.from_dict(entry["record"])
+            known = self._records.get(record.topic)
+            if known is None or known.stamp < record.stamp:
+                await self.apply(record)
+                taken += 1
+        return taken

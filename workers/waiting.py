@@ -1,0 +1,71 @@
+"""Long polls: coroutines that wait until events become stable."""
+
+import asyncio
+from collections.abc import Callable
+
+from barco.workers.seams import ReactorLike
+
+CHECK_INTERVAL_S = 0.001
+"""Waiters are looked at no more often than this: a busy log becomes stable thousands of times a
+second, and each look costs a microsecond for each slice of each waiter."""
+
+
+class Waiters:
+    """Who waits, and for what. The reactor is asked to report only while somebody does."""
+
+    def __init__(self, reactor: ReactorLike) -> None:
+        self._reactor = reactor
+        self._waiting: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+        self._checked = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(self, ready: Callable[[], bool], timeout: float) -> bool:
+        """Until `ready()` (looked at whenever events become stable) or `wake`; false: timeout."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._reactor.notify(True)
+        self._waiting[future] = ready
+        try:
+            # Looked at after reporting has been switched on, so that nothing falls in between.
+            if ready():
+                return True
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[future]
+            if not self._waiting:
+                self._reactor.notify(False)
+
+    def stable(self) -> None:
+        """The reactor's upcall: something became stable."""
+        if not self._waiting or self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        since = loop.time() - self._checked
+        if since >= CHECK_INTERVAL_S:
+            self._check()
+        else:
+            self._timer = loop.call_later(CHECK_INTERVAL_S - since, self._check)
+
+    def wake(self) -> None:
+        """Let everyone look again for themselves (the assignment of slices has changed)."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(True)
+
+    def _check(self) -> None:
+        self._timer = None
+        self._checked = asyncio.get_running_loop().time()
+        for future, ready in self._waiting.items():
+            if not future.done() and ready():
+                future.set_result(True)
+
+
+async def breathe() -> None:
+    """Let the loop turn: produce requests wait while a long answer is put together."""
+    await asyncio.sleep(0)
