@@ -5,10 +5,11 @@ raises ValueError with a sentence that says what is wrong with them.
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TypedDict, type_check_only
 
 from typing_extensions import Buffer
 
+@type_check_only
 class ChunkInfo(TypedDict):
     topic: str
     slice: int
@@ -23,6 +24,7 @@ class ChunkInfo(TypedDict):
     raw_bytes: int
     sections: list[tuple[int, int, int, int, int]]  # id, codec, raw_len, stored_len, crc
 
+@type_check_only
 class GroupInfo(TypedDict):
     offset: int  # In the file.
     flags: int  # 1 GEN_START, 2 SNAPSHOT, 4 HEARTBEAT, 8 SEAL.
@@ -42,6 +44,7 @@ class GroupInfo(TypedDict):
     group_bytes: int
     segment_index: int
 
+@type_check_only
 class ExpectedGroup(TypedDict, total=False):
     cluster_uuid: bytes | None
     token: int | None
@@ -50,6 +53,39 @@ class ExpectedGroup(TypedDict, total=False):
     segment_index: int | None
     gseq: int | None
     prev_crc: int | None
+
+class RequestHead(TypedDict, total=False):
+    error_status: int  # A refused head has these two and nothing else.
+    error_reason: str
+    consumed: int  # Bytes of the head; an accepted one has all that follows.
+    method_id: int
+    method: bytes
+    path: bytes  # Raw, as the query: percent-encoding is left alone.
+    query: bytes | None
+    minor: int
+    keep_alive: bool
+    chunked: bool
+    expect_continue: bool
+    content_length: int  # -1: none.
+    headers: list[tuple[bytes, bytes]]
+
+def http1_parse(data: Buffer, last_len: int = 0, /) -> RequestHead | int:
+    """Parse one request head; -2 says that more bytes are needed."""
+
+def http1_decode_chunked(
+    data: Buffer, body_bytes_max: int, piece_bytes: int = 0, /
+) -> tuple[int, int, bytes]:
+    """Decode a chunked body: (verdict, bytes consumed, body). Verdicts: 1 complete, 0 more needed,
+    -1 malformed, -3 over body_bytes_max."""
+
+def uri_decode(data: Buffer, plus_is_space: bool = False, /) -> bytes:
+    """Decode %XX."""
+
+def uri_query_get(query: Buffer, name: str, /) -> bytes | None:
+    """The raw value of a query parameter; ValueError where it is there twice."""
+
+def topic_name_valid(name: Buffer, /) -> bool:
+    """True for 1 to 127 of [a-zA-Z0-9_.-], but not "." or ".."."""
 
 def token(key: Buffer, /) -> int:
     """The point of the ring, a signed 64-bit integer, that a partition key hashes to."""

@@ -53,7 +53,8 @@ CODINGS: dict[str, bytes] = {
     "after-identity": b"identity, chunked", "identity": b"identity", "twice": b"chunked, chunked",
     "vertical-tab": b"Chunked\x0b", "empty": b"", "comma-before": b", chunked",
     "comma-after": b"chunked,", "quoted": b'"chunked"', "parameter": b"chunked;q=1",
-    "tab-after": b"chunked \t", "gzip-alone": b"gzip", "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
+    "tab-after": b"chunked \t", "gzip-alone": b"gzip",
+    "obs-text": b"chunked\xa0", "folded": b"\r\n chunked",
     "nul": b"chunked\0", "kelvin-sign": "chun\u212aed".encode(),
 }  # fmt: skip
 
@@ -239,7 +240,7 @@ IDS = [f"{row:02d}-{name}" for row, name, _, _ in ATTACKS]
 
 def outcome_of(data: bytes, piece_bytes: int = 0) -> int | str:
     """What becomes of these bytes, the head and a chunked body fed in pieces of piece_bytes."""
-    result: dict[str, object] | int = PARTIAL
+    result: _native.RequestHead | int = PARTIAL
     fed = 0
     while result == PARTIAL and fed < len(data):
         last, fed = fed, min(fed + (piece_bytes or len(data)), len(data))
@@ -248,13 +249,20 @@ def outcome_of(data: bytes, piece_bytes: int = 0) -> int | str:
         return "partial"
     if "error_status" in result:
         assert result["error_reason"]
-        return int(result["error_status"])
+        return result["error_status"]
     if not result["chunked"]:
         return "accepted"
-    rest = data[int(result["consumed"]) :]
+    rest = data[result["consumed"] :]
     verdict, consumed, body = _native.http1_decode_chunked(rest, BODY_BYTES_MAX, piece_bytes)
     assert len(body) <= consumed <= len(rest)
     return BODY_OUTCOMES[verdict]
+
+
+def accepted(data: bytes) -> _native.RequestHead:
+    """The head of a request that has to be complete and good."""
+    parsed = _native.http1_parse(data)
+    assert not isinstance(parsed, int) and "error_status" not in parsed
+    return parsed
 
 
 @pytest.mark.parametrize(("row", "name", "data", "outcome"), ATTACKS, ids=IDS)
@@ -286,12 +294,12 @@ def test_every_prefix_is_partial() -> None:
         assert _native.http1_parse(data[:length]) == PARTIAL
         for last in range(length):
             assert _native.http1_parse(data[:length], last) == PARTIAL
-    assert _native.http1_parse(data + b"hello")["consumed"] == len(data)
+    assert accepted(data + b"hello")["consumed"] == len(data)
 
 
 def test_fields() -> None:
     data = head(b"Content-Length: 5", b"X:  y \t", start=b"POST /t%20/e?k=v HTTP/1.1")
-    assert _native.http1_parse(data) == {
+    assert accepted(data) == {
         "consumed": len(data), "method_id": 3, "method": b"POST", "path": b"/t%20/e",
         "query": b"k=v", "minor": 1, "keep_alive": True, "chunked": False,
         "expect_continue": False, "content_length": 5,
@@ -314,7 +322,7 @@ def test_fields() -> None:
     ],
 )
 def test_keep_alive(lines: list[bytes], minor: int, keep_alive: bool) -> None:
-    parsed = _native.http1_parse(head(*lines, start=b"GET / HTTP/1.%d" % minor))
+    parsed = accepted(head(*lines, start=b"GET / HTTP/1.%d" % minor))
     assert (parsed["minor"], parsed["keep_alive"]) == (minor, keep_alive)
 
 
@@ -328,25 +336,25 @@ def test_keep_alive(lines: list[bytes], minor: int, keep_alive: bool) -> None:
     ],
 )
 def test_a_100_is_due_only_before_a_body(lines: list[bytes], expected: bool) -> None:
-    parsed = _native.http1_parse(head(b"Expect: 100-continue", *lines))
+    parsed = accepted(head(b"Expect: 100-continue", *lines))
     assert parsed["expect_continue"] is expected
     old = head(b"Expect: 100-continue", b"Content-Length: 5", start=b"POST / HTTP/1.0")
-    assert _native.http1_parse(old)["expect_continue"] is False
+    assert accepted(old)["expect_continue"] is False
 
 
 def test_upgrade_is_ignored() -> None:
     data = head(b"Connection: Upgrade", b"Upgrade: websocket", b"Content-Length: 3") + b"abc"
-    parsed = _native.http1_parse(data)
+    parsed = accepted(data)
     assert (parsed["content_length"], parsed["keep_alive"]) == (3, True)
 
 
 def test_pipelined_request_is_left_alone() -> None:
     first = chunked(b"5\r\nhello\r\n0\r\n\r\n")
-    parsed = _native.http1_parse(first + start(b"GET /next HTTP/1.1"))
+    parsed = accepted(first + start(b"GET /next HTTP/1.1"))
     rest = (first + start(b"GET /next HTTP/1.1"))[parsed["consumed"] :]
     verdict, consumed, body = _native.http1_decode_chunked(rest, 100)
     assert (verdict, body) == (1, b"hello")
-    assert _native.http1_parse(rest[consumed:])["path"] == b"/next"
+    assert accepted(rest[consumed:])["path"] == b"/next"
 
 
 # Row 17: what a path may decode to, and that no such thing is a topic.
@@ -380,7 +388,7 @@ def test_malformed_percent(raw: bytes) -> None:
 
 def test_raw_paths_are_handed_over_raw() -> None:
     for path in (b"/../x", b"/%2e%2e/x", b"//evil/x", b"/a;b", b"/a%00", b'/"<>\\^`{|}'):
-        assert _native.http1_parse(start(b"GET " + path + b" HTTP/1.1"))["path"] == path
+        assert accepted(start(b"GET " + path + b" HTTP/1.1"))["path"] == path
 
 
 # Row 18: queries.

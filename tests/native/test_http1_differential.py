@@ -199,6 +199,7 @@ def read_h11(data: bytes) -> Reading:
 
 PEERS: dict[str, Callable[[bytes], Reading]] = {"llhttp": read_llhttp, "h11": read_h11}
 
+
 def head_of(message: Message) -> Message:
     """The message without its body."""
     return dataclasses.replace(message, body=b"", complete=False)
@@ -246,7 +247,7 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n"
 VALID: dict[str, bytes] = {
     "get": GET + b"\r\n",
     "headers": GET + b"Accept: */*\r\nX-Empty:\r\nx-tab:\ta\tb\t \r\nx-obs: \xe9\r\nX-2: 2\r\n\r\n",
-    "post": POST + b"Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+    "post": POST + b'Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{"a":1}',
     "post-empty": POST + b"Content-Length: 0\r\n\r\n",
     "post-no-length": POST + b"\r\n",
     "post-zeros": POST + b"Content-Length: 0005\r\n\r\nhello",

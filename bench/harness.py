@@ -1,0 +1,225 @@
+"""Rounds, rows and the table: how single runs become the figures of the issue."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench import machine
+from bench.load import Load, median
+from bench.machine import BUILD
+
+RESULTS = BUILD / "results.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how often; from the environment, which run.py sets from its options."""
+
+    rounds: int = int(os.environ.get("BARCO_BENCH_ROUNDS") or 7)
+    seconds: float = float(os.environ.get("BARCO_BENCH_SECONDS") or 2)
+    warmup: float = float(os.environ.get("BARCO_BENCH_WARMUP") or 0.5)
+    recovery_gib: float = float(os.environ.get("BARCO_BENCH_RECOVERY_GIB") or 10)
+    replay_gib: float = float(os.environ.get("BARCO_BENCH_REPLAY_GIB") or 2)
+    latency_samples: int = int(os.environ.get("BARCO_BENCH_LATENCY_SAMPLES") or 400)
+
+    @property
+    def window(self) -> dict[str, Any]:
+        """The options of a timed run."""
+        return {"seconds": self.seconds, "warmup": self.warmup}
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: what is measured and the bar it has to pass."""
+
+    id: str
+    what: str
+    unit: str
+    bar: float
+    at_most: bool = False
+    decimals: int = 0
+
+    def passes(self, value: float) -> bool:
+        """Whether a figure is on the right side of the bar."""
+        return value <= self.bar if self.at_most else value >= self.bar
+
+    def show(self, value: float) -> str:
+        """A figure in this row's unit."""
+        return f"{value:,.{self.decimals}f} {self.unit}"
+
+
+ROWS = (
+    Row("single", "single 1 KiB events, 64 connections: server CPU", "µs/event", 10, True, 2),
+    Row("nginx", "… requests per busy core against nginx `return 204`", "x", 1.2, False, 2),
+    Row("pipelined", "the same, 16 requests pipelined", "events/s/core", 400_000),
+    Row("ndjson-64k", "NDJSON bodies of 64 KiB", "MB/s/core", 650),
+    Row("ndjson-256k", "NDJSON bodies of 256 KiB", "MB/s/core", 650),
+    Row("ndjson-1m", "NDJSON bodies of 1 MiB", "MB/s/core", 650),
+    Row("keys", "every event its own key against no key, single", "x", 0.9, False, 2),
+    Row("keys-pipelined", "… 16 pipelined", "x", 0.9, False, 2),
+    Row("topics", "1,000 topics against 1 topic, single", "x", 0.6, False, 2),
+    Row("topics-pipelined", "… 16 pipelined", "x", 0.6, False, 2),
+    Row("redis", "redis XADD, appendfsync always, 50 x 16: events/s", "x", 3, False, 2),
+    Row("longpoll-p50", "produce until a waiting long poll has it, p50", "ms", 2, True, 2),
+    Row("longpoll-p99", "… p99", "ms", 10, True, 2),
+    Row("read-memory", "reading back stored chunks from memory", "GB/s/core", 2, False, 2),
+    Row("read-disk", "… from disk against fio on the same file", "x", 0.7, False, 2),
+    Row("memory-idle", "memory of an idle worker", "MiB", 64, True, 1),
+    Row("memory-load", "memory under load above the budget, at most", "MiB", 64, True, 1),
+    Row("recovery", "recovery of 10 GiB of log until ready", "s", 10, True, 2),
+)
+BY_ID = {row.id: row for row in ROWS}
+
+
+@dataclass(slots=True)
+class Result:
+    """What was found for one row."""
+
+    id: str
+    values: list[float] = field(default_factory=list)
+    note: str = ""
+    missing: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def value(self) -> float | None:
+        """The median of the rounds."""
+        return median(self.values) if self.values else None
+
+    @property
+    def verdict(self) -> str:
+        """pass, FAIL, missing, or not run."""
+        if self.value is None:
+            return "missing" if self.missing else "not run"
+        return "pass" if BY_ID[self.id].passes(self.value) else "FAIL"
+
+
+class Lab:
+    """Collects the results of one session."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Result] = {}
+
+    def record(self, row: str, values: Sequence[float], note: str = "", **details: Any) -> None:
+        """The figures of a row, one a round, in its unit."""
+        self.results[row] = Result(BY_ID[row].id, list(values), note, details=details)
+
+    def missing(self, row: str, why: str) -> None:
+        """A row that cannot be measured here."""
+        self.results[row] = Result(BY_ID[row].id, missing=why)
+
+    def all(self) -> list[Result]:
+        """One result for every row, in the order of the table."""
+        return [self.results.get(row.id, Result(row.id)) for row in ROWS]
+
+    def write(self) -> None:
+        """results.json: the table, the samples behind it and the machine."""
+        BUILD.mkdir(parents=True, exist_ok=True)
+        rows = [
+            asdict(result)
+            | {"what": BY_ID[result.id].what, "unit": BY_ID[result.id].unit}
+            | {"bar": BY_ID[result.id].bar, "at_most": BY_ID[result.id].at_most}
+            | {"value": result.value, "verdict": result.verdict}
+            for result in self.all()
+        ]
+        document = {"machine": machine.describe(), "settings": asdict(SETTINGS), "rows": rows}
+        document["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        RESULTS.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+    def table(self) -> str:
+        """The table of the issue: what, the bar, median (min-max), verdict, remarks."""
+        lines = [("what", "bar", "measured: median (min–max)", "", "beside it")]
+        for result in self.all():
+            row = BY_ID[result.id]
+            bar = f"{'≤' if row.at_most else '≥'} {row.show(row.bar)}"
+            shown, value = result.missing, result.value
+            if value is not None:
+                low, high = (f"{v:,.{row.decimals}f}" for v in _ends(result.values))
+                shown = row.show(value) + (f" ({low}–{high})" if len(result.values) > 1 else "")
+            lines.append((row.what, bar, shown, result.verdict, result.note))
+        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        widths = [min(width, 58) for width in widths]
+        text = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False))
+            + ("  " + line[4] if line[4] else "")
+            for line in lines
+        ]
+        text.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(line.rstrip() for line in text)
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+LAB = Lab()
+
+
+def interleave(
+    cases: Mapping[str, Callable[[], Load]], rounds: int | None = None
+) -> dict[str, list[Load]]:
+    """Run every case once a round, in turning order, so that a neighbour hits all alike."""
+    names = list(cases)
+    runs: dict[str, list[Load]] = {name: [] for name in names}
+    for number in range(rounds or SETTINGS.rounds):
+        at = number % len(names)
+        for name in names[at:] + names[:at]:
+            runs[name].append(cases[name]())
+    return runs
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Ratio of each round."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+class Meter:
+    """A clock for pytest-benchmark that shows server CPU an event, not the wall time of a test.
+
+    The rounds have been run, interleaved, before; replaying a figure advances the clock by it.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def read(self) -> float:
+        """The timer."""
+        return self.now
+
+    def replay(self, benchmark: Any, figures: Sequence[float]) -> None:
+        """Hand the figures, in seconds, to pytest-benchmark as its rounds."""
+        left = iter(figures)
+
+        def step() -> None:
+            self.now += next(left)
+
+        benchmark.pedantic(step, rounds=len(figures), iterations=1)
+
+
+METER = Meter()
+
+
+def report(benchmark: Any, runs: Sequence[Load]) -> None:
+    """One case's rounds into pytest-benchmark: CPU an event as the figure, the rest beside it."""
+    benchmark.extra_info["events_per_core_second"] = round(
+        median([run.events_per_core for run in runs])
+    )
+    benchmark.extra_info["payload_mb_per_core_second"] = round(
+        median([run.bytes_per_core for run in runs]) / 1e6, 1
+    )
+    benchmark.extra_info["wall_requests_per_second"] = round(
+        median([run.requests / run.seconds for run in runs])
+    )
+    benchmark.extra_info["p50_us"] = median([run.figures["p50_us"] for run in runs])
+    benchmark.extra_info["p99_us"] = median([run.figures["p99_us"] for run in runs])
+    benchmark.extra_info["client_busy"] = round(median([run.client_busy for run in runs]), 2)
+    benchmark.extra_info["core_busy"] = round(
+        median([run.figures["core_busy_seconds"] / run.seconds for run in runs]), 2
+    )
+    METER.replay(benchmark, [run.cpu_per_event for run in runs])

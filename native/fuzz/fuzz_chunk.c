@@ -1,0 +1,67 @@
+/* Fuzzes the reader of chunks. Whatever the bytes: no crash, no read past the end, no memory out
+ * of proportion, and what is accepted can be sealed and read again. */
+#include "fuzz_codec.h"
+
+static void forge_chunk(uint8_t *data, size_t len)
+{
+    struct chunk_header h;
+    if (len < sizeof h)
+        return;
+    memcpy(&h, data, sizeof h);
+    size_t directory = CHUNK_HEADER_BYTES + pad8(h.topic_len);
+    size_t head = directory + (size_t)h.section_count * SECTION_ENTRY_BYTES;
+    if (head > len)
+        return;
+    forge_sections(data + directory, h.section_count, data + head, len - head);
+    h.header_crc = 0;
+    memcpy(data, &h, sizeof h);
+    h.header_crc = crc32c(0, data, head);
+    memcpy(data, &h, sizeof h);
+}
+
+/* Seals the columns again: they must come back the same. */
+static void check_again(const struct chunk_view *view, const struct batch_columns *columns)
+{
+    struct chunk_columns c = {.topic = view->topic, .topic_len = view->topic_len,
+                              .count = columns->count, .base_offset = view->base_offset,
+                              .ts_delta = columns->ts_delta, .key_len = columns->key_len,
+                              .val_len = columns->val_len, .keys = columns->keys,
+                              .vals = columns->vals, .keys_bytes = columns->keys_bytes,
+                              .vals_bytes = columns->vals_bytes};
+    size_t bound = chunk_bound(&c);
+    uint8_t *out = malloc(bound);
+    size_t stored = chunk_seal(shared_sealer(), &c, out, bound);
+    REQUIRE(stored > 0 && stored <= bound && stored % 8 == 0);
+    require_chunk(out, stored, columns);
+    free(out);
+}
+
+static void check_chunk(const uint8_t *data, size_t len)
+{
+    struct chunk_view view;
+    struct batch_columns columns;
+    int status = chunk_open(data, len, &view);
+    REQUIRE(status == 0 || status == -1 || status == -2);
+    if (status != 0)
+        return;
+    REQUIRE(view.stored_bytes <= len && view.section_count <= CHUNK_SECTIONS_MAX);
+    int verified = chunk_verify(&view);
+    size_t scratch_bytes = chunk_scratch_bytes(&view);
+    REQUIRE(scratch_bytes <= (size_t)SECTION_RATIO_MAX * len + 64 * CHUNK_SECTIONS_MAX);
+    uint8_t *scratch = malloc(scratch_bytes + 1);
+    for (int id = 0; id < 18; id++)
+        REQUIRE(chunk_unpack(&view, (uint8_t)id, scratch, scratch_bytes) >= -3);
+    if (chunk_unpack_columns(&view, scratch, scratch_bytes, &columns) == 0 && verified == 0)
+        check_again(&view, &columns);
+    free(scratch);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    uint8_t *copy = copy_of(data, len);
+    check_chunk(copy, len);
+    forge_chunk(copy, len);
+    check_chunk(copy, len);
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,95 @@
+/* Fuzzes JSON rendering with any bytes as topic, key and value: the output is always valid JSON
+ * within its bound, on one line for each event. */
+#include "render.h"
+
+#include <sys/param.h>
+
+#include "fuzz_codec.h"
+#include "json.h"
+
+static void check_validators(const uint8_t *data, size_t len)
+{
+    if (!json_valid(data, len))
+        return;
+    REQUIRE(utf8_valid(data, len));
+    uint8_t *spaced = malloc(len + 2);
+    spaced[0] = ' ';
+    memcpy(spaced + 1, data, len);
+    spaced[len + 1] = '\n';
+    REQUIRE(json_valid(spaced, len + 2));
+    spaced[0] = ','; /* Never at the start of a value. */
+    REQUIRE(!json_valid(spaced, len + 2));
+    free(spaced);
+}
+
+/* Values nested as deep as is spliced are one deeper in their envelope. */
+static bool valid_inside(const char *text, size_t len)
+{
+    size_t depth = 0;
+    for (size_t i = 0; i < len; i++)
+        depth += text[i] == '[' || text[i] == '{';
+    return depth >= JSON_DEPTH_MAX || json_valid((const uint8_t *)text, len);
+}
+
+static void check_lines(const char *text, size_t len, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *end = memchr(text, '\n', len);
+        REQUIRE(end != NULL && memchr(text, '\r', (size_t)(end - text)) == NULL);
+        REQUIRE(valid_inside(text, (size_t)(end - text)));
+        len -= (size_t)(end + 1 - text);
+        text = end + 1;
+    }
+    REQUIRE(len == 0);
+}
+
+static void check_render(const struct chunk_view *view)
+{
+    size_t scratch_bytes = chunk_scratch_bytes(view), bound = render_bound(view);
+    uint8_t *scratch = malloc(scratch_bytes);
+    char *out = malloc(bound + 2);
+    out[0] = '[';
+    ssize_t n = render_json_values(view, 0, UINT64_MAX, scratch, scratch_bytes, out + 1, bound);
+    REQUIRE(n > 0 && (size_t)n <= bound);
+    out[n + 1] = ']';
+    REQUIRE(valid_inside(out, (size_t)n + 2));
+    n = render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, out, bound);
+    REQUIRE(n > 0 && (size_t)n <= bound);
+    check_lines(out, (size_t)n, view->count);
+
+    char *exact = malloc((size_t)n); /* One byte less does not fit, and is not written beyond. */
+    REQUIRE(render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, exact,
+                          (size_t)n - 1) == -3);
+    free(exact);
+    free(out);
+    free(scratch);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    if (len == 0 || len > 1 << 16)
+        return 0;
+    /* Three events: all the bytes, the first half, the second half; keys from the same bytes. */
+    uint32_t half = (uint32_t)len / 2, all = (uint32_t)len;
+    uint32_t val_len[3] = {all, half, all - half};
+    uint32_t key_len[3] = {half, KEY_NULL, all - half};
+    uint8_t *values = malloc(2 * len), *copy = copy_of(data, len);
+    memcpy(values, data, len);
+    memcpy(values + len, data, len);
+    check_validators(copy, len);
+
+    struct chunk_columns c = {.topic = (const char *)copy, .topic_len = (uint8_t)MIN(len, 127),
+                              .count = 3, .base_timestamp_us = INT64_MIN, .key_len = key_len,
+                              .val_len = val_len, .keys = copy, .keys_bytes = all, .vals = values,
+                              .vals_bytes = 2 * all};
+    size_t bound = chunk_bound(&c);
+    uint8_t *stored = malloc(bound);
+    struct chunk_view view;
+    size_t stored_bytes = chunk_seal(shared_sealer(), &c, stored, bound);
+    REQUIRE(chunk_open(stored, stored_bytes, &view) == 0);
+    check_render(&view);
+    free(stored);
+    free(copy);
+    free(values);
+    return 0;
+}

@@ -1,0 +1,311 @@
+"""The pure part of barco._native: what Python sees of the C core's codec."""
+
+import json
+import random
+import struct
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from barco import _native
+from barco.protocol.group import GroupFlag, GroupHeader, encode_group
+from barco.types import Epoch, Token
+
+MIN, MAX = -(2**63), 2**63 - 1
+UUID = bytes(range(16))
+
+
+def chunk(*values: bytes, base: int = 0, **columns: object) -> bytes:
+    """A chunk of these values."""
+    return _native.chunk_encode("t", 1, 2, base, values, **columns)  # type: ignore[arg-type]
+
+
+# --- Checksums and tokens -------------------------------------------------------------------
+
+
+def test_crc32c_chains_and_takes_any_buffer() -> None:
+    """The known answer, in one call or two, from bytes, bytearray or memoryview."""
+    assert _native.crc32c(b"123456789") == 0xE3069283
+    assert _native.crc32c(memoryview(b"6789"), _native.crc32c(bytearray(b"12345"))) == 0xE3069283
+    assert _native.crc32c(b"a") != zlib.crc32(b"a"), "not the polynomial of zlib"
+
+
+def test_token_takes_any_buffer() -> None:
+    """Bytes, bytearray and memoryview of a key have one token."""
+    assert {_native.token(kind(b"hui")) for kind in (bytes, bytearray, memoryview)} == {
+        7851606034017063987
+    }
+
+
+@pytest.mark.parametrize("call", [_native.token, _native.crc32c, _native.chunks_scan])
+def test_text_is_no_buffer(call) -> None:  # type: ignore[no-untyped-def]
+    """Text has no bytes until somebody says which."""
+    with pytest.raises(TypeError):
+        call("text")
+
+
+# --- Chunks ---------------------------------------------------------------------------------
+
+
+def test_chunk_info_of_a_cut_chunk_is_none() -> None:
+    """None asks for more bytes; an error says that more would not help."""
+    whole = chunk(b"value")
+    for end in range(len(whole)):
+        assert _native.chunk_info(whole[:end]) is None
+    with pytest.raises(ValueError, match="no valid chunk at byte 0"):
+        _native.chunk_info(b"x" * 200)
+    with pytest.raises(ValueError, match="no valid chunk at byte 8"):
+        _native.chunk_info(bytes(8) + b"\xff" * 200, 8)
+
+
+@pytest.mark.parametrize("offset", [-1, 1000, 2**62])
+def test_offset_outside_of_the_buffer(offset: int) -> None:
+    """An offset beyond the buffer is an error, never a read."""
+    with pytest.raises(ValueError, match="outside"):
+        _native.chunk_info(b"x", offset)
+    with pytest.raises(ValueError, match="outside"):
+        _native.chunk_events(b"x", offset)
+
+
+def test_chunks_scan_stops_before_a_cut_chunk() -> None:
+    """Whole chunks are listed with their places; a cut last one is left out; garbage is told."""
+    one, two = chunk(b"a"), chunk(b"b" * 1000, b"c", base=1, timestamps_us=[7, 9])
+    assert _native.chunks_scan(one + two + two[:-1]) == [
+        (0, len(one), "t", 1, 2, 0, 1, 0, 0),
+        (len(one), len(two), "t", 1, 2, 1, 2, 7, 9),
+    ]
+    assert _native.chunks_scan(b"") == []
+    with pytest.raises(ValueError, match=f"at byte {len(one)}"):
+        _native.chunks_scan(one + b"\xff" * 8)
+
+
+def test_chunk_events_verifies_the_sections() -> None:
+    """A changed byte of a value is told, not returned."""
+    damaged = bytearray(chunk(b"value"))
+    damaged[-8] ^= 1
+    assert _native.chunk_info(damaged) is not None, "the header is still good"
+    with pytest.raises(ValueError, match="checksum"):
+        _native.chunk_events(damaged)
+
+
+def test_tokens_of_a_chunk() -> None:
+    """Token bounds are those of the keys, or the whole ring if an event has none."""
+    info = _native.chunk_info(chunk(b"", b"", keys=[b"abcd", b"wxyz"]))
+    assert info is not None
+    assert (info["token_min"], info["token_max"]) == (-5153323217664422577, 6541399000449243469)
+    for keys in (None, [b"abcd", None]):
+        info = _native.chunk_info(chunk(b"", b"", keys=keys))
+        assert info is not None and (info["token_min"], info["token_max"]) == (MIN, MAX)
+
+
+@pytest.mark.parametrize("values", [None, 7, ["text"], [b"a", None], [bytearray(b"a")]])
+def test_values_that_are_no_bytes(values: object) -> None:
+    """Only bytes are taken as values: what is encoded cannot change under our hands."""
+    with pytest.raises(TypeError):
+        _native.batch_encode(values)  # type: ignore[arg-type]
+
+
+# --- Rendering ------------------------------------------------------------------------------
+
+
+def rendered(value: bytes) -> object:
+    """What a consumer's JSON parser makes of one value."""
+    [result] = json.loads(_native.render_json([chunk(value)], 0, 1))
+    return result
+
+
+def is_json(value: bytes) -> bool:
+    """Whether the value is spliced: between others, its own bytes stand in the output."""
+    return _native.render_json([chunk(value)], 0, 1) == b"[" + value + b"]"
+
+
+def test_values_are_spliced_quoted_or_encoded() -> None:
+    """JSON stays JSON, text becomes a string, other bytes are base64."""
+    assert rendered(b'{"a": [1, null]}') == {"a": [1, None]}
+    assert rendered("größe".encode()) == "größe"
+    assert rendered(b"\xff\x00") == {"base64": "/wA="}
+    assert rendered(b"") == ""
+
+
+def reference(value: bytes) -> bool:
+    """Python's own parser, made strict."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        json.loads(value.decode(), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def test_random_json_is_judged_as_python_judges_it() -> None:
+    """Valid documents, and the same with a change here or there, against Python's parser."""
+    chance = random.Random(11)
+
+    def document(depth: int) -> object:
+        kind = chance.randrange(8 if depth else 5)
+        if kind < 5:
+            text = "".join(chance.choices('aé"\\\n\x01 0', k=chance.randrange(25)))
+            return (None, True, chance.randrange(-99, 99), chance.random() * 1e30, text)[kind]
+        size = chance.randrange(4)
+        if kind == 5:
+            return {str(n): document(depth - 1) for n in range(size)}
+        return [document(depth - 1) for _ in range(size)]
+
+    for _ in range(3000):
+        text = json.dumps(document(4), ensure_ascii=chance.random() < 0.5)
+        value = bytearray(text.encode())
+        assert is_json(bytes(value))
+        for _ in range(chance.randrange(1, 3)):
+            value[chance.randrange(len(value))] = chance.choice(b'[]{}":,\\0-.eE+ \nu\x80\xc3t')
+        if b"\\u" not in value:  # Python takes halves of surrogate pairs, which we do not splice.
+            assert is_json(bytes(value)) == reference(bytes(value)), bytes(value)
+
+
+@pytest.mark.parametrize(
+    "value", [b"[" * 100_000 + b"]" * 100_000, b"9" * 5000, b'"\\ud800"', b"\xef\xbb\xbf1"]
+)
+def test_what_hurts_parsers_is_not_spliced(value: bytes) -> None:
+    """Deep nesting, endless numbers, half a surrogate pair, a byte order mark: sent as text."""
+    assert rendered(value) == value.decode()
+
+
+def test_lines_hold_the_envelope() -> None:
+    """Every field of the envelope, with int64 as strings and keys as text, null or base64."""
+    stored = chunk(b'{\n"a":1}', b"x", b"y", keys=[b"k", None, b"\xfe"], timestamps_us=[5, 6, 9])
+    lines = _native.render_ndjson([stored], 0, 9, MIN).splitlines()
+    common = {"topic": "t", "token": str(MIN), "rangeIndex": 1, "version": 2}
+    assert [json.loads(line) for line in lines] == [
+        common | {"offset": "0", "timestamp": 5, "key": "k", "value": {"a": 1}},
+        common | {"offset": "1", "timestamp": 6, "key": None, "value": "x"},
+        common | {"offset": "2", "timestamp": 9, "key": {"base64": "/g=="}, "value": "y"},
+    ]
+
+
+def test_offsets_select_across_chunks() -> None:
+    """Only events with from <= offset < to, from any number of chunks and buffers."""
+    stored = [chunk(*(b"%d" % n for n in range(at, at + 5)), base=at) for at in (0, 5, 10)]
+    for buffers in (stored, [b"".join(stored)], [stored[0], stored[1] + stored[2], b""]):
+        for start, end in ((0, 15), (3, 11), (5, 10), (14, 99), (15, 99), (7, 7), (9, 3)):
+            numbers = json.loads(_native.render_json(buffers, start, end))
+            assert numbers == list(range(start, min(end, 15)))
+            lines = _native.render_ndjson(buffers, start, end, 0).splitlines()
+            assert [json.loads(line)["value"] for line in lines] == numbers
+    assert _native.render_json([], 0, 1) == b"[]"
+    assert _native.render_ndjson([], 0, 1, 0) == b""
+
+
+@pytest.mark.parametrize("bound", [-1, 2**64])
+def test_offsets_do_not_wrap(bound: int) -> None:
+    """An offset outside of 64 bits is refused, not taken modulo."""
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.render_json([], bound, 1)
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.render_ndjson([], 0, bound, 0)
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.groups_scan(b"", bound)
+
+
+def test_text_that_grows_sixfold() -> None:
+    """Control characters take six bytes each: the buffer grows with them."""
+    assert rendered(b"\x01" * 500_000) == "\x01" * 500_000
+
+
+def test_damaged_chunks_are_not_rendered() -> None:
+    """A checksum that fails, a cut chunk: an error that says where, no events."""
+    good, damaged = chunk(b"value"), bytearray(chunk(b"value"))
+    damaged[-8] ^= 1
+    with pytest.raises(ValueError, match=f"at byte {len(good)} fails its checksum"):
+        _native.render_json([good + damaged], 0, 9)
+    with pytest.raises(ValueError, match="no valid chunk at byte 0"):
+        _native.render_ndjson([good, good[:-1]], 0, 9, 0)
+    with pytest.raises(TypeError):
+        _native.render_json([good, "text"], 0, 9)  # type: ignore[list-item]
+
+
+# --- Groups ---------------------------------------------------------------------------------
+
+
+def chain(count: int, body: bytes = b"body" * 2000) -> list[bytes]:
+    """Groups 1 to count of one generation."""
+    groups: list[bytes] = []
+    header = GroupHeader(
+        flags=GroupFlag(0),
+        cluster_uuid=UUID,
+        token=Token(MIN),
+        epoch=Epoch(3),
+        session=2**63 + 1,
+        gseq=1,
+        prev_crc=0,
+        body_crc=_native.crc32c(body),
+        durable_upto=0,
+        committed=0,
+        wall_us=1,
+        body_bytes=len(body),
+        chunk_count=0,
+        segment_index=0,
+    )
+    for _ in range(count):
+        groups.append(encode_group(header, body))
+        header = replace(header, gseq=header.gseq + 1, prev_crc=header.header_crc)
+    return groups
+
+
+def scan(buf: bytes, **expect: object) -> tuple[int, str, int]:
+    """How many groups a scan accepts, why it stopped, and after how many bytes."""
+    groups, reason, consumed = _native.groups_scan(buf, 0, expect or None)  # type: ignore[arg-type]
+    return len(groups), reason, consumed
+
+
+def test_groups_are_walked_along_their_chain() -> None:
+    """Places in the file, numbers and checksums follow each other."""
+    groups, reason, consumed = _native.groups_scan(b"".join(chain(5)), 8192)
+    assert (reason, consumed) == ("end", 5 * 8192)
+    assert [group["gseq"] for group in groups] == [1, 2, 3, 4, 5]
+    assert [group["offset"] for group in groups] == [8192 * n for n in range(1, 6)]
+    links = [group["header_crc"] for group in groups[:-1]]
+    assert [group["prev_crc"] for group in groups] == [0, *links]
+
+
+def test_why_a_scan_stops() -> None:
+    """A zero tail, a cut, garbage, a bad body, a gap and a broken chain are told apart."""
+    one, two, three = chain(3)
+    assert scan(b"") == (0, "end", 0)
+    assert scan(one + bytes(8192)) == (1, "zero", 8192)
+    assert scan(one + two[:5000]) == (1, "partial", 8192)
+    assert scan(one + two[:100]) == (1, "partial", 8192)
+    assert scan(one + b"\xff" * 4096) == (1, "header", 8192)
+    torn = two[:4096] + bytes(4096)
+    assert scan(one + torn) == (1, "body", 8192)
+    assert scan(one + three) == (1, "gseq", 8192)
+    other = chain(2, b"other")[1]
+    assert scan(one + other) == (1, "prev_crc", 8192)
+
+
+def test_what_a_scan_expects() -> None:
+    """The first group is held against what is known: tags, number and link."""
+    one, two = chain(2)
+    link = struct.unpack_from("<I", one, 124)[0]
+    known = {"cluster_uuid": UUID, "token": MIN, "epoch": 3, "session": 2**63 + 1}
+    assert scan(two, **known, gseq=2, prev_crc=link, segment_index=0) == (1, "end", 8192)
+    assert scan(two, **known, gseq=None) == (1, "end", 8192)
+    changes = [("cluster_uuid", bytes(16)), ("token", 0), ("epoch", 4), ("session", 1)]
+    for name, value in [*changes, ("segment_index", 1)]:
+        assert scan(two, **known | {name: value}) == (0, "foreign", 0)
+    assert scan(two, gseq=1) == (0, "gseq", 0)
+    assert scan(two, prev_crc=link ^ 1) == (0, "prev_crc", 0)
+
+
+def test_arguments_of_a_scan() -> None:
+    """Impossible arguments are refused with a sentence."""
+    with pytest.raises(ValueError, match="multiple of 4096"):
+        _native.groups_scan(b"", 100)
+    with pytest.raises(ValueError, match="16 bytes"):
+        scan(b"", cluster_uuid=b"short")
+    with pytest.raises(TypeError, match="gseq"):
+        scan(b"", gseq="1")
+    with pytest.raises(TypeError, match="dict"):
+        _native.groups_scan(b"", 0, [])  # type: ignore[arg-type]
