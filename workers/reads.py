@@ -1,7 +1,7 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barco import _native
@@ -12,6 +12,9 @@ from barco.workers.seams import LogReaderLike, ReactorLike
 STEP_BYTES = 2 * CHUNK_RAW_BYTES_MAX
 """How much is fetched at once where the budget counts uncompressed bytes: text compresses five to
 twenty times, so fetching the whole budget would read much for nothing."""
+
+Chunk = bytes | memoryview
+"""A stored chunk; a view of a read buffer when it came from disk."""
 
 # The first 72 of a chunk's 80 header bytes (native/format.h).
 _HEAD = struct.Struct("<IHBBIIQQqqqqII")
@@ -35,7 +38,7 @@ class ChunkHead:
         return self.base_offset + self.count
 
 
-def chunk_head(chunk: bytes, position: int = 0) -> ChunkHead:
+def chunk_head(chunk: Chunk, position: int = 0) -> ChunkHead:
     """The header of the stored chunk at this position."""
     if len(chunk) - position < 80:
         raise CorruptDataError("A stored chunk is cut off.")
@@ -47,7 +50,7 @@ def chunk_head(chunk: bytes, position: int = 0) -> ChunkHead:
     return ChunkHead(stored, raw, epoch, base, count, latest)
 
 
-def split_chunks(buffer: bytes) -> Iterator[tuple[bytes, ChunkHead]]:
+def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, ChunkHead]]:
     """The chunks that stand back to back in a buffer; usually it is only one."""
     position = 0
     while position < len(buffer):
@@ -68,7 +71,7 @@ class Extent:
     start: int
     end: int
     high_watermark: int
-    chunks: list[bytes] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
     cost: int = 0
 
     @property
@@ -122,7 +125,7 @@ class Reads:
         return extent
 
     @staticmethod
-    def _take(extent: Extent, chunk: bytes, head: ChunkHead, cost: int) -> bool:
+    def _take(extent: Extent, chunk: Chunk, head: ChunkHead, cost: int) -> bool:
         if head.end <= extent.end:
             return False
         if not extent.chunks:
@@ -137,7 +140,7 @@ class Reads:
         extent.end = head.end
         return True
 
-    async def _fetch(self, extent: Extent, want: int) -> tuple[list[bytes], int]:
+    async def _fetch(self, extent: Extent, want: int) -> tuple[Sequence[Chunk], int]:
         topic, slice, offset = extent.topic, extent.slice, extent.end
         tail = self._reactor.tail_read(topic, slice, offset, want)
         if tail is not None:
@@ -145,8 +148,8 @@ class Reads:
         bounds = self.bounds(topic, slice)
         if bounds is None or offset >= bounds[1]:
             return [], bounds[1] if bounds else 0
-        chunks, _ = await self._reader.read(topic, slice, max(offset, bounds[0]), want)
-        return chunks, bounds[1]
+        result = await self._reader.read(topic, slice, max(offset, bounds[0]), want)
+        return result.chunks, bounds[1]
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
         """The offset of the first event that is as late as this; the stable end if there is none."""

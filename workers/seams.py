@@ -4,7 +4,7 @@ Everything above these protocols runs unchanged on the real reactor and on the i
 the tests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 Stream = tuple[str, int, int, int, int]
@@ -52,16 +52,24 @@ class ReactorLike(Protocol):
         """Whether "stable" upcalls are wanted."""
 
 
+class ReadResultLike(Protocol):
+    """What a read from disk gave."""
+
+    @property
+    def chunks(self) -> Sequence[bytes | memoryview]:
+        """Whole stored chunks, verified; the first may begin before the offset asked for."""
+
+
 class LogReaderLike(Protocol):
-    """Reads of what is no longer in memory (`storage.reader.LogReader`)."""
+    """Reads of what is no longer in memory (`barco.workers.storage.reader.LogReader`)."""
 
     async def read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int
-    ) -> tuple[list[bytes], int]:
-        """(stored and verified chunks, the offset after them); the first may begin earlier."""
+        self, topic: str, slice_: int, from_offset: int, max_bytes: int, /
+    ) -> ReadResultLike:
+        """About so many stored bytes, at least one chunk if there is any. Or a BarcoError."""
 
-    async def by_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
-        """The first offset of the first sealed chunk that may be as late as this."""
+    async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
+        """An offset at or shortly before the first event that is as late as this."""
 
 
 class SupervisorLike(Protocol):

@@ -11,11 +11,11 @@ from barco import limits
 from barco.errors import NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
 from barco.workers.appends import Appends
-from barco.workers.catalog import Catalog, TopicRecord
 from barco.workers.consumption import Consumption, PollRequest
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
 RING_START = -(2**63)
@@ -54,7 +54,7 @@ class ShardService:
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.membership = Membership(supervisor, RING_START)
-        self.catalog = Catalog(reactor, self.appends, self.slices)
+        self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
             reads=self.reads,
@@ -86,7 +86,7 @@ class ShardService:
     def open(self, epoch: int) -> None:
         """The shard's generation is open and its state restored: serve it."""
         self.epoch = epoch
-        self.catalog.open()
+        self.topics.open()
         self.consumption.open(epoch)
 
     async def adopt_topics(self, siblings: SiblingsLike) -> None:
@@ -95,7 +95,7 @@ class ShardService:
         answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
         for answer in answers.values():
             if isinstance(answer, dict):
-                await self.catalog.adopt(answer.values())
+                await self.topics.adopt(answer.values())
 
     def upcall(self, upcall: Sequence[Any]) -> bool:
         """Take an upcall of the reactor, if it is one for the shard: appended or stable."""
@@ -224,10 +224,10 @@ class ShardService:
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
-        return self.catalog.describe(args["topic"])
+        return self.topics.describe(args["topic"])
 
     async def _topic_apply(self, args: Args) -> None:
-        await self.catalog.apply(TopicRecord.from_dict(args["record"]))
+        await self.topics.apply(TopicRecord.from_dict(args["record"]))
 
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {

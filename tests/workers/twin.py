@@ -152,14 +152,15 @@ class MemoryLog:
 
     async def read(
         self, topic: str, slice: int, from_offset: int, max_bytes: int
-    ) -> tuple[list[bytes], int]:
+    ) -> SimpleNamespace:
         self.reads += 1
         if (topic, slice) in self.corrupt:
             raise CorruptDataError("A bit has flipped.")
         await asyncio.sleep(0)
         if self.pause is not None:
             await self.pause.wait()
-        return self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
+        chunks, _ = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
+        return SimpleNamespace(chunks=[memoryview(chunk) for chunk in chunks])
 
     async def by_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         return None

@@ -187,8 +187,10 @@ class Read:
         epoch = answer["epoch"]
         if stop is not None and extent.end > stop:
             # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
-            extent.chunks = [c for c in extent.chunks if chunk_head(c).base_offset < stop]
-            extent.end = max(extent.start, stop)
+            stop = max(stop, extent.start)
+            wanted = [c for c in extent.chunks if chunk_head(c).base_offset < stop]
+            extent.chunks = wanted if stop > extent.start else []
+            extent.end = stop
         if extent.chunks and extent.more:
             epoch = chunk_head(extent.chunks[-1]).epoch
         headers = [

@@ -8,7 +8,7 @@ import zstandard
 from barco import _native
 from barco.errors import CorruptDataError
 from barco.workers.http.messages import JSON, NDJSON, Part
-from barco.workers.reads import Extent, split_chunks
+from barco.workers.reads import Chunk, Extent, split_chunks
 from barco.workers.service import RING_START
 from barco.workers.waiting import breathe
 
@@ -34,7 +34,7 @@ class Run:
         self.epoch = epoch
         self.start = start
         self.end = extent.end
-        self.chunks: list[bytes] = []
+        self.chunks: list[Chunk] = []
 
 
 def runs(extents: Sequence[Extent]) -> list[Run]:
@@ -52,8 +52,8 @@ def runs(extents: Sequence[Extent]) -> list[Run]:
     return found
 
 
-def _steps(run: Run) -> Iterator[list[bytes]]:
-    step: list[bytes] = []
+def _steps(run: Run) -> Iterator[list[Chunk]]:
+    step: list[Chunk] = []
     size = 0
     for chunk in run.chunks:
         step.append(chunk)

@@ -53,7 +53,7 @@ class TopicRecord:
         return cls(**{name: value for name, value in given.items() if name in known})
 
 
-class Catalog:
+class TopicRegistry:
     """The topics that this shard knows."""
 
     def __init__(self, reactor: ReactorLike, appends: Appends, slices: range) -> None:

@@ -1,0 +1,171 @@
+"""The router, the documents about the broker itself, and what every route has in common."""
+
+import json
+
+import pytest
+from twin import Broker, run
+
+from barco.workers.http.table import ROUTES
+
+
+@run
+async def test_status_of_a_ready_broker_on_every_worker() -> None:
+    broker = Broker()
+    for worker in (0, 1):
+        answer = await broker.request("GET", "/status", worker=worker)
+        assert answer.status == 200
+        assert (answer.json["status"], answer.json["engine"]) == ("ready", "memory")
+
+
+@run
+async def test_status_says_which_worker_is_missing() -> None:
+    broker = Broker()
+    broker.kill(1)
+    answer = await broker.request("GET", "/status")
+    assert answer.status == 503 and answer.headers["retry-after"] == "1"
+    assert "Worker 1" in answer.json["reason"]
+
+
+@run
+async def test_before_the_shard_is_open_only_the_broker_itself_is_answered_for() -> None:
+    broker = Broker(workers=1)
+    app = broker.apps[0]
+    assert app is not None
+    app.close("Recovering segment 3 of 9.")
+    answer = await broker.request("GET", "/status")
+    assert answer.status == 503 and answer.json["reason"] == "Recovering segment 3 of 9."
+    answer = await broker.request("GET", "/v1/topics")
+    assert answer.status == 503 and answer.headers["barco-outcome"] == "not-written"
+    assert (await broker.request("GET", "/v1/brokers")).status == 200
+    assert (await broker.request("GET", "/metrics")).status == 200
+
+
+@run
+async def test_brokers_as_polar_says_it() -> None:
+    brokers = (await Broker().request("GET", "/v1/brokers")).json
+    assert (brokers["length"], brokers["names"]) == (1, ["127.0.0.1"])
+    assert (brokers["producerPort"], brokers["consumerPort"]) == (9251, 9252)
+
+
+@run
+async def test_topology_names_an_endpoint_for_every_slice() -> None:
+    topology = (await Broker().request("GET", "/v1/topology")).json
+    (ring,) = topology["ranges"]
+    assert [s["index"] for s in ring["slices"]] == list(range(8))
+    assert {s["endpoint"] for s in ring["slices"][:4]} == {"127.0.0.1:9300"}
+    assert {s["endpoint"] for s in ring["slices"][4:]} == {"127.0.0.1:9301"}
+
+
+@run
+async def test_topology_with_a_worker_down() -> None:
+    broker = Broker()
+    broker.kill(1)
+    topology = (await broker.request("GET", "/v1/topology")).json
+    assert [shard["up"] for shard in topology["shards"]] == [True, False]
+
+
+@run
+async def test_metrics_are_sums_over_all_workers() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    answer = await broker.request("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = dict(
+        line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if line[0] != "#"
+    )
+    assert lines["barco_workers"] == lines["barco_workers_up"] == "2"
+    assert lines["barco_appended_events_total"] == "8"
+    assert lines["barco_consumers_registered"] == "1"
+    assert lines["barco_group_offsets"] == "8"
+
+
+@run
+async def test_openapi_has_every_route() -> None:
+    broker = Broker()
+    document = (await broker.request("GET", "/openapi.json")).json
+    assert document["openapi"].startswith("3.1")
+    for route in ROUTES:
+        operation = document["paths"][route.path][route.method.lower()]
+        assert operation["summary"] and operation["responses"]
+    assert "/v1/topic/{topic}/messages" in document["paths"]
+    names = [o["operationId"] for p in document["paths"].values() for o in p.values()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/v1/topic/t/messages", "OPTIONS, POST"),
+        ("DELETE", "/v1/topic/t/messages", "OPTIONS, POST"),
+        ("POST", "/status", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/status", "GET, HEAD, OPTIONS"),
+        ("get", "/status", "GET, HEAD, OPTIONS"),
+        ("PATCH", "/v1/topics/t", "DELETE, GET, HEAD, OPTIONS, PUT"),
+        ("GET", "/v1/consumer/poll", "OPTIONS, POST"),
+    ],
+)
+def test_405_says_what_is_allowed(method: str, path: str, allow: str) -> None:
+    @run
+    async def scenario() -> None:
+        answer = await Broker().request(method, path)
+        assert (answer.status, answer.headers["allow"]) == (405, allow)
+        assert answer.json["type"] == "urn:barco:problem:method-not-allowed"
+        assert "allow" not in answer.json
+
+    scenario()
+
+
+@run
+async def test_options() -> None:
+    answer = await Broker().request("OPTIONS", "/v1/consumer/register")
+    assert (answer.status, answer.headers["allow"]) == (204, "OPTIONS, POST, PUT")
+    answer = await Broker().request("OPTIONS", "/v1/topic/t/messages")
+    assert (answer.status, answer.headers["allow"]) == (204, "OPTIONS, POST")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/v1", "/v1/", "//status", "/status/", "/v1/../status", "/%2e%2e/status", "/v1//topics",
+     "/v1/topics;x=1", "/v1/topics/", "/V1/topics", "/" + "a/" * 10_000, "/" + "x" * 65_536,
+     "/%00", "/status%00", "/status%2f", "/v1/topics/a/b"],
+)  # fmt: skip
+def test_unknown_paths_are_4xx_problems(path: str) -> None:
+    @run
+    async def scenario() -> None:
+        answer = await Broker().request("GET", path)
+        assert answer.status in (400, 404)
+        assert answer.headers["content-type"] == "application/problem+json"
+
+    scenario()
+
+
+@pytest.mark.parametrize("query", ["&".join("a=1" for _ in range(100_000)), "%", "a=%f", "a=%zz"])
+def test_bad_queries_are_400(query: str) -> None:
+    @run
+    async def scenario() -> None:
+        assert (await Broker().request("GET", "/status", query)).status == 400
+
+    scenario()
+
+
+@run
+async def test_a_name_with_a_line_end_never_reaches_a_header() -> None:
+    broker = Broker()
+    for path in ("/v1/topics/%0d%0aX-Bad:1", "/v1/groups/%0d%0aX-Bad:1", "/v1/%0d%0aX-Bad:1"):
+        for method in ("GET", "PUT", "DELETE", "BAD\r\nX: 1"):
+            answer = await broker.request(method, path)
+            assert 400 <= answer.status < 500
+            assert all("\n" not in value for value in answer.headers.values())
+
+
+@run
+async def test_a_bug_is_a_500_without_details() -> None:
+    broker = Broker(workers=1)
+
+    def broken() -> dict[str, int]:
+        raise RuntimeError("the secret")
+
+    broker.reactors[0].stats = broken  # type: ignore[method-assign]
+    answer = await broker.request("GET", "/metrics")
+    assert answer.status == 500 and b"secret" not in answer.body
+    assert json.loads(answer.body)["type"] == "urn:barco:problem:internal"

@@ -1,0 +1,201 @@
+"""Stateless reads over the in-memory twin."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from twin import Answer, Broker, run
+
+from barco import _native
+from barco.errors import RequestError
+from barco.workers.http.read import Cursor
+
+TOKEN = "-9223372036854775808"
+
+
+async def events(broker: Broker, slice: int = 0, accept: str = "", **query: Any) -> Answer:
+    if "from_" in query:
+        query["from"] = query.pop("from_")
+    headers = {"Accept": accept} if accept else {}
+    path = f"/v1/topic/t/slices/{TOKEN}/{slice}/events"
+    return await broker.request("GET", path, query, headers=headers)
+
+
+def values(answer: Answer) -> list[Any]:
+    assert answer.status == 200, answer
+    return [value for item in answer.json for value in item["values"]]
+
+
+@run
+async def test_reading_on_by_cursor() -> None:
+    broker = Broker()
+    for n in range(10):
+        broker.produce("t", 7, b'"%d%s"' % (n, b"x" * 500))
+    got, cursor = [], "earliest"
+    while True:
+        answer = await events(broker, 7, from_=cursor, maxBytes=1200)
+        cursor = answer.headers["barco-next-cursor"]
+        assert answer.headers["barco-high-watermark"] == str(Cursor(1, 10))
+        if answer.status == 204:
+            break
+        got += values(answer)
+    assert [value[0] for value in got] == list("0123456789")
+    assert cursor == str(Cursor(1, 10))
+
+
+@run
+async def test_from_and_to() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0", b"1", b"2")
+    broker.produce("t", 0, b"3", b"4")
+    assert values(await events(broker)) == [0, 1, 2, 3, 4]
+    answer = await events(broker, from_=str(Cursor(1, 1)), to=str(Cursor(1, 4)))
+    assert values(answer) == [1, 2, 3]
+    assert answer.headers["barco-next-cursor"] == str(Cursor(1, 4))
+    assert answer.json[0]["startOffset"] == "1"
+    assert values(await events(broker, from_=str(Cursor(1, 1)), to=str(Cursor(1, 2)))) == [1]
+    assert (await events(broker, from_=str(Cursor(1, 2)), to=str(Cursor(1, 2)))).status == 204
+    assert (await events(broker, to="earliest")).status == 204
+    assert (await events(broker, from_="latest")).status == 204
+    assert values(await events(broker, to="latest")) == [0, 1, 2, 3, 4]
+
+
+@run
+async def test_by_timestamp() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0", b"1", b"2")
+    broker.produce("t", 0, b"3")
+    [(_, stamp, _, _), *_] = _native.chunk_events(broker.reactors[0].chunks["t", 0][0])
+    assert values(await events(broker, from_=f"timestamp:{stamp + 1}")) == [1, 2, 3]
+    assert values(await events(broker, from_=f"timestamp:{stamp + 3}")) == [3]
+    assert values(await events(broker, from_="timestamp:0")) == [0, 1, 2, 3]
+    assert (await events(broker, from_=f"timestamp:{2**62}")).status == 204
+    answer = await events(broker, from_="timestamp:0", to=f"timestamp:{stamp + 1}")
+    assert values(answer) == [0]
+
+
+@run
+async def test_a_long_poll_of_a_slice() -> None:
+    broker = Broker()
+    broker.produce("t", 7, b"0")
+    for place in ("latest", str(Cursor(1, 1))):
+        task = asyncio.create_task(events(broker, 7, from_=place, waitMs=10_000))
+        await broker.settle()
+        assert not task.done()
+        broker.produce("t", 7, b"1")
+        assert values(await asyncio.wait_for(task, 1)) == [1]
+        broker = Broker()
+        broker.produce("t", 7, b"0")
+    answer = await events(broker, 7, from_="latest", waitMs=30)
+    assert answer.status == 204 and answer.headers["barco-next-cursor"] == str(Cursor(1, 1))
+
+
+@run
+async def test_ndjson_has_offsets_and_keys() -> None:
+    broker = Broker()
+    broker.reactors[0].produce("t", 0, [b"1", b"2"], [b"k", None])
+    answer = await events(broker, accept="application/x-ndjson")
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [(x["offset"], x["key"], x["value"]) for x in lines] == [("0", "k", 1), ("1", None, 2)]
+
+
+@run
+async def test_stored_chunks_say_where_to_begin() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0", b"1")
+    answer = await events(broker, accept="application/vnd.barco.chunks", from_=str(Cursor(1, 1)))
+    assert answer.body == broker.reactors[0].chunks["t", 0][0]
+    assert answer.headers["barco-start"] == "t/0@1"
+
+
+@run
+async def test_what_retention_removed_is_410() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0")
+    broker.produce("t", 0, b"1")
+    broker.reactors[0].starts["t", 0] = 1
+    answer = await events(broker, from_=str(Cursor(1, 0)))
+    assert answer.status == 410
+    assert values(await events(broker, from_=answer.json["earliest"])) == [1]
+    assert values(await events(broker)) == [1]
+
+
+@run
+async def test_a_topic_is_found_wherever_it_has_events() -> None:
+    broker = Broker()
+    assert (await events(broker)).status == 404
+    broker.produce("t", 7, b"0")
+    assert (await events(broker, 0)).status == 204
+    assert (await events(broker, 6)).status == 204
+
+
+@run
+async def test_an_owner_that_is_down_is_503() -> None:
+    broker = Broker()
+    broker.produce("t", 7, b"0")
+    broker.kill(1)
+    answer = await events(broker, 7)
+    assert answer.status == 503 and answer.headers["retry-after"] == "1"
+    assert (await events(broker, 0)).status == 503  # Whether the topic exists is not known.
+
+
+@run
+async def test_head_is_what_get_is() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0")
+    answer = await broker.request("HEAD", f"/v1/topic/t/slices/{TOKEN}/0/events")
+    assert answer.status == 200 and answer.headers["barco-next-cursor"] == str(Cursor(1, 1))
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", "x", "now", "0", "00000001-000000000000000g", "00000001-00000000000000001", "timestamp:",
+     "timestamp:-1", "timestamp:1e9", "timestamp:nan", "timestamp:" + "9" * 30,
+     "00000001-8000000000000000", "00000001-0000000000000009", "00000001_0000000000000000"],
+)  # fmt: skip
+def test_bad_places_are_400(place: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        broker.produce("t", 0, b"0")
+        answer = await events(broker, from_=place)
+        assert answer.status == (200 if place == "" else 400), answer
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"t/slices/{TOKEN}/8/events", f"t/slices/{TOKEN}/-1/events", f"t/slices/{TOKEN}/x/events",
+     "t/slices/0/0/events", f"t/slices/{TOKEN}/٣/events", f"t/slices/{TOKEN}/{'9' * 99}/events",
+     f"t/slices/{TOKEN}//events", f"t//slices/{TOKEN}/0/events"],
+)  # fmt: skip
+def test_slices_that_are_none_are_404(path: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        broker.produce("t", 0, b"0")
+        assert (await broker.request("GET", f"/v1/topic/{path}")).status in (400, 404)
+
+    scenario()
+
+
+def test_cursors_sort_as_text() -> None:
+    places = [Cursor(1, 0), Cursor(1, 255), Cursor(2, 3), Cursor(2, 2**62), Cursor(300, 0)]
+    assert sorted(str(place) for place in places) == [str(place) for place in places]
+    assert [Cursor.parse(str(place)) for place in places] == places
+    with pytest.raises(RequestError):
+        Cursor.parse("00000001-000000000000000A")
+
+
+@run
+async def test_slices_of_a_topic() -> None:
+    broker = Broker()
+    assert (await broker.request("GET", "/v1/topic/t/slices")).status == 404
+    broker.produce("t", 5, b"0", b"1")
+    slices = (await broker.request("GET", "/v1/topic/t/slices")).json["slices"]
+    assert [s["index"] for s in slices] == list(range(8))
+    assert slices[5]["endpoint"] == "127.0.0.1:9301" and slices[0]["endpoint"] == "127.0.0.1:9300"
+    assert slices[5]["end"] == str(Cursor(1, 2)) and slices[5]["start"] == str(Cursor(0, 0))
+    assert values(await events(broker, 5, from_=slices[5]["start"])) == [0, 1]

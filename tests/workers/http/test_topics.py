@@ -1,0 +1,176 @@
+"""Topics over the in-memory twin."""
+
+import json
+from typing import Any
+
+import pytest
+from twin import Answer, Broker, run
+
+
+async def put(broker: Broker, topic: str, settings: Any = None, kind: str = "") -> Answer:
+    body = b"" if settings is None else json.dumps(settings).encode()
+    headers = {"Content-Type": kind} if kind else {}
+    return await broker.request("PUT", f"/v1/topics/{topic}", headers=headers, body=body)
+
+
+async def names(broker: Broker) -> list[str]:
+    answer = await broker.request("GET", "/v1/topics")
+    return [topic["topic"] for topic in answer.json["topics"]]
+
+
+@run
+async def test_create_look_change_delete() -> None:
+    broker = Broker()
+    assert (await put(broker, "t")).status == 201
+    assert all(reactor.topics["t"] for reactor in broker.reactors)
+    answer = await put(broker, "t", {"retentionHours": 1}, "application/json; charset=utf-8")
+    assert answer.status == 200 and answer.json["retentionHours"] == 1
+    answer = await put(broker, "t", {"retentionBytes": 5})
+    assert (answer.json["retentionHours"], answer.json["retentionBytes"]) == (1, 5)
+    assert await names(broker) == ["t"]
+    assert (await broker.request("DELETE", "/v1/topics/t")).status == 204
+    assert await names(broker) == []
+    assert (await broker.request("GET", "/v1/topics/t")).status == 404
+    assert (await broker.request("DELETE", "/v1/topics/t")).status == 404
+    assert not any(reactor.topics["t"] for reactor in broker.reactors)
+
+
+@run
+async def test_topics_made_by_the_first_produce_are_topics() -> None:
+    broker = Broker()
+    broker.produce("t", 7, b"1", b"2")
+    answer = await broker.request("GET", "/v1/topics/t")
+    assert answer.json["retentionHours"] == 168 and answer.json["events"] == 2
+    assert [s["rangeIndex"] for s in answer.json["slices"]] == [7]
+
+
+@run
+async def test_internal_topics_are_not_shown() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    await put(broker, "u")
+    assert await names(broker) == ["u"]
+    for method in ("GET", "PUT", "DELETE"):
+        assert (await broker.request(method, "/v1/topics/__offsets")).status == 400
+
+
+@run
+async def test_settings_survive_a_restart_of_every_worker() -> None:
+    broker = Broker()
+    await put(broker, "t", {"retentionHours": 7})
+    await put(broker, "gone")
+    await broker.request("DELETE", "/v1/topics/gone")
+    for worker in (0, 1):
+        broker.kill(worker)
+        broker.reactors[worker].topics.clear()
+        broker.start(worker)
+    assert (await broker.request("GET", "/v1/topics/t")).json["retentionHours"] == 7
+    assert await names(broker) == ["t"]
+    assert all(reactor.topics == {"t": True} for reactor in broker.reactors)
+    service = broker.services[1]
+    assert service is not None and service.topics.retention("t") == (7, None)
+
+
+@run
+async def test_a_deleted_topic_loses_its_events_and_may_come_back() -> None:
+    broker = Broker()
+    await put(broker, "t", {"retentionHours": 7})
+    broker.produce("t", 0, b"1")
+    broker.produce("t", 7, b"2")
+    await broker.request("DELETE", "/v1/topics/t")
+    assert broker.reactors[0].starts["t", 0] == 1 and broker.reactors[1].starts["t", 7] == 1
+    broker.produce("t", 7, b"3")  # Created again by a produce: offsets go on.
+    assert await names(broker) == ["t"]
+    assert (await broker.request("GET", "/v1/topics/t")).json["retentionHours"] == 168
+    await broker.register("c", "t")
+    assert await broker.values("c") == [3]
+
+
+@run
+async def test_a_restart_between_decision_and_cut_cuts_again() -> None:
+    broker = Broker(workers=1)
+    broker.produce("t", 0, b"1")
+    await broker.request("DELETE", "/v1/topics/t")
+    broker.reactors[0].starts.clear()
+    broker.kill(0)
+    broker.start(0)
+    assert broker.reactors[0].starts["t", 0] == 1
+
+
+@run
+async def test_a_worker_that_slept_learns_what_was_decided() -> None:
+    broker = Broker()
+    await put(broker, "t", {"retentionHours": 7})
+    broker.kill(1)
+    assert (await put(broker, "t", {"retentionHours": 8})).status == 503
+    assert (await broker.request("DELETE", "/v1/topics/t")).status == 503
+    # As if the other half of a change had been cut off: only worker 0 has it.
+    service = broker.services[0]
+    assert service is not None
+    described = await service.operation("topics", {"topic": "t"})
+    record = described["t"]["record"] | {"version": 9, "retention_hours": 9}
+    await service.operation("topic_apply", {"record": record})
+    broker.start(1)
+    woken = broker.services[1]
+    assert woken is not None
+    assert woken.topics.retention("t") == (7, None)
+    await woken.adopt_topics(broker.siblings)
+    assert woken.topics.retention("t") == (9, None)
+
+
+@run
+async def test_crossing_changes_end_the_same_everywhere() -> None:
+    broker = Broker()
+    record = {"topic": "t", "version": 1, "changed_us": 5, "created_us": 5}
+    first = record | {"author": 0, "retention_hours": 1}
+    second = record | {"author": 1, "retention_hours": 2}
+    for worker, order in ((0, (first, second)), (1, (second, first))):
+        for change in order:
+            await broker.siblings.call(worker, "topic_apply", {"record": change})
+    assert [s.topics.retention("t") for s in broker.services if s] == [(2, None)] * 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [[], 1, "x", {"retentionHours": -1}, {"retentionHours": 1.5}, {"retentionHours": "1"},
+     {"retentionHours": True}, {"retentionHours": 10**30}, {"nonsense": 1}, {"retentionBytes": None}],
+)  # fmt: skip
+def test_bad_settings_are_400(settings: Any) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        assert (await put(broker, "t", settings)).status == 400
+        assert await names(broker) == []
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"NaN", b'{"retentionHours": NaN}', b"\xef\xbb\xbf{}", b"1" * 9999]
+)
+def test_bad_bodies_are_400(body: bytes) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        assert (await broker.request("PUT", "/v1/topics/t", body=body)).status == 400
+
+    scenario()
+
+
+@run
+async def test_a_body_of_another_kind_is_415() -> None:
+    broker = Broker()
+    assert (await put(broker, "t", {}, "text/plain")).status == 415
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "a%2Fb", "%00", "x" * 128, "%ff", "%c3%a9", "a%20b", "%2e"]
+)
+def test_bad_names_are_400(name: str) -> None:
+    @run
+    async def scenario() -> None:
+        broker = Broker()
+        for method in ("GET", "PUT", "DELETE"):
+            assert (await broker.request(method, f"/v1/topics/{name}")).status == 400
+
+    scenario()
