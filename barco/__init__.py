@@ -5,26 +5,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barco.client import (
         Ack,
+        Admin,
+        AsyncAdmin,
         AsyncConsumer,
         AsyncProducer,
+        AsyncReader,
         Consumer,
         ConsumerOptions,
         Event,
         Producer,
         ProducerOptions,
+        ReaderOptions,
+        read,
     )
 
 __version__ = "0.1.0"
 __all__ = [
     "Ack",
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncReader",
     "Consumer",
     "ConsumerOptions",
     "Event",
     "Producer",
     "ProducerOptions",
+    "ReaderOptions",
     "__version__",
+    "read",
 ]
 
 

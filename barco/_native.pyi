@@ -5,10 +5,11 @@ raises ValueError with a sentence that says what is wrong with them.
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TypedDict, type_check_only
 
 from typing_extensions import Buffer
 
+@type_check_only
 class ChunkInfo(TypedDict):
     topic: str
     slice: int
@@ -23,6 +24,7 @@ class ChunkInfo(TypedDict):
     raw_bytes: int
     sections: list[tuple[int, int, int, int, int]]  # id, codec, raw_len, stored_len, crc
 
+@type_check_only
 class GroupInfo(TypedDict):
     offset: int  # In the file.
     flags: int  # 1 GEN_START, 2 SNAPSHOT, 4 HEARTBEAT, 8 SEAL.
@@ -42,6 +44,7 @@ class GroupInfo(TypedDict):
     group_bytes: int
     segment_index: int
 
+@type_check_only
 class ExpectedGroup(TypedDict, total=False):
     cluster_uuid: bytes | None
     token: int | None

@@ -184,6 +184,12 @@ def data_dir_default(environment: Mapping[str, str] | None = None) -> Path:
     return Path("barco-data")
 
 
+def endpoint_default(environment: Mapping[str, str] | None = None) -> str:
+    """Where commands look for a broker when nobody said: $BARCO_ENDPOINT, else this machine."""
+    environment = os.environ if environment is None else environment
+    return environment.get("BARCO_ENDPOINT") or f"127.0.0.1:{Config().ports.discovery}"
+
+
 def ordinal(config: Config, host_name: str | None = None) -> int:
     """This broker's ordinal: as configured, or from a host name such as `barco-2`, or 0."""
     if config.broker.ordinal >= 0:

@@ -251,18 +251,17 @@ PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs)
     struct columns_given given = {NULL, Py_None, Py_None};
     struct draft d = {.memory = NULL};
     Py_ssize_t topic_len;
-    unsigned long long epoch, base_offset;
     int compress = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s#IKKO|OOp", names, &d.c.topic, &topic_len,
-                                     &d.c.slice, &epoch, &base_offset, &given.values, &given.keys,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s#IO&O&O|OOp", names, &d.c.topic, &topic_len,
+                                     &d.c.slice, py_u64_argument, &d.c.epoch, py_u64_argument,
+                                     &d.c.base_offset, &given.values, &given.keys,
                                      &given.timestamps, &compress))
         return NULL;
     if (topic_len < 1 || topic_len > 127)
         return PyErr_Format(PyExc_ValueError, "the topic has %zd bytes; 1 to 127 fit", topic_len);
-    if (base_offset > INT64_MAX / 2)
-        return PyErr_Format(PyExc_ValueError, "base_offset %llu is too large", base_offset);
+    if (d.c.base_offset > INT64_MAX / 2)
+        return PyErr_Format(PyExc_ValueError, "base_offset %llu is too large",
+                            (unsigned long long)d.c.base_offset);
     d.c.topic_len = (uint8_t)topic_len;
-    d.c.epoch = epoch;
-    d.c.base_offset = base_offset;
     return encode_sequences(&given, &d, compress);
 }

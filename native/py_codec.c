@@ -13,6 +13,21 @@
 
 #include <stdbool.h>
 
+int py_u64_argument(PyObject *arg, void *value)
+{
+    if (!PyLong_Check(arg)) {
+        PyErr_Format(PyExc_TypeError, "an int is needed, not %.100s", Py_TYPE(arg)->tp_name);
+        return 0;
+    }
+    uint64_t result = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "%.60R is not between 0 and 2^64 - 1", arg);
+        return 0;
+    }
+    *(uint64_t *)value = result;
+    return 1;
+}
+
 static PyObject *py_token(PyObject *module, PyObject *arg)
 {
     Py_buffer key;
@@ -210,7 +225,7 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
 /* Text that grows, and the scratch of the chunk being rendered. */
 struct rendering {
     bool lines;
-    unsigned long long from, to;
+    uint64_t from, to;
     long long token;
     char *text;
     size_t len, cap;
@@ -322,7 +337,8 @@ static PyObject *py_render_json(PyObject *module, PyObject *args, PyObject *kwar
     static char *names[] = {"chunks", "from_offset", "to_offset", NULL};
     struct rendering r = {.lines = false};
     PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKK", names, &chunks, &r.from, &r.to))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&", names, &chunks,
+                                     py_u64_argument, &r.from, py_u64_argument, &r.to))
         return NULL;
     return render(&r, chunks);
 }
@@ -332,8 +348,8 @@ static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kw
     static char *names[] = {"chunks", "from_offset", "to_offset", "token", NULL};
     struct rendering r = {.lines = true};
     PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKKL", names, &chunks, &r.from, &r.to,
-                                     &r.token))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L", names, &chunks,
+                                     py_u64_argument, &r.from, py_u64_argument, &r.to, &r.token))
         return NULL;
     return render(&r, chunks);
 }
@@ -436,11 +452,11 @@ static const char *scan_group(const uint8_t *p, size_t len, const struct expecte
     return group_body_verify(h, p, len) < 0 ? "body" : NULL;
 }
 
-static PyObject *group_dict(const struct group_header *h, unsigned long long file_offset)
+static PyObject *group_dict(const struct group_header *h, uint64_t file_offset)
 {
     return Py_BuildValue(
         "{s:K,s:I,s:y#,s:L,s:K,s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:I,s:I,s:I,s:I}", "offset",
-        file_offset, "flags", (unsigned int)h->flags, "cluster_uuid",
+        (unsigned long long)file_offset, "flags", (unsigned int)h->flags, "cluster_uuid",
         (const char *)h->cluster_uuid, (Py_ssize_t)16, "token", (long long)h->token, "epoch",
         (unsigned long long)h->epoch, "session", (unsigned long long)h->session, "gseq",
         (unsigned long long)h->gseq, "prev_crc", h->prev_crc, "header_crc", h->header_crc,
@@ -450,8 +466,7 @@ static PyObject *group_dict(const struct group_header *h, unsigned long long fil
         "segment_index", h->segment_index);
 }
 
-static PyObject *scan_groups(const Py_buffer *buf, unsigned long long file_offset,
-                             struct expected *e)
+static PyObject *scan_groups(const Py_buffer *buf, uint64_t file_offset, struct expected *e)
 {
     struct group_header h;
     size_t at = 0, len = (size_t)buf->len;
@@ -477,14 +492,15 @@ static PyObject *py_groups_scan(PyObject *module, PyObject *args, PyObject *kwar
 {
     static char *names[] = {"buf", "file_offset", "expect", NULL};
     Py_buffer buf;
-    unsigned long long file_offset;
+    uint64_t file_offset;
     PyObject *dict = Py_None, *result = NULL;
     struct expected e;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*K|O", names, &buf, &file_offset, &dict))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O&|O", names, &buf, py_u64_argument,
+                                     &file_offset, &dict))
         return NULL;
     if (file_offset % GROUP_ALIGN != 0)
-        PyErr_Format(PyExc_ValueError, "file_offset %llu is not a multiple of %u", file_offset,
-                     GROUP_ALIGN);
+        PyErr_Format(PyExc_ValueError, "file_offset %llu is not a multiple of %u",
+                     (unsigned long long)file_offset, GROUP_ALIGN);
     else if (read_expected(dict, &e))
         result = scan_groups(&buf, file_offset, &e);
     PyBuffer_Release(&buf);
@@ -495,24 +511,36 @@ static PyObject *py_groups_scan(PyObject *module, PyObject *args, PyObject *kwar
 
 #define WITH_NAMES(function) ((PyCFunction)(void (*)(void))(function))
 static PyMethodDef methods[] = {
-    {"token", py_token, METH_O, "The point of the ring a partition key hashes to."},
+    {"token", py_token, METH_O,
+     "token($module, key, /)\n--\n\n"
+     "The point of the ring a partition key hashes to."},
     {"crc32c", WITH_NAMES(py_crc32c), METH_VARARGS | METH_KEYWORDS,
+     "crc32c($module, data, seed=0)\n--\n\n"
      "CRC-32C of data, continued from seed."},
     {"batch_encode", WITH_NAMES(py_batch_encode), METH_VARARGS | METH_KEYWORDS,
+     "batch_encode($module, values, keys=None, timestamps_us=None, compress=True)\n--\n\n"
      "A body of type application/vnd.barco.batch."},
     {"chunk_encode", WITH_NAMES(py_chunk_encode), METH_VARARGS | METH_KEYWORDS,
+     "chunk_encode($module, topic, slice, epoch, base_offset, values, keys=None, "
+     "timestamps_us=None, compress=True)\n--\n\n"
      "A stored chunk, as the broker writes it: for tests and tools."},
     {"chunk_info", WITH_NAMES(py_chunk_info), METH_VARARGS | METH_KEYWORDS,
+     "chunk_info($module, buf, offset=0)\n--\n\n"
      "The header of the chunk at offset, or None if the buffer ends before it does."},
     {"chunks_scan", py_chunks_scan, METH_O,
+     "chunks_scan($module, buf, /)\n--\n\n"
      "Every whole chunk of a buffer of chunks back to back; stops before a cut one."},
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
+     "chunk_events($module, buf, offset=0)\n--\n\n"
      "The events of the chunk at offset, checksums verified."},
     {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS,
+     "render_json($module, chunks, from_offset, to_offset)\n--\n\n"
      "A JSON array of the values with from_offset <= offset < to_offset."},
     {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS,
+     "render_ndjson($module, chunks, from_offset, to_offset, token)\n--\n\n"
      "A line of JSON for each event with from_offset <= offset < to_offset."},
     {"groups_scan", WITH_NAMES(py_groups_scan), METH_VARARGS | METH_KEYWORDS,
+     "groups_scan($module, buf, file_offset, expect=None)\n--\n\n"
      "The valid, chained groups from the start of buf; why the scan stopped; bytes accepted."},
     {NULL, NULL, 0, NULL}};
 

@@ -193,12 +193,14 @@ _NOTHING: list[Lane] = []
 
 
 class Batcher:
-    """All lanes of a producer. `producer_id_for` names the producer of a lane (32 hex digits)."""
+    """All lanes of a producer. The ids (32 hex digits) are for events with and without a key."""
 
-    def __init__(self, limits: Limits, producer_id_for: Callable[[SliceKey, bool], str]) -> None:
+    def __init__(self, limits: Limits, keyed_id: str, keyless_id: str) -> None:
+        assert keyed_id != keyless_id
         self.limits = limits
         self.buffered_bytes = 0
-        self._producer_id_for = producer_id_for
+        self._keyed_id = keyed_id
+        self._keyless_id = keyless_id
         self._lanes: dict[tuple[str, SliceKey, bool], Lane] = {}
         self._sticky: dict[str, int] = {}
         self._news: list[Lane] = []
@@ -323,11 +325,7 @@ class Batcher:
     def _lane(self, topic: str, slice_key: SliceKey, *, keyed: bool) -> Lane:
         lane = self._lanes.get((topic, slice_key, keyed))
         if lane is None:
-            lane = Lane(
-                topic,
-                slice_key,
-                keyed=keyed,
-                producer_id=self._producer_id_for(slice_key, keyed),
-            )
+            producer_id = self._keyed_id if keyed else self._keyless_id
+            lane = Lane(topic, slice_key, keyed=keyed, producer_id=producer_id)
             self._lanes[topic, slice_key, keyed] = lane
         return lane

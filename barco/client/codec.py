@@ -6,6 +6,8 @@ from barco._native import batch_encode as encode_batch
 from barco._native import chunk_events, chunks_scan
 from barco._native import token as token_of
 from barco.client.errors import BadAnswerError
+from barco.protocol.cursor import Cursor
+from barco.types import Epoch, Offset
 
 __all__ = ["Event", "Skips", "decode_chunks", "encode_batch", "parse_skips", "token_of"]
 
@@ -24,6 +26,11 @@ class Event(NamedTuple):
     """Microseconds since 1970: the producer's, or the broker's clock when it came."""
     key: bytes | None
     value: bytes
+
+    @property
+    def next_cursor(self) -> str:
+        """Where to go on after this event, as `read` and the HTTP API take it."""
+        return str(Cursor(Epoch(self.epoch), Offset(self.offset + 1)))
 
 
 def decode_chunks(body: bytes, skips: Skips) -> list[Event]:

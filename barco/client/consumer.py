@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from barco.client.admin import AsyncAdmin
 from barco.client.codec import Event, decode_chunks, parse_skips
 from barco.client.delivery import retry_after
 from barco.client.discovery import Directory
@@ -137,7 +138,8 @@ class AsyncConsumer:
                 handle(event)
 
     An event counts as handled when the next batch is asked for, at `commit`, and at the end of the
-    `async with` block if every event of the batch was taken. Options: see `ConsumerOptions`.
+    `async with` block if it was taken; not if an exception ends the block. Options: see
+    `ConsumerOptions`.
     """
 
     def __init__(
@@ -160,7 +162,8 @@ class AsyncConsumer:
         self._pool = Pool(connections_max=2)
         self._members: list[_Membership] = []
         self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
-        self._taken: deque[Event] = deque()
+        self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
+        self._batch: list[Event] = []  # All that the last poll returned.
         self._closed = False
 
     async def start(self) -> Self:
@@ -181,9 +184,9 @@ class AsyncConsumer:
         Waits up to `timeout_s` for the first; [] if there is none. Asking the broker commits what
         was returned before. Trouble with a broker is waited out until then; a refusal is raised.
         """
-        if self._taken:
-            rest = list(self._taken)
-            self._taken.clear()
+        if self._ahead:
+            rest = list(self._ahead)
+            self._ahead.clear()
             return rest
         if self._closed or not self._members:
             raise ClosedError("the consumer is closed" if self._closed else "start it first")
@@ -199,27 +202,38 @@ class AsyncConsumer:
             done, _ = await asyncio.wait(self._polls.values())
         return self._collect(done)
 
+    def keep(self, rest: Sequence[Event]) -> None:
+        """Gives back the end of the last poll's events: they count as not taken."""
+        assert not self._ahead and list(rest) == self._batch[len(self._batch) - len(rest) :]
+        self._ahead.extend(rest)
+
     async def commit(self) -> bool:
         """Commits what the last poll returned, durably.
 
         False, and nothing is committed, while iteration has not taken all events of it yet: a
         commit would lose the rest if this process died.
         """
-        if self._taken:
+        if self._ahead:
             return False
         await asyncio.gather(*(member.commit() for member in self._members))
         return True
 
-    async def close(self) -> None:
-        """Leaves the group. What was taken completely is committed. Idempotent."""
+    async def close(self, *, commit: bool = True) -> None:
+        """Leaves the group. Idempotent.
+
+        What was taken is committed, to the event, unless `commit` is False: then all that the last
+        poll returned is delivered again, to whoever gets its slices.
+        """
         if self._closed:
             return
         self._closed = True
         for task in self._polls.values():
             task.cancel()
         await asyncio.gather(*self._polls.values(), return_exceptions=True)
-        commit = not self._taken
         try:
+            if commit and self._ahead:
+                commit = False
+                await self._commit_taken()
             farewells = (member.goodbye(commit=commit) for member in self._members)
             for result in await asyncio.gather(*farewells, return_exceptions=True):
                 if isinstance(result, BaseException):
@@ -232,10 +246,10 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Events for ever."""
         while True:
-            if not self._taken:
-                self._taken.extend(await self.poll(POLL_WAIT_S_MAX))
-            while self._taken:
-                yield self._taken.popleft()
+            if not self._ahead:
+                self._ahead.extend(await self.poll(POLL_WAIT_S_MAX))
+            while self._ahead:
+                yield self._ahead.popleft()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -246,7 +260,18 @@ class AsyncConsumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self.close(commit=kind is None)
+
+    async def _commit_taken(self) -> None:
+        """Commits the part of the last batch that iteration has taken: the group's positions are
+        set behind it while this consumer still holds the slices."""
+        taken = self._batch[: len(self._batch) - len(self._ahead)]
+        places: dict[str, dict[int, str]] = {}
+        for event in taken:
+            places.setdefault(event.topic, {})[event.slice] = event.next_cursor
+        async with AsyncAdmin([member.endpoint for member in self._members]) as admin:
+            for topic, cursors in places.items():
+                await admin.seek(self.group, topic, cursors)
 
     def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
         events: list[Event] = []
@@ -259,6 +284,7 @@ class AsyncConsumer:
                     events += task.result()
         if failure is not None and not events:
             raise failure
+        self._batch = events
         return events
 
     async def _poll_member(self, member: _Membership, deadline: float) -> list[Event]:
@@ -301,7 +327,6 @@ class Consumer:
     ) -> None:
         self._consumer = AsyncConsumer(topics, group, endpoint, **options)
         self._thread = LoopThread("barco-consumer")
-        self._taken: deque[Event] = self._consumer._taken
         try:
             self._thread.run(self._consumer.start())
         except BaseException:
@@ -312,26 +337,31 @@ class Consumer:
         """The next events, [] if there are none in time; commits what was returned before."""
         return self._thread.run(self._consumer.poll(timeout_s))
 
+    def keep(self, rest: Sequence[Event]) -> None:
+        """Gives back the end of the last poll's events: they count as not taken."""
+        self._consumer.keep(rest)
+
     def commit(self) -> bool:
         """Commits what the last poll returned, durably; False while some of it is not taken."""
         return self._thread.run(self._consumer.commit())
 
-    def close(self) -> None:
-        """Leaves the group. What was taken completely is committed. Idempotent."""
+    def close(self, *, commit: bool = True) -> None:
+        """Leaves the group. What was taken is committed, unless `commit` is False. Idempotent."""
         if self._thread.closed:
             return
         try:
-            self._thread.run(self._consumer.close())
+            self._thread.run(self._consumer.close(commit=commit))
         finally:
             self._thread.close()
 
     def __iter__(self) -> Iterator[Event]:
         """Events for ever."""
         while True:
-            if not self._taken:
-                self._taken.extend(self.poll(POLL_WAIT_S_MAX))
-            while self._taken:
-                yield self._taken.popleft()
+            ahead = self._consumer._ahead
+            if not ahead:
+                ahead.extend(self.poll(POLL_WAIT_S_MAX))
+            while ahead:
+                yield ahead.popleft()
 
     def __enter__(self) -> Self:
         return self
@@ -342,7 +372,7 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self.close(commit=kind is None)
 
 
 def _request(

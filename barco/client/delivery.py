@@ -61,7 +61,7 @@ def judge(batch: Batch, answer: Response | TransportError, context: str) -> Verd
         return Verdict(Next.RETRY, error=error)
     if answer.status == 421:
         return Verdict(Next.REROUTE, error=error)
-    if answer.status in (429, 503, 507):
+    if answer.status in (408, 429, 503, 507):
         return Verdict(Next.RETRY, error=error, retry_after_s=retry_after(answer))
     if answer.status == 409 and _forgotten(batch, answer):
         return Verdict(Next.RESEQUENCE, error=error)

@@ -98,6 +98,8 @@ def response_error(
     problem = parse_problem(body)
     slug = str(problem.get("type", "")).removeprefix(errors.PROBLEM_PREFIX)
     kind = _BY_SLUG.get(slug) or _by_status(status, headers)
+    if issubclass(kind, errors.SequenceGapError):
+        problem.setdefault("expected", expected_sequence(problem))
     reason = str(problem.get("detail") or problem.get("title") or kind.title)
     extra = {
         name: value
@@ -155,6 +157,16 @@ _KINDS: list[type[BarcoError]] = [
     CursorExpiredError,
 ]
 _BY_SLUG: dict[str, type[BarcoError]] = {kind.slug: kind for kind in _KINDS}
+_BY_SLUG |= {
+    # The C core tells some cases apart more finely.
+    "stale-producer-epoch": errors.StaleProducerError,
+    "unknown-topic": errors.TopicNotFoundError,
+    "event-too-large": errors.TooLargeError,
+    "body-too-large": errors.TooLargeError,
+    "unsupported-encoding": errors.UnsupportedMediaTypeError,
+    "unknown-outcome": errors.OutcomeUnknownError,
+    "too-many-topics": BusyError,
+}
 _BY_STATUS: dict[int, type[BarcoError]] = {
     401: errors.UnauthorizedError,
     403: errors.ForbiddenError,

@@ -71,7 +71,8 @@ class AsyncProducer:
     ) -> asyncio.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
-        `keys` is None or one for each value, None where there is none. Order is kept for each key, as with `send`.
+        `keys` is None, or has one for each value, None where there is none. Order is kept for
+        each key, as with `send`.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
@@ -163,7 +164,8 @@ class Producer:
     ) -> concurrent.futures.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
-        `keys` is None or one for each value, None where there is none. Order is kept for each key, as with `send`.
+        `keys` is None, or has one for each value, None where there is none. Order is kept for
+        each key, as with `send`.
         """
         check_topic(topic)
         if self._sender.buffered_bytes() >= self._sender.options.buffer_bytes:

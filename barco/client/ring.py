@@ -77,11 +77,6 @@ class Ring:
 KEYS_REMEMBERED = 65_536
 
 
-def slice_of_producer(ring: Ring, producer_id: str) -> SliceKey:
-    """Where a broker puts events that have a producer id but no key."""
-    return ring.slice_of_token(token_of(bytes.fromhex(producer_id)))
-
-
 def ring_from_topology(topology: Mapping[str, Any]) -> Ring:
     """The answer of GET /v1/topology as a ring; BadAnswerError if it is none."""
     try:

@@ -35,7 +35,7 @@ from barco.client.errors import (
     DeliveryError,
     TransportError,
 )
-from barco.client.ring import Ring, slice_of_producer
+from barco.client.ring import Ring
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError
 
@@ -55,8 +55,8 @@ class ProducerOptions:
 
     linger_ms: float = 5.0
     """How long the first event of a batch waits for company; 0 sends at once."""
-    batch_bytes: int = 128 * 1024
-    """Keys and values of one batch, uncompressed: a broker stores up to this much as one chunk."""
+    batch_bytes: int = 256 * 1024
+    """Keys and values of one batch, uncompressed. Brokers store up to 1 MiB as it comes."""
     buffer_bytes: int = 32 * 1024 * 1024
     """Memory for events that are not acknowledged; over it `send` waits or refuses."""
     delivery_timeout_s: float = 30.0
@@ -71,10 +71,9 @@ class ProducerOptions:
     def __post_init__(self) -> None:
         if self.linger_ms < 0 or self.delivery_timeout_s <= 0:
             raise ValueError("linger_ms and delivery_timeout_s are times: not negative")
-        if not 1 <= self.batch_bytes <= self.buffer_bytes:
-            raise ValueError("batch_bytes is at least 1 and at most buffer_bytes")
-        if self.connections < 1 or self.pipeline < 1:
-            raise ValueError("connections and pipeline are at least 1")
+        for name in ("batch_bytes", "buffer_bytes", "connections", "pipeline"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
 
 
 class Sender:
@@ -87,9 +86,11 @@ class Sender:
         self._room = threading.Condition(self._lock)
         self._directory = Directory(endpoints)
         self._pool = Pool(connections_max=options.connections, pipeline_max=options.pipeline)
-        limits = Limits(options.batch_bytes, options.linger_ms / 1000)
-        self._batcher = Batcher(limits, self._producer_id_for)
-        self._producer_id = secrets.token_hex(16)
+        batch_bytes = min(options.batch_bytes, options.buffer_bytes)
+        limits = Limits(batch_bytes, options.linger_ms / 1000)
+        # A producer's sequence is one for each topic and slice: events with keys and events
+        # without go there separately, so they are two producers.
+        self._batcher = Batcher(limits, secrets.token_hex(16), secrets.token_hex(16))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
         self._timers: dict[Lane, asyncio.TimerHandle] = {}
@@ -328,7 +329,7 @@ class Sender:
         assert self.ring is not None and batch.sequence is not None
         request = Request(
             "POST",
-            f"/v1/topic/{lane.topic}/messages",
+            f"/v1/topic/{lane.topic}/messages{'' if lane.keyed else f'?slice={lane.slice.slice}'}",
             (
                 ("Content-Type", BATCH_TYPE),
                 ("Producer-Id", lane.producer_id),
@@ -361,17 +362,6 @@ class Sender:
             f" and {batch.attempts} tries ({known}): {last}",
             outcome=outcome,
         )
-
-    def _producer_id_for(self, slice_key: SliceKey, keyed: bool) -> str:
-        """One id for all events with keys. Events without one go to the slice that their
-        producer id hashes to, so each slice gets an id that does."""
-        if keyed:
-            return self._producer_id
-        assert self.ring is not None
-        while True:
-            producer_id = secrets.token_hex(16)
-            if slice_of_producer(self.ring, producer_id) == slice_key:
-                return producer_id
 
 
 def settle_once(count: int, resolve: Callable[[BaseException | None], None]) -> DoneCallback:

@@ -6,6 +6,7 @@ retries: what a lost answer means is for the caller to decide (delivery.py, admi
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -192,8 +193,7 @@ class _Endpoint:
                     lambda: Connection(self.name), host, port
                 )
         except (OSError, TimeoutError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "time-out"
-            raise ConnectError(f"cannot connect to {self.name}: {reason}") from error
+            raise ConnectError(f"cannot connect to {self.name}: {_reason(error)}") from error
         self.connections.append(connection)
         return connection
 
@@ -232,6 +232,15 @@ class Pool:
         for endpoint in self._endpoints.values():
             endpoint.close()
         self._endpoints.clear()
+
+
+def _reason(error: OSError) -> str:
+    """In the system's words: asyncio's own name no cause."""
+    if isinstance(error, TimeoutError):
+        return "time-out"
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error)
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:

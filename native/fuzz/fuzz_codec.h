@@ -20,7 +20,7 @@
 /* A copy of exactly len bytes, so that AddressSanitizer sees the first byte too many. */
 static inline uint8_t *copy_of(const uint8_t *data, size_t len)
 {
-    uint8_t *copy = malloc(len > 0 ? len : 1);
+    uint8_t *copy = calloc(1, len > 0 ? len : 1);
     REQUIRE(copy != NULL);
     if (len > 0)
         memcpy(copy, data, len);

@@ -30,7 +30,7 @@ static inline uint64_t random_next(uint64_t *state)
 /* A copy on the heap of exactly len bytes, so that a sanitizer sees a read beyond it. */
 static inline uint8_t *exact_copy(const void *p, size_t len)
 {
-    uint8_t *copy = malloc(len > 0 ? len : 1);
+    uint8_t *copy = calloc(1, len > 0 ? len : 1);
     CHECK(copy != NULL);
     if (len > 0)
         memcpy(copy, p, len);

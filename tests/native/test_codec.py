@@ -198,6 +198,17 @@ def test_offsets_select_across_chunks() -> None:
     assert _native.render_ndjson([], 0, 1, 0) == b""
 
 
+@pytest.mark.parametrize("bound", [-1, 2**64])
+def test_offsets_do_not_wrap(bound: int) -> None:
+    """An offset outside of 64 bits is refused, not taken modulo."""
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.render_json([], bound, 1)
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.render_ndjson([], 0, bound, 0)
+    with pytest.raises(ValueError, match="between 0 and"):
+        _native.groups_scan(b"", bound)
+
+
 def test_text_that_grows_sixfold() -> None:
     """Control characters take six bytes each: the buffer grows with them."""
     assert rendered(b"\x01" * 500_000) == "\x01" * 500_000

@@ -11,6 +11,10 @@
 | `index` | sidecars: (topic, slice, offset or time) -> chunk positions; rebuilt when missing |
 | `catalog` | which segments hold a (topic, slice), over all generations |
 | `reader` | stored chunks of a (topic, slice) from an offset on, verified |
+| `store` | all of it behind one object: what the worker talks to |
+| `trash` | deletes in two steps: renamed at once, unlinked later |
+| `rebuild` | pure: the summary or the index of one sealed segment, from its groups |
+| `errors` | failures as one sentence that names the file and says what to do |
 | `retention` | deletes whole sealed segments by age and size |
 
 Appends themselves are the native core's: it owns the open segment's descriptor.

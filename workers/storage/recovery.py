@@ -80,15 +80,16 @@ async def recover_shard(
     bulk: BulkIo,
     restore: Restore,
     apply_group: ApplyGroup,
+    lineage: Lineage | None = None,
 ) -> RecoveryReport:
     """Recovers and seals the newest generation; the shard is then ready for `open_next`.
 
     The callbacks get views that are valid only during the call. Raises CorruptLogError (rule S5:
     the shard must not start), DataDirError, DiskFullError, OperatorError or DiskError.
     """
-    return await _recover(
-        Path(shard_dir), scan.Tags(cluster_uuid, token, 0), bulk, restore, apply_group, False
-    )
+    shard = Path(shard_dir)
+    tags = scan.Tags(cluster_uuid, token, 0)
+    return await _recover(shard, tags, bulk, restore, apply_group, False, lineage)
 
 
 async def recover_accepting_loss(
@@ -123,13 +124,14 @@ async def _recover(
     restore: Restore,
     apply_group: ApplyGroup,
     accept_loss: bool,
+    lineage: Lineage | None = None,
 ) -> RecoveryReport:
     began = time.monotonic()
     layout.make_directory(shard)
     temporaries = remove_temporaries(shard)
     empty_trash(shard)
-    report = RecoveryReport(Lineage.load(shard), temporaries=temporaries)
-    lineage = report.lineage
+    lineage = lineage or Lineage.load(shard)
+    report = RecoveryReport(lineage, temporaries=temporaries)
     for generation in reversed(lineage.generations()):
         if generation.expired:
             continue

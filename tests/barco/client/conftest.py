@@ -86,6 +86,7 @@ class FakeBroker:
     async def _produce(self, asked: Asked) -> Answer | str:
         topic = asked.path.split("/")[3]
         values, keys, timestamps = decode_batch(asked.body)
+        assert len(asked.headers["producer-id"]) == 32
         index = self._slice(asked, keys)
         self.in_flight[topic, index] += 1
         self.in_flight_high = max(self.in_flight_high, self.in_flight[topic, index])
@@ -102,9 +103,8 @@ class FakeBroker:
 
     def _slice(self, asked: Asked, keys: list[bytes | None]) -> int:
         if keys[0] is None:
-            tokens = {token_of(bytes.fromhex(asked.headers["producer-id"]))}
-        else:
-            tokens = {token_of(key) for key in keys if key is not None}
+            return int(asked.query["slice"][0])
+        tokens = {token_of(key) for key in keys if key is not None}
         slices = {(token - TOKEN_MIN) // (2**64 // SLICES) for token in tokens}
         assert len(slices) == 1, "a batch belongs to one slice"
         return slices.pop()
@@ -121,7 +121,7 @@ class FakeBroker:
         if sequence <= last:
             return 204, {}, b""
         if sequence != last + 1:
-            return problem(409, "sequence-gap", "gap", expected=last + 1)
+            return problem(409, "sequence-gap", "gap", expectedSeq=str(last + 1))
         self.sequences[name] = (epoch, sequence)
         stream = self.streams[topic, index]
         start = len(stream)

@@ -98,7 +98,7 @@ def test_refusals_are_typed_and_not_retried(broker, refusal, status, slug, kind)
 
 
 def test_a_gap_with_an_unknown_past_is_surfaced(broker, refusal):
-    faults = iter(["lose", refusal(409, "sequence-gap", "gap", expected=5)])
+    faults = iter(["lose", refusal(409, "sequence-gap", "gap", expectedSeq="5")])
     broker.fault = lambda asked: next(faults, None)
     with barco.Producer(broker.endpoint) as producer:
         error = producer.send("t", b"v", key=b"k").exception(5)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barco.errors import BarcoError
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo, open_bulk
 
@@ -26,7 +27,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
         directory = Path(tempfile.mkdtemp(dir=base))
         try:
             layout.check_data_dir(directory)
-        except Exception:
+        except BarcoError:
             shutil.rmtree(directory)
             continue
         yield directory

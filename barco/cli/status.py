@@ -1,0 +1,62 @@
+"""`barco status`: is the broker ready, and who owns what."""
+
+import argparse
+from typing import Any
+
+import barco
+from barco.cli import _shared
+
+DESCRIPTION = """\
+Say whether the broker is ready, which I/O engine it runs on, and which worker owns which slices.
+"""
+
+EPILOG = f"""\
+{_shared.ENDPOINT_HELP}
+Examples:
+  barco status
+  barco status --json | jq .topology.shards
+  until barco status >/dev/null 2>&1; do sleep 1; done
+
+Exit codes:
+  0    ready
+  2    wrong usage
+  1    not ready, or no answer
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = _shared.command(
+        subparsers, "status", help="is the broker ready", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("--timeout", metavar="SECONDS", type=_shared.seconds, default=5.0,
+                        help="wait so long for an answer (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the broker's answers as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print."""
+    with barco.Admin(args.endpoint, timeout_s=args.timeout) as admin:
+        status = admin.status()
+        ready = status.get("status") == "ready"
+        topology = admin.topology() if ready else None
+    if args.json:
+        _shared.print_json({"status": status, "topology": topology})
+        return 0 if ready else 1
+    print(f"status   {status.get('status')}")
+    if status.get("reason"):
+        print(f"reason   {status['reason']}")
+    print(f"version  {status.get('version')}")
+    print(f"engine   {status.get('engine')} ({status.get('engineReason')})")
+    if topology is not None:
+        print()
+        _shared.print_table(
+            ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
+        )
+    return 0 if ready else 1
+
+
+def _shard(shard: dict[str, Any]) -> tuple[object, ...]:
+    first, last = shard["slices"]
+    up = "yes" if shard.get("up") else "no"
+    return (shard["worker"], shard["endpoint"], f"{first}-{last}", shard.get("version"), up)

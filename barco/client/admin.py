@@ -1,0 +1,259 @@
+"""Administration: topics, groups, status. `Admin` for threads, `AsyncAdmin` for asyncio.
+
+Answers are the documents of the HTTP API as dictionaries (see `GET /openapi.json`); a refusal is
+an error of `barco.errors`. What only reads is tried again while brokers are busy or away.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from barco.client.errors import BadAnswerError, TransportError, response_error
+from barco.client.loopthread import LoopThread
+from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
+from barco.client.transport import Pool, Request, Response, split_endpoint
+from barco.errors import BarcoError, BusyError
+
+Document = dict[str, Any]
+PAUSE_S = 0.1
+TRY_TIMEOUT_S = 15.0
+
+
+class AsyncAdmin:
+    """Asks any of the brokers it was given. Everything can also be done with curl."""
+
+    def __init__(
+        self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0
+    ) -> None:
+        self._endpoints = as_endpoints(endpoint)
+        if not self._endpoints:
+            raise ValueError("give at least one endpoint, as 127.0.0.1:9250")
+        for each in self._endpoints:
+            split_endpoint(each)
+        self._timeout_s = timeout_s
+        self._pool = Pool(connections_max=2)
+
+    async def status(self) -> Document:
+        """How the broker is, also if it is not ready yet (`ready` says so)."""
+        answer = await self._request("GET", "/status", accept=(503,))
+        return self._document(answer, "/status")
+
+    async def brokers(self) -> Document:
+        """The brokers and their ports."""
+        return await self._get("/v1/brokers")
+
+    async def topology(self) -> Document:
+        """The ring: members, generations, shards, endpoints."""
+        return await self._get("/v1/topology")
+
+    async def metrics(self) -> str:
+        """Prometheus' text format."""
+        return (await self._request("GET", "/metrics")).body.decode()
+
+    async def topics(self) -> list[Document]:
+        """Every topic with its settings."""
+        return self._list(await self._get("/v1/topics"), "topics")
+
+    async def topic(self, topic: str) -> Document:
+        """One topic with its slices; NotFoundError if there is none."""
+        return await self._get(f"/v1/topics/{check_topic(topic)}")
+
+    async def slices(self, topic: str) -> list[Document]:
+        """Owner, bounds and generations of each slice of a topic."""
+        answer = await self._get(f"/v1/topic/{check_topic(topic)}/slices")
+        return self._list(answer, "slices")
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        retention_hours: int | None = None,
+        retention_bytes: int | None = None,
+    ) -> Document:
+        """Creates a topic, or changes the settings given here. 0 is no limit."""
+        given = {"retentionHours": retention_hours, "retentionBytes": retention_bytes}
+        settings = {name: value for name, value in given.items() if value is not None}
+        target = f"/v1/topics/{check_topic(topic)}"
+        return self._document(await self._request("PUT", target, settings), target)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and its events."""
+        await self._request("DELETE", f"/v1/topics/{check_topic(topic)}")
+
+    async def groups(self) -> list[Document]:
+        """Every group that has members or positions."""
+        return self._list(await self._get("/v1/groups"), "groups")
+
+    async def group(self, group: str) -> Document:
+        """Members, positions and lag of a group."""
+        return await self._get(f"/v1/groups/{quote(group, safe='')}")
+
+    async def seek(self, group: str, topic: str, to: str | Mapping[int, str]) -> Document:
+        """Moves a group's positions: "earliest", "latest", "timestamp:<µs>" or {slice: cursor}."""
+        target = f"/v1/groups/{quote(group, safe='')}/positions"
+        place: Any = to if isinstance(to, str) else {"slices": {str(k): v for k, v in to.items()}}
+        body = {"topic": check_topic(topic), "to": place}
+        return self._document(await self._request("PUT", target, body), target)
+
+    async def delete_group(self, group: str) -> None:
+        """Forgets a group's positions; it must have no members."""
+        await self._request("DELETE", f"/v1/groups/{quote(group, safe='')}")
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _get(self, target: str) -> Document:
+        return self._document(await self._request("GET", target), target)
+
+    async def _request(
+        self,
+        method: str,
+        target: str,
+        body: Document | None = None,
+        accept: Sequence[int] = (),
+    ) -> Response:
+        headers = [("Accept", "*/*")]
+        if body is not None:
+            headers.append(("Content-Type", "application/json"))
+        encoded = b"" if body is None else json.dumps(body).encode()
+        request = Request(method, target, tuple(headers), encoded)
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            last: BarcoError | None = None
+            for endpoint in self._endpoints:
+                left = max(0.1, deadline - time.monotonic())
+                try:
+                    answer = await self._pool.request(
+                        endpoint, request, timeout_s=min(TRY_TIMEOUT_S, left)
+                    )
+                    if answer.ok or answer.status in accept:
+                        return answer
+                    what = f"{method} {target}"
+                    raise response_error(answer.status, answer.headers, answer.body, what)
+                except (TransportError, BusyError) as error:
+                    # A change may have been made by a broker that did not answer: every one of
+                    # them sets a state, so making it again does no harm.
+                    last = error
+            assert last is not None
+            if isinstance(last, TransportError) or time.monotonic() + PAUSE_S >= deadline:
+                raise last
+            await asyncio.sleep(PAUSE_S)
+
+    def _document(self, answer: Response, what: str) -> Document:
+        try:
+            parsed = json.loads(answer.body)
+        except ValueError as error:
+            raise BadAnswerError(f"{what}: not JSON: {error}") from error
+        if not isinstance(parsed, dict):
+            raise BadAnswerError(f"{what}: not a JSON object")
+        return parsed
+
+    def _list(self, document: Document, name: str) -> list[Document]:
+        found = document.get(name)
+        if not isinstance(found, list):
+            raise BadAnswerError(f"no list of {name} in the answer")
+        return found
+
+
+class Admin:
+    """As AsyncAdmin, for threads."""
+
+    def __init__(
+        self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0
+    ) -> None:
+        self._admin = AsyncAdmin(endpoint, timeout_s=timeout_s)
+        self._thread = LoopThread("barco-admin")
+
+    def status(self) -> Document:
+        """How the broker is, also if it is not ready yet."""
+        return self._thread.run(self._admin.status())
+
+    def brokers(self) -> Document:
+        """The brokers and their ports."""
+        return self._thread.run(self._admin.brokers())
+
+    def topology(self) -> Document:
+        """The ring: members, generations, shards, endpoints."""
+        return self._thread.run(self._admin.topology())
+
+    def metrics(self) -> str:
+        """Prometheus' text format."""
+        return self._thread.run(self._admin.metrics())
+
+    def topics(self) -> list[Document]:
+        """Every topic with its settings."""
+        return self._thread.run(self._admin.topics())
+
+    def topic(self, topic: str) -> Document:
+        """One topic with its slices; NotFoundError if there is none."""
+        return self._thread.run(self._admin.topic(topic))
+
+    def slices(self, topic: str) -> list[Document]:
+        """Owner, bounds and generations of each slice of a topic."""
+        return self._thread.run(self._admin.slices(topic))
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        retention_hours: int | None = None,
+        retention_bytes: int | None = None,
+    ) -> Document:
+        """Creates a topic, or changes the settings given here. 0 is no limit."""
+        creation = self._admin.create_topic(
+            topic, retention_hours=retention_hours, retention_bytes=retention_bytes
+        )
+        return self._thread.run(creation)
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and its events."""
+        self._thread.run(self._admin.delete_topic(topic))
+
+    def groups(self) -> list[Document]:
+        """Every group that has members or positions."""
+        return self._thread.run(self._admin.groups())
+
+    def group(self, group: str) -> Document:
+        """Members, positions and lag of a group."""
+        return self._thread.run(self._admin.group(group))
+
+    def seek(self, group: str, topic: str, to: str | Mapping[int, str]) -> Document:
+        """Moves a group's positions: "earliest", "latest", "timestamp:<µs>" or {slice: cursor}."""
+        return self._thread.run(self._admin.seek(group, topic, to))
+
+    def delete_group(self, group: str) -> None:
+        """Forgets a group's positions; it must have no members."""
+        self._thread.run(self._admin.delete_group(group))
+
+    def close(self) -> None:
+        """Closes the connections. Idempotent."""
+        if not self._thread.closed:
+            self._thread.run(self._admin.close())
+            self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,233 @@
+"""Reading without a group: replay from a cursor, a time or either end. Nothing is committed.
+
+Every slice is read from its owner, all of them at once, each in its own order; between slices
+there is no order. What a reader has seen it can take up again: `Event.next_cursor`.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from barco.client.admin import AsyncAdmin
+from barco.client.batching import SliceKey
+from barco.client.codec import Event, decode_chunks, parse_skips
+from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.errors import BadAnswerError, TransportError, response_error
+from barco.client.loopthread import LoopThread
+from barco.client.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.transport import Pool, Request, Response
+from barco.errors import BusyError
+from barco.protocol.cursor import Cursor
+
+Start = str | int | Mapping[int, str]
+"""Where to begin: "earliest", "latest", microseconds since 1970, or a cursor for each slice."""
+FOLLOW_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """How much to read, and how."""
+
+    start: Start = "earliest"
+    """With cursors by slice: only those slices are read."""
+    follow: bool = False
+    """Go on with new events for ever; otherwise stop at the end as it was at the start."""
+    read_bytes: int = 2 * 1024 * 1024
+    """Stored bytes of one request."""
+    quiet_s: float | None = None
+    """With `follow`: stop when nothing came for so long."""
+    timeout_s: float = 30.0
+    """How long trouble with a slice is waited out."""
+
+    def __post_init__(self) -> None:
+        for place in starts(self.start):
+            if place in ("earliest", "latest") or place.startswith("timestamp:"):
+                continue
+            Cursor.parse(place)
+
+
+class _SliceReader:
+    """The place in one slice."""
+
+    def __init__(
+        self, pool: Pool, topic: str, place: Mapping[str, Any], options: ReaderOptions
+    ) -> None:
+        try:
+            self.key = SliceKey(int(place["token"]), int(place["index"]))
+            self._endpoint = str(place["endpoint"])
+            self._end = int(place["endOffset"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise BadAnswerError(f"the slices of {topic}: {error!r}") from error
+        self._pool = pool
+        self._options = options
+        self._target = f"/v1/topic/{topic}/slices/{self.key.token}/{self.key.slice}/events"
+        self._from = start_of(options.start, self.key.slice)
+        self.done = not options.follow and self._end == 0
+
+    async def next(self) -> list[Event]:
+        """The next events; [] if there are none yet, or no more (then `done`)."""
+        wait_s = FOLLOW_WAIT_S if self._options.follow else 0.0
+        answer = await self._fetch(wait_s)
+        events: list[Event] = []
+        if answer.status != 204:
+            skips = parse_skips(answer.headers.get("barco-start", ""))
+            events = decode_chunks(answer.body, skips)
+        try:
+            cursor = Cursor.parse(answer.headers["barco-next-cursor"])
+        except (KeyError, ValueError) as error:
+            raise BadAnswerError(f"no cursor in an answer for {self._target}") from error
+        self._from = str(cursor)
+        if not self._options.follow:
+            self.done = cursor.offset >= self._end or answer.status == 204
+            events = [event for event in events if event.offset < self._end]
+        return events
+
+    async def _fetch(self, wait_s: float) -> Response:
+        deadline = time.monotonic() + self._options.timeout_s + wait_s
+        pause = PAUSE_FIRST_S
+        query = {
+            "from": self._from,
+            "maxBytes": self._options.read_bytes,
+            "waitMs": int(wait_s * 1000),
+        }
+        target = f"{self._target}?{urlencode(query)}"
+        request = Request("GET", target, (("Accept", CHUNKS_TYPE),))
+        while True:
+            try:
+                answer = await self._pool.request(
+                    self._endpoint, request, timeout_s=wait_s + ANSWER_GRACE_S
+                )
+                if answer.ok:
+                    return answer
+                raise response_error(answer.status, answer.headers, answer.body, "read")
+            except (TransportError, BusyError):
+                if time.monotonic() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+
+class AsyncReader:
+    """Reads a topic in one asyncio loop: `async for event in reader`. See `read`."""
+
+    def __init__(
+        self, topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
+    ) -> None:
+        self.topic = check_topic(topic)
+        self.options = ReaderOptions(**options)
+        self._admin = AsyncAdmin(endpoint)
+        self._pool = Pool(connections_max=64)
+        self._tasks: dict[asyncio.Task[list[Event]], _SliceReader] = {}
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Events as they come from the slices, a request's worth at a time."""
+        places = await self._admin.slices(self.topic)
+        if isinstance(self.options.start, Mapping):
+            wanted = self.options.start
+            places = [place for place in places if place.get("index") in wanted]
+        readers = [_SliceReader(self._pool, self.topic, each, self.options) for each in places]
+        for reader in readers:
+            self._go_on(reader)
+        quiet_s = self.options.quiet_s if self.options.follow else None
+        last = time.monotonic()
+        while self._tasks:
+            left = None if quiet_s is None else max(0.0, last + quiet_s - time.monotonic())
+            done, _ = await asyncio.wait(
+                self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if left == 0 and not done:
+                return
+            for task in done:
+                reader = self._tasks.pop(task)
+                events = task.result()
+                self._go_on(reader)  # Meanwhile the next is on its way.
+                if events:
+                    yield events
+                    last = time.monotonic()
+
+    async def close(self) -> None:
+        """Stops reading. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._pool.close()
+        await self._admin.close()
+
+    def _go_on(self, reader: _SliceReader) -> None:
+        if not reader.done:
+            self._tasks[asyncio.ensure_future(reader.next())] = reader
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        async for events in self.batches():
+            for event in events:
+                yield event
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def read(
+    topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
+) -> Iterator[Event]:
+    """The events of a topic from `start` to the end that it has now, or on for ever (`follow`).
+
+        for event in barco.read("trips", start=1_700_000_000_000_000):
+            ...
+
+    `start` is "earliest", "latest", a time in microseconds since 1970, or {slice: cursor} with
+    cursors of earlier events (`event.next_cursor`). Within a slice the order is that of the
+    offsets; nothing is committed anywhere. Options: see `ReaderOptions`.
+    """
+    for events in read_batches(topic, endpoint, **options):
+        yield from events
+
+
+def read_batches(
+    topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
+) -> Iterator[list[Event]]:
+    """As `read`, a request's worth of one slice at a time."""
+    reader = AsyncReader(topic, endpoint, **options)
+    thread = LoopThread("barco-reader")
+    batches = reader.batches()
+    try:
+        while True:
+            try:
+                yield thread.run(anext(batches))  # type: ignore[arg-type]
+            except StopAsyncIteration:
+                return
+    finally:
+        thread.run(reader.close())
+        thread.close()
+
+
+def starts(start: Start) -> list[str]:
+    """The places in a start, as the API spells them."""
+    if isinstance(start, Mapping):
+        return [str(cursor) for cursor in start.values()]
+    if isinstance(start, int):
+        if not 0 <= start < 2**63:
+            raise ValueError(f"a time is microseconds since 1970, not {start}")
+        return [f"timestamp:{start}"]
+    if start not in ("earliest", "latest"):
+        raise ValueError('start is "earliest", "latest", a time in µs, or {slice: cursor}')
+    return [start]
+
+
+def start_of(start: Start, index: int) -> str:
+    """Where to begin in the slice of this index."""
+    if isinstance(start, Mapping):
+        return str(start[index])
+    return starts(start)[0]

@@ -1,0 +1,318 @@
+/* Client batches: one slice's batch is stored as it came; one that spans slices is cut into rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "murmur3.h"
+#include "reactor.h"
+
+/* A larger batch is cut into chunks of the usual size instead. */
+#define SEALED_VALUES_MAX (1u << 20)
+#define SLICES_PER_RANGE_MAX 4096
+
+/* What validation finds out about a batch. */
+struct batch_facts {
+    struct batch_view view;
+    struct batch_columns columns;
+    int64_t token_min, token_max, max_timestamp;
+    bool keyed, one_slice;
+    uint32_t slice;     /* keyed and one_slice: that one */
+    uint16_t *slices;   /* keyed: of each event, behind the columns in scratch */
+};
+
+/* Rows, between siblings and inside this file: count x this, then key and value of each event. */
+struct row {
+    uint32_t key_len, value_len; /* KEY_NULL: no key */
+    int64_t timestamp;           /* 0: the owner's clock */
+};
+
+static void find_slices(struct reactor *reactor, struct batch_facts *facts)
+{
+    const struct batch_columns *c = &facts->columns;
+    const uint8_t *key = c->keys;
+    facts->token_min = INT64_MAX;
+    facts->token_max = INT64_MIN;
+    facts->one_slice = true;
+    for (uint32_t i = 0; i < c->count; i++) {
+        facts->slices[i] = UINT16_MAX;
+        if (c->key_len[i] == KEY_NULL)
+            continue;
+        int64_t token = murmur3_token(key, c->key_len[i]);
+        uint32_t slice = slice_of_token(reactor, token);
+        key += c->key_len[i];
+        if (facts->keyed && slice != facts->slice)
+            facts->one_slice = false;
+        facts->slice = slice;
+        facts->keyed = true;
+        facts->slices[i] = (uint16_t)slice;
+        if (token < facts->token_min)
+            facts->token_min = token;
+        if (token > facts->token_max)
+            facts->token_max = token;
+    }
+}
+
+/* Unpacks and checks everything: what is stored must be readable for ever. */
+static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
+                        struct batch_facts *facts)
+{
+    memset(facts, 0, sizeof *facts);
+    if (len == 0)
+        return PROBLEM_NO_EVENTS;
+    if (batch_open(bytes, len, &facts->view) != 0)
+        return PROBLEM_BAD_BATCH;
+    if (facts->view.raw_bytes > reactor->options.request_bytes_max)
+        return PROBLEM_BODY_TOO_LARGE;
+    size_t need = (batch_scratch_bytes(&facts->view) + 7) & ~(size_t)7;
+    uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 2);
+    if (scratch == NULL)
+        return PROBLEM_BUSY;
+    int status = batch_unpack(&facts->view, (uint32_t)reactor->options.event_bytes_max, scratch,
+                              need, &facts->columns);
+    if (status != 0)
+        return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
+    if (facts->view.base_timestamp_us < 0)
+        return PROBLEM_BAD_TIMESTAMP;
+    facts->slices = (uint16_t *)(scratch + need);
+    if (facts->columns.key_len != NULL)
+        find_slices(reactor, facts);
+    facts->max_timestamp = facts->view.base_timestamp_us;
+    if (facts->columns.ts_delta != NULL)
+        for (uint32_t i = 0; i < facts->columns.count; i++)
+            if (facts->view.base_timestamp_us + facts->columns.ts_delta[i] > facts->max_timestamp)
+                facts->max_timestamp = facts->view.base_timestamp_us + facts->columns.ts_delta[i];
+    return PROBLEM_NONE;
+}
+
+static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                           struct waiter waiter, const struct batch_facts *facts,
+                           const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
+{
+    struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
+    struct run *run = stream ? run_new(stream, sizeof(struct batch_view)) : NULL;
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    run->body = own_body(reactor, &bytes, len, body);
+    struct batch_view *view = (struct batch_view *)run->tail;
+    if (run->body == NULL || batch_open(bytes, len, view) != 0) {
+        run_free(run);
+        return PROBLEM_BUSY;
+    }
+    run->waiter = waiter;
+    run->sealed = true;
+    run->batch = view;
+    run->count = facts->columns.count;
+    run->bytes = facts->columns.vals_bytes + facts->columns.keys_bytes;
+    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    run->token_min = facts->keyed ? facts->token_min : start;
+    run->token_max = facts->keyed ? facts->token_max : start;
+    run->timestamp = facts->view.base_timestamp_us;
+    run->max_timestamp = facts->max_timestamp;
+    if (produce->timestamp != 0 && run->timestamp == 0)
+        run->timestamp = run->max_timestamp = produce->timestamp;
+    return queue_run(reactor, produce, run, detail);
+}
+
+/* ---- rows ---- */
+
+/* The events of one slice (or all, slice < 0) as rows. NULL without memory. */
+static struct body *rows_encode(struct reactor *reactor, const struct batch_facts *facts,
+                                int32_t slice, uint32_t keyless_slice, int64_t timestamp)
+{
+    const struct batch_columns *c = &facts->columns;
+    uint32_t count = 0;
+    size_t bytes = 0;
+#define ROW_SLICE(i) (facts->slices[i] == UINT16_MAX ? keyless_slice : facts->slices[i])
+#define TAKEN(i) (slice < 0 || !facts->keyed || ROW_SLICE(i) == (uint32_t)slice)
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (!TAKEN(i))
+            continue;
+        count++;
+        bytes += c->val_len[i];
+        if (c->key_len != NULL && c->key_len[i] != KEY_NULL)
+            bytes += c->key_len[i];
+    }
+    struct body *body = body_new(&reactor->body_bytes, 8 + count * sizeof(struct row) + bytes);
+    if (body == NULL)
+        return NULL;
+    memcpy(body->data, &(uint64_t){count}, 8);
+    struct row *row = (struct row *)(body->data + 8);
+    uint8_t *out = (uint8_t *)(row + count);
+    const uint8_t *key = c->keys, *value = c->vals;
+    for (uint32_t i = 0; i < c->count; i++) {
+        uint32_t key_len = c->key_len ? c->key_len[i] : KEY_NULL;
+        uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
+        if (TAKEN(i)) {
+            int64_t base = facts->view.base_timestamp_us;
+            *row++ = (struct row){key_len, c->val_len[i],
+                                  base ? base + (c->ts_delta ? c->ts_delta[i] : 0) : timestamp};
+            if (key_bytes)
+                memcpy(out, key, key_bytes);
+            memcpy(out + key_bytes, value, c->val_len[i]);
+            out += key_bytes + c->val_len[i];
+        }
+        key += key_bytes;
+        value += c->val_len[i];
+    }
+#undef TAKEN
+#undef ROW_SLICE
+    body->len = (size_t)(out - body->data);
+    return body;
+}
+
+struct rows_room {
+    struct span *values, *keys;
+    int64_t *timestamps;
+};
+
+/* Reads the rows' table into spans. False when the lengths do not add up. */
+static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct rows_room *room,
+                      uint64_t *total)
+{
+    uint64_t at = 8 + count * sizeof(struct row);
+    *total = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        struct row row;
+        memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
+        uint32_t key_bytes = row.key_len == KEY_NULL ? 0 : row.key_len;
+        if (at + key_bytes + (uint64_t)row.value_len > len)
+            return false;
+        room->keys[i] = (struct span){(uint32_t)at, row.key_len};
+        room->values[i] = (struct span){(uint32_t)(at + key_bytes), row.value_len};
+        room->timestamps[i] = row.timestamp;
+        at += key_bytes + (uint64_t)row.value_len;
+        *total += key_bytes + row.value_len;
+    }
+    return at == len;
+}
+
+static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                         struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                         uint64_t *detail)
+{
+    uint64_t count = 0, total;
+    if (len >= 8)
+        memcpy(&count, bytes, 8);
+    if (count == 0 || count > (len - 8) / sizeof(struct row))
+        return PROBLEM_BAD_BATCH;
+    struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
+    struct run *run = stream ? run_new(stream, count * 24) : NULL;
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    run->body = own_body(reactor, &bytes, len, body);
+    struct rows_room room = {.timestamps = (int64_t *)run->tail};
+    room.values = (struct span *)(room.timestamps + count);
+    room.keys = room.values + count;
+    if (run->body == NULL || !rows_read(bytes, len, count, &room, &total)) {
+        uint16_t problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
+        run_free(run);
+        return problem;
+    }
+    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    run->waiter = waiter;
+    run->count = (uint32_t)count;
+    run->bytes = (uint32_t)total;
+    run->values = run->keys = bytes;
+    run->value_spans = room.values;
+    run->key_spans = room.keys;
+    run->timestamps = room.timestamps[0] != 0 ? room.timestamps : NULL;
+    /* The exact tokens are not worth hashing again: the slice's whole range is a true bound. */
+    run->token_min = start;
+    run->token_max = (int64_t)((uint64_t)start + reactor->options.slice_width - 1);
+    return queue_run(reactor, produce, run, detail);
+}
+
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                   struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                   uint64_t *detail)
+{
+    struct batch_facts facts;
+    if (produce->content == CONTENT_ROWS)
+        return rows_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (facts.keyed && (!facts.one_slice || facts.slice != slice))
+        return PROBLEM_BAD_SLICE;
+    return sealed_run(reactor, produce, slice, waiter, &facts, bytes, len, body, detail);
+}
+
+/* ---- distribution ---- */
+
+static uint16_t send_rows(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                          struct waiter waiter, struct body *rows, uint64_t *detail)
+{
+    struct produce part = *produce;
+    part.content = CONTENT_ROWS;
+    part.has_key = false;
+    if (rows == NULL)
+        return PROBLEM_BUSY;
+    uint16_t problem = produce_to(reactor, &part, slice, waiter, rows->data, rows->len, rows, detail);
+    body_release(rows);
+    return problem;
+}
+
+/* Cuts a batch by slice; every part is answered for itself, the call when all are. */
+static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
+                              struct waiter waiter, struct slot *slot,
+                              const struct batch_facts *facts, uint32_t keyless_slice)
+{
+    bool present[SLICES_PER_RANGE_MAX] = {false};
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < facts->columns.count; i++) {
+        uint32_t slice = facts->slices[i] == UINT16_MAX ? keyless_slice : facts->slices[i];
+        parts += !present[slice];
+        present[slice] = true;
+    }
+    struct body *rows[SLICES_PER_RANGE_MAX];
+    slot->parts = calloc(parts, sizeof *slot->parts);
+    if (slot->parts == NULL)
+        return PROBLEM_BUSY;
+    slot->part_count = slot->waiting = parts;
+    /* All are cut before the first is sent: sending uses the same scratch memory. */
+    for (uint32_t slice = 0; slice < reactor->options.slices; slice++)
+        if (present[slice])
+            rows[slice] = rows_encode(reactor, facts, (int32_t)slice, keyless_slice,
+                                      produce->timestamp);
+    for (uint32_t slice = 0; slice < reactor->options.slices; slice++) {
+        uint64_t detail = 0;
+        if (!present[slice])
+            continue;
+        uint16_t problem = send_rows(reactor, produce, slice, waiter, rows[slice], &detail);
+        if (problem != PROBLEM_NONE)
+            slot_part_done(reactor, &waiter, problem, false, NULL, detail);
+    }
+    return PROBLEM_NONE;
+}
+
+uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail)
+{
+    struct batch_facts facts;
+    uint32_t keyless_slice;
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem == PROBLEM_NONE)
+        problem = choose_slice(reactor, produce, &keyless_slice);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    bool mixed = false; /* keyed and keyless events in one batch */
+    if (facts.keyed)
+        for (uint32_t i = 0; i < facts.columns.count; i++)
+            mixed |= facts.slices[i] == UINT16_MAX && keyless_slice != facts.slice;
+    if (facts.keyed && (!facts.one_slice || mixed)) {
+        if (produce->has_producer)
+            return PROBLEM_SPLIT_PRODUCER;
+        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_slice);
+    }
+    uint32_t slice = facts.keyed ? facts.slice : keyless_slice;
+    if (produce->slice >= 0 && (uint32_t)produce->slice != slice)
+        return PROBLEM_BAD_SLICE;
+    if (facts.columns.vals_bytes > SEALED_VALUES_MAX) {
+        struct body *rows = rows_encode(reactor, &facts, -1, slice, produce->timestamp);
+        return send_rows(reactor, produce, slice, waiter, rows, detail);
+    }
+    if (worker_of_slice(reactor, slice) == reactor->options.worker)
+        return sealed_run(reactor, produce, slice, waiter, &facts, bytes, len, body, detail);
+    return produce_to(reactor, produce, slice, waiter, bytes, len, body, detail);
+}

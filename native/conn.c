@@ -1,0 +1,659 @@
+#include "conn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reactor.h"
+#include "uri.h"
+
+#define OUTPUT_BYTES 8160
+#define OUTPUTS_KEPT 256
+
+static _Thread_local struct output *spare_outputs;
+static _Thread_local unsigned spare_outputs_count;
+
+/* ---- output ---- */
+
+struct output *output_new(size_t capacity)
+{
+    struct output *output = spare_outputs;
+    if (capacity <= OUTPUT_BYTES && output != NULL) {
+        spare_outputs = output->next;
+        spare_outputs_count--;
+    } else {
+        output = malloc(sizeof *output + (capacity > OUTPUT_BYTES ? capacity : OUTPUT_BYTES));
+        if (output == NULL)
+            return NULL;
+        output->capacity = (uint32_t)(capacity > OUTPUT_BYTES ? capacity : OUTPUT_BYTES);
+    }
+    output->next = NULL;
+    output->bytes = output->own;
+    output->len = output->sent = 0;
+    output->release = NULL;
+    return output;
+}
+
+static void output_free(struct output *output)
+{
+    if (output->release != NULL)
+        output->release(output->owner);
+    if (output->capacity == OUTPUT_BYTES && spare_outputs_count < OUTPUTS_KEPT) {
+        output->next = spare_outputs;
+        spare_outputs = output;
+        spare_outputs_count++;
+        return;
+    }
+    free(output);
+}
+
+void outputs_free(struct output *output)
+{
+    while (output != NULL) {
+        struct output *next = output->next;
+        output_free(output);
+        output = next;
+    }
+}
+
+static void chain(struct output **first, struct output **last, struct output *output)
+{
+    if (*last != NULL)
+        (*last)->next = output;
+    else
+        *first = output;
+    *last = output;
+}
+
+void conn_write_foreign(struct output **first, struct output **last, const void *bytes, size_t len,
+                        void (*release)(void *), void *owner)
+{
+    struct output *output = malloc(sizeof *output);
+    assert(output != NULL);
+    *output = (struct output){.bytes = bytes, .len = (uint32_t)len, .release = release,
+                              .owner = owner};
+    chain(first, last, output);
+}
+
+void conn_write(struct conn *conn, const void *bytes, size_t len)
+{
+    struct output *last = conn->out_last;
+    /* The piece being sent may be read by the kernel at any time: nothing is added to it. */
+    bool full = last == NULL || last->bytes != last->own || last->len + len > last->capacity ||
+                (conn->sending && last == conn->out_first);
+    if (full) {
+        last = output_new(len);
+        if (last == NULL) {
+            conn_close(conn);
+            return;
+        }
+        chain(&conn->out_first, &conn->out_last, last);
+    }
+    memcpy(last->own + last->len, bytes, len);
+    last->len += (uint32_t)len;
+    conn->out_bytes += len;
+    reactor_mark_dirty(conn->reactor, conn);
+}
+
+/* ---- slots ---- */
+
+struct slot *conn_slot(struct conn *conn, uint32_t number)
+{
+    if (number - conn->slot_first >= conn->slot_end - conn->slot_first)
+        return NULL;
+    return &conn->slots[number & (conn->slot_capacity - 1)];
+}
+
+static bool slots_grow(struct conn *conn)
+{
+    uint32_t capacity = conn->slot_capacity ? conn->slot_capacity * 2 : 4;
+    struct slot *slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++)
+        slots[n & (capacity - 1)] = conn->slots[n & (conn->slot_capacity - 1)];
+    free(conn->slots);
+    conn->slots = slots;
+    conn->slot_capacity = capacity;
+    return true;
+}
+
+static struct slot *slot_open(struct conn *conn)
+{
+    if (conn->slot_end - conn->slot_first == conn->slot_capacity && !slots_grow(conn))
+        return NULL;
+    struct slot *slot = &conn->slots[conn->slot_end++ & (conn->slot_capacity - 1)];
+    memset(slot, 0, sizeof *slot);
+    return slot;
+}
+
+static void slot_clear(struct slot *slot)
+{
+    outputs_free(slot->first);
+    free(slot->parts);
+    slot->first = slot->last = NULL;
+    slot->parts = NULL;
+}
+
+static void linger(struct conn *conn)
+{
+    conn->state = STATE_LINGER;
+    conn->since_ms = conn->reactor->now_ms;
+    conn->in_len = 0;
+}
+
+/* Sends every answer whose turn has come. */
+static void flush_slots(struct conn *conn)
+{
+    while (conn->slot_first != conn->slot_end && !conn->closed) {
+        struct slot *slot = &conn->slots[conn->slot_first & (conn->slot_capacity - 1)];
+        if (slot->kind == SLOT_OPEN) {
+            if (slot->want_continue) {
+                slot->want_continue = false;
+                static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+                conn_write(conn, text, sizeof text - 1);
+            }
+            return;
+        }
+        bool close = slot->close;
+        answer_render(conn, slot);
+        slot_clear(slot);
+        conn->slot_first++;
+        if (close) {
+            linger(conn);
+            return;
+        }
+    }
+}
+
+void conn_answer(struct conn *conn, struct slot *slot)
+{
+    if (slot == &conn->slots[conn->slot_first & (conn->slot_capacity - 1)])
+        flush_slots(conn);
+    /* A pipeline that was full may go on. */
+    if (conn->in_len > 0 && conn->state != STATE_LINGER)
+        reactor_mark_dirty(conn->reactor, conn);
+}
+
+void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
+{
+    slot->kind = SLOT_PROBLEM;
+    slot->problem = problem;
+    conn->reactor->problems++;
+    conn_answer(conn, slot);
+}
+
+/* ---- requests ---- */
+
+static bool is_produce_path(const struct http1_request *head, struct http1_slice *topic)
+{
+    static const char prefix[] = "/v1/topic/", suffix[] = "/messages";
+    const char *p = head->path.p;
+    uint32_t len = head->path.len;
+    if (len < sizeof prefix - 1 + sizeof suffix - 1 || memcmp(p, prefix, sizeof prefix - 1) != 0 ||
+        memcmp(p + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) != 0)
+        return false;
+    topic->p = p + sizeof prefix - 1;
+    topic->len = len - (uint32_t)(sizeof prefix - 1 + sizeof suffix - 1);
+    return memchr(topic->p, '/', topic->len) == NULL;
+}
+
+static void request_clear(struct request *request)
+{
+    free(request->owned_key);
+    free(request->head);
+    if (request->body != NULL)
+        body_release(request->body);
+    memset(request, 0, sizeof *request);
+}
+
+/* Refuses the current request. Its body is read over when it is small and its length is known,
+ * so that the connection lives on; else the connection ends after the answer. */
+static void refuse(struct conn *conn, struct slot *slot, uint16_t problem, uint64_t body_left,
+                   bool length_known)
+{
+    request_clear(&conn->request);
+    conn->state = STATE_HEAD;
+    if (!length_known || body_left > DISCARD_BODY_MAX) {
+        slot->close = true;
+        linger(conn); /* nothing after this request is looked at */
+    } else if (body_left > 0) {
+        conn->state = STATE_DISCARD;
+        conn->discard = body_left;
+    }
+    conn_problem(conn, slot, problem);
+}
+
+static uint16_t head_problem(uint16_t status)
+{
+    switch (status) {
+    case 411: return PROBLEM_LENGTH_REQUIRED;
+    case 414: return PROBLEM_URI_TOO_LONG;
+    case 417: return PROBLEM_EXPECTATION;
+    case 431: return PROBLEM_HEAD_TOO_LARGE;
+    case 501: return PROBLEM_NOT_IMPLEMENTED;
+    case 505: return PROBLEM_VERSION;
+    default: return PROBLEM_BAD_REQUEST;
+    }
+}
+
+static void finish_control(struct conn *conn, struct slot *slot)
+{
+    struct request *request = &conn->request;
+    struct upcall *up = reactor_upcall(conn->reactor, UPCALL_REQUEST,
+                                       request_id(conn_id(conn), request->slot));
+    up->head = request->head;
+    up->head_len = request->head_len;
+    up->body = request->body;
+    request->head = NULL;
+    request->body = NULL;
+    slot->control = true;
+    conn->reactor->control_requests++;
+}
+
+/* The request's body is complete. */
+static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct request *request = &conn->request;
+    struct slot *slot = conn_slot(conn, request->slot);
+    uint16_t problem = PROBLEM_NONE;
+    conn->reactor->bytes_in += len;
+    slot->want_continue = false;
+    conn->state = STATE_HEAD;
+    if (request->control) {
+        if (request->body == NULL && len > 0) {
+            request->body = body_new(&conn->reactor->body_bytes, len);
+            if (request->body != NULL) {
+                memcpy(request->body->data, bytes, len);
+                request->body->len = len;
+            }
+        }
+        finish_control(conn, slot);
+    } else {
+        struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
+        uint64_t detail = 0;
+        problem = produce_body(conn->reactor, &request->produce, waiter, slot, bytes, len,
+                               request->body, &detail);
+        if (problem != PROBLEM_NONE)
+            slot->expected = detail;
+    }
+    request_clear(request);
+    conn->since_ms = conn->reactor->now_ms;
+    if (problem != PROBLEM_NONE)
+        conn_problem(conn, slot, problem);
+}
+
+static bool keep_head(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct request *request = &conn->request;
+    request->control = true;
+    request->body_max = CONTROL_BODY_MAX;
+    request->head = malloc(len);
+    if (request->head == NULL)
+        return false;
+    memcpy(request->head, bytes, len);
+    request->head_len = (uint32_t)len;
+    return true;
+}
+
+/* The key lies in scratch memory: keep it when the body is still to come. */
+static bool keep_key(struct request *request)
+{
+    struct produce *produce = &request->produce;
+    if (!produce->has_key || request->owned_key != NULL)
+        return true;
+    request->owned_key = malloc(produce->key_len ? produce->key_len : 1);
+    if (request->owned_key == NULL)
+        return false;
+    memcpy(request->owned_key, produce->key, produce->key_len);
+    produce->key = request->owned_key;
+    return true;
+}
+
+/* A complete head: opens the answer's slot and decides what the body is for. */
+static void begin_request(struct conn *conn, const struct http1_request *head,
+                          const uint8_t *bytes, size_t head_len)
+{
+    struct request *request = &conn->request;
+    struct slot *slot = slot_open(conn);
+    if (slot == NULL) {
+        conn_close(conn);
+        return;
+    }
+    request->slot = conn->slot_end - 1;
+    slot->close = !head->keep_alive;
+    slot->http10_keep_alive = head->keep_alive && head->minor == 0;
+    slot->head_only = head->method == HTTP1_HEAD;
+    request->body_want = head->content_length > 0 ? (uint64_t)head->content_length : 0;
+    request->chunked_body = head->chunked;
+    conn->reactor->requests++;
+    conn->since_ms = conn->reactor->now_ms;
+    struct http1_slice topic;
+    uint16_t problem = PROBLEM_NONE;
+    bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
+    if (produce) {
+        conn->reactor->produce_requests++;
+        request->body_max = conn->reactor->options.request_bytes_max;
+        if (head->content_length < 0 && !head->chunked)
+            problem = PROBLEM_LENGTH_REQUIRED;
+        else
+            problem = produce_head(conn, head, topic, slot, &request->produce);
+    } else if (!keep_head(conn, bytes, head_len)) {
+        problem = PROBLEM_BUSY;
+    }
+    if (problem == PROBLEM_NONE && request->body_want > request->body_max)
+        problem = PROBLEM_BODY_TOO_LARGE;
+    if (problem != PROBLEM_NONE) {
+        /* A client that waits for 100 Continue sends no body once it reads the refusal. */
+        refuse(conn, slot, problem, request->body_want, !head->chunked && !head->expect_continue);
+        return;
+    }
+    if (head->chunked) {
+        http1_chunked_init(&request->chunked, request->body_max);
+        conn->state = STATE_CHUNKED;
+    } else {
+        conn->state = STATE_BODY;
+    }
+    slot->want_continue = head->expect_continue && (head->chunked || request->body_want > 0);
+}
+
+/* Makes room for a body of up to want bytes. False: wait for memory. */
+static bool make_room(struct conn *conn, size_t want)
+{
+    struct reactor *reactor = conn->reactor;
+    struct body *body = conn->request.body;
+    size_t have = body ? body->capacity : 0;
+    if (want <= have)
+        return true;
+    if (!reactor_memory(reactor, want - have)) {
+        conn->blocked = true;
+        conn->blocked_ms = reactor->now_ms;
+        reactor->blocked_any = true;
+        return false;
+    }
+    if (body == NULL) {
+        conn->request.body = body_new(&reactor->body_bytes, want);
+        return conn->request.body != NULL;
+    }
+    return body_reserve(body, want);
+}
+
+/* How much to reserve now: all at once while memory is plentiful, else as the bytes come, so that
+ * slow senders of large bodies cannot hold what they do not use. */
+static size_t body_goal(const struct conn *conn, uint64_t total, size_t now)
+{
+    if (total <= (256u << 10) || reactor_memory(conn->reactor, total * 3))
+        return total;
+    size_t doubled = now * 2 > (256u << 10) ? now * 2 : (256u << 10);
+    return doubled < total ? doubled : total;
+}
+
+static size_t input_body(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct request *request = &conn->request;
+    size_t have = request->body ? request->body->len : 0;
+    uint64_t left = request->body_want - have;
+    if (have == 0 && len >= left) {
+        finish_request(conn, bytes, left);
+        return left;
+    }
+    size_t take = len < left ? len : left;
+    if (!keep_key(request) || !make_room(conn, body_goal(conn, request->body_want, have + take)))
+        return 0;
+    struct body *body = request->body;
+    memcpy(body->data + body->len, bytes, take);
+    body->len += take;
+    if (body->len == request->body_want)
+        finish_request(conn, body->data, body->len);
+    return take;
+}
+
+static size_t input_chunked(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct request *request = &conn->request;
+    size_t have = request->body ? request->body->len : 0, consumed = 0, produced = 0;
+    /* What comes out is never longer than what goes in. */
+    if (!keep_key(request) || !make_room(conn, have + len))
+        return 0;
+    struct body *body = request->body;
+    int status = http1_chunked_feed(&request->chunked, (const char *)bytes, len, &consumed,
+                                    (char *)body->data + have, body->capacity - have, &produced);
+    body->len += produced;
+    if (status == 1) {
+        finish_request(conn, body->data, body->len);
+    } else if (status < 0) {
+        struct slot *slot = conn_slot(conn, request->slot);
+        refuse(conn, slot, status == -3 ? PROBLEM_BODY_TOO_LARGE : PROBLEM_BAD_CHUNKED, 0, false);
+    }
+    return consumed;
+}
+
+static size_t input_head(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct http1_request head;
+    /* Blank lines before a request are tolerated, as RFC 9112 section 2.2 asks. */
+    size_t skip = 0;
+    while (conn->head_seen == 0 && skip + 1 < len && bytes[skip] == '\r' && bytes[skip + 1] == '\n')
+        skip += 2;
+    if (skip > 0)
+        return skip;
+    int used = http1_parse_head((const char *)bytes, len, conn->head_seen, &head);
+    if (used == HTTP1_PARTIAL) {
+        if (conn->head_seen == 0)
+            conn->since_ms = conn->reactor->now_ms;
+        conn->head_seen = len;
+        return 0;
+    }
+    conn->head_seen = 0;
+    if (used == HTTP1_ERROR) {
+        struct slot *slot = slot_open(conn);
+        if (slot == NULL) {
+            conn_close(conn);
+            return 0;
+        }
+        conn->reactor->requests++;
+        refuse(conn, slot, head_problem(head.error_status), 0, false);
+        return len;
+    }
+    begin_request(conn, &head, bytes, (size_t)used);
+    /* A body that is already here, or empty, is handled by the caller's next turn. */
+    bool open = conn->state == STATE_BODY || conn->state == STATE_CHUNKED;
+    if (conn->state == STATE_BODY && conn->request.body_want == 0)
+        finish_request(conn, bytes + used, 0);
+    else if (open && (head.chunked || len - (size_t)used < conn->request.body_want) &&
+             !keep_key(&conn->request))
+        conn_close(conn);
+    return (size_t)used;
+}
+
+static bool must_pause(const struct conn *conn)
+{
+    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
+           conn->out_bytes > OUTPUT_PAUSE_BYTES;
+}
+
+static size_t input_some(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    switch (conn->state) {
+    case STATE_HEAD: return input_head(conn, bytes, len);
+    case STATE_BODY: return input_body(conn, bytes, len);
+    case STATE_CHUNKED: return input_chunked(conn, bytes, len);
+    case STATE_DISCARD: {
+        size_t take = len < conn->discard ? len : conn->discard;
+        conn->discard -= take;
+        if (conn->discard == 0)
+            conn->state = STATE_HEAD;
+        return take;
+    }
+    default: return len; /* STATE_LINGER: only until the client has read the answer */
+    }
+}
+
+/* Parses until more bytes or a turn of ours are needed. Returns what was used. */
+static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    size_t used = 0;
+    while (used < len && !conn->closed) {
+        if (conn->state != STATE_LINGER && must_pause(conn))
+            break;
+        size_t step = input_some(conn, bytes + used, len - used);
+        if (step == 0)
+            break;
+        used += step;
+    }
+    return used;
+}
+
+static bool keep_input(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (conn->in_len + len > conn->in_capacity) {
+        size_t capacity = conn->in_len + len;
+        capacity = capacity < 4096 ? 4096 : capacity + capacity / 2;
+        uint8_t *in = realloc(conn->in, capacity);
+        if (in == NULL)
+            return false;
+        conn->in = in;
+        conn->in_capacity = capacity;
+    }
+    memcpy(conn->in + conn->in_len, bytes, len);
+    conn->in_len += len;
+    return true;
+}
+
+static void consume_kept(struct conn *conn)
+{
+    size_t used = conn->kind == CONN_HTTP ? input_all(conn, conn->in, conn->in_len) : 0;
+    if (conn->state == STATE_LINGER)
+        used = conn->in_len;
+    if (used > 0 && used < conn->in_len)
+        memmove(conn->in, conn->in + used, conn->in_len - used);
+    conn->in_len -= used;
+    if (conn->in_len == 0 && conn->in_capacity > 65536) {
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+}
+
+void conn_input(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (conn->kind == CONN_PEER) {
+        if (!keep_input(conn, bytes, len))
+            conn_close(conn);
+        else
+            handoff_input(conn);
+        return;
+    }
+    if (conn->in_len == 0) {
+        size_t used = input_all(conn, bytes, len);
+        bytes += used;
+        len -= used;
+        if (len == 0 || conn->closed || conn->state == STATE_LINGER)
+            return;
+        if (!keep_input(conn, bytes, len))
+            conn_close(conn);
+        return;
+    }
+    if (!keep_input(conn, bytes, len))
+        conn_close(conn);
+    else
+        consume_kept(conn);
+}
+
+void conn_resume(struct conn *conn)
+{
+    conn->blocked = false;
+    if (conn->kind == CONN_PEER)
+        handoff_input(conn);
+    else if (conn->in_len > 0)
+        consume_kept(conn);
+}
+
+/* ---- life ---- */
+
+struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind)
+{
+    struct conn *conn = calloc(1, sizeof *conn);
+    if (conn == NULL)
+        return NULL;
+    conn->reactor = reactor;
+    conn->fd = fd;
+    conn->kind = kind;
+    conn->since_ms = reactor->now_ms;
+    return conn;
+}
+
+void conn_free(struct conn *conn)
+{
+    request_clear(&conn->request);
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++)
+        slot_clear(&conn->slots[n & (conn->slot_capacity - 1)]);
+    free(conn->slots);
+    outputs_free(conn->out_first);
+    free(conn->in);
+    free(conn);
+}
+
+void conn_close(struct conn *conn)
+{
+    if (conn->closed)
+        return;
+    conn->closed = true;
+    struct reactor *reactor = conn->reactor;
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
+        const struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+        if (slot->control && slot->kind == SLOT_OPEN) {
+            reactor_upcall(reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
+            reactor->aborted++;
+        }
+    }
+    if (conn->kind == CONN_PEER)
+        handoff_lost(reactor, conn);
+    conn->next_closing = reactor->closing;
+    reactor->closing = conn;
+    reactor->net->close(reactor->net, conn);
+}
+
+static bool body_too_slow(const struct conn *conn, int64_t now_ms)
+{
+    int64_t age = now_ms - conn->since_ms;
+    uint64_t got = conn->request.body ? conn->request.body->len : 0;
+    return age > BODY_GRACE_MS && (int64_t)got < (age - BODY_GRACE_MS) / 1000 * BODY_BYTES_PER_S;
+}
+
+static void time_out(struct conn *conn, uint16_t problem)
+{
+    struct slot *slot = NULL;
+    if (conn->state == STATE_HEAD)
+        slot = slot_open(conn);
+    else if (conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
+        slot = conn_slot(conn, conn->request.slot);
+    if (slot == NULL)
+        conn_close(conn);
+    else
+        refuse(conn, slot, problem, 0, false);
+}
+
+void conn_deadlines(struct conn *conn, int64_t now_ms)
+{
+    if (conn->closed || conn->kind == CONN_PEER)
+        return;
+    int64_t age = now_ms - conn->since_ms;
+    if (conn->sending && now_ms - conn->send_ms > SEND_DEADLINE_MS) {
+        conn_close(conn);
+    } else if (conn->blocked && now_ms - conn->blocked_ms > MEMORY_WAIT_MS) {
+        conn->blocked = false;
+        time_out(conn, PROBLEM_BUSY);
+    } else if (conn->state == STATE_LINGER) {
+        if (age > LINGER_MS && conn->slot_first == conn->slot_end && !conn->sending)
+            conn_close(conn);
+    } else if (conn->state == STATE_HEAD && conn->head_seen > 0 && age > HEAD_DEADLINE_MS) {
+        time_out(conn, PROBLEM_TIMEOUT);
+    } else if ((conn->state == STATE_BODY || conn->state == STATE_CHUNKED) && !conn->blocked &&
+               body_too_slow(conn, now_ms)) {
+        time_out(conn, PROBLEM_TIMEOUT);
+    } else if (conn->state == STATE_HEAD && conn->slot_first == conn->slot_end &&
+               age > IDLE_DEADLINE_MS) {
+        conn_close(conn);
+    }
+}

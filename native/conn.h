@@ -1,0 +1,213 @@
+/* conn: one client or sibling connection: bytes in, requests, ordered answers, bytes out. */
+#ifndef BARCO_CONN_H
+#define BARCO_CONN_H
+
+#include "http1.h"
+#include "run.h"
+
+#define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
+#define OUTPUT_PAUSE_BYTES (1u << 20) /* unsent answers after which reading stops */
+#define CONTROL_BODY_MAX (1u << 20)
+#define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
+#define HEAD_DEADLINE_MS 10000
+#define IDLE_DEADLINE_MS 300000
+#define BODY_GRACE_MS 5000
+#define BODY_BYTES_PER_S 1024
+#define SEND_DEADLINE_MS 30000
+#define LINGER_MS 2000
+#define MEMORY_WAIT_MS 5000
+
+enum conn_kind { CONN_HTTP, CONN_PEER };
+enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
+enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
+
+/* A piece of output: own bytes, or foreign ones that are released after sending. */
+struct output {
+    struct output *next;
+    const uint8_t *bytes;
+    uint32_t len, sent, capacity;
+    void (*release)(void *owner);
+    void *owner;
+    uint8_t own[];
+};
+
+struct part {
+    uint32_t slice, count;
+    uint64_t epoch, offset;
+};
+
+/* The place of one answer in the order of its connection's requests. */
+struct slot {
+    uint8_t kind;
+    bool head_only, minimal, close, http10_keep_alive, want_continue, control;
+    uint16_t status;
+    uint16_t problem;
+    uint32_t waiting;  /* parts without an answer */
+    uint32_t part_count;
+    struct topic *topic;
+    struct part part;   /* the only one, mostly */
+    struct part *parts; /* more than one */
+    uint64_t expected;  /* sequence, for a gap; worker, for 421; line number */
+    struct output *first, *last; /* SLOT_PYTHON, rendered */
+};
+
+enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_ROWS };
+
+/* A produce call as far as its head says. */
+struct produce {
+    struct topic *topic;
+    uint8_t content;
+    bool has_key, has_producer, one_shot, minimal, no_forward;
+    int32_t slice; /* asked for, -1: by key */
+    int64_t timestamp;
+    uint32_t key_len, producer_epoch;
+    uint64_t producer_seq;
+    int64_t producer_token;
+    uint8_t producer_id[PRODUCER_ID_BYTES];
+    const uint8_t *key;
+};
+
+struct request {
+    bool control, chunked_body, close;
+    uint32_t slot;
+    uint64_t body_want, body_max; /* content length (0 with chunked) and limit */
+    struct produce produce;
+    uint8_t *owned_key;
+    uint8_t *head; /* control: the head's bytes */
+    uint32_t head_len;
+    struct body *body;
+    struct http1_chunked chunked;
+    int64_t started_ms;
+};
+
+struct conn {
+    struct reactor *reactor;
+    struct conn *next, **prev; /* all connections */
+    struct conn *next_dirty, *next_closing;
+    int fd;
+    uint32_t index, generation;
+    uint8_t kind, state;
+    bool receiving, stopped, sending, dirty, closed, peer_eof, blocked, outgoing;
+    uint8_t operations; /* the engine's, still under way */
+    uint16_t worker;    /* outgoing peer: which sibling */
+    uint8_t *in;
+    size_t in_len, in_capacity, head_seen;
+    struct request request;
+    uint64_t discard;
+    struct slot *slots;
+    uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
+    struct output *out_first, *out_last;
+    size_t out_bytes;
+    int64_t since_ms;   /* start of the state the deadlines count from */
+    int64_t send_ms, blocked_ms;
+    void *engine;       /* the engine's own */
+    uint32_t engine_flags;
+};
+
+struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);
+void conn_free(struct conn *conn);
+/* Parses what came; keeps what is not complete. */
+void conn_input(struct conn *conn, const uint8_t *bytes, size_t len);
+/* Goes on with kept input after back-pressure ended. */
+void conn_resume(struct conn *conn);
+struct slot *conn_slot(struct conn *conn, uint32_t number);
+/* The slot's answer is complete: sends it once all earlier ones are. */
+void conn_answer(struct conn *conn, struct slot *slot);
+void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem);
+void conn_write(struct conn *conn, const void *bytes, size_t len);
+void conn_write_foreign(struct output **first, struct output **last, const void *bytes, size_t len,
+                        void (*release)(void *), void *owner);
+struct output *output_new(size_t capacity);
+void outputs_free(struct output *output);
+void conn_close(struct conn *conn);
+/* Called about once a second. */
+void conn_deadlines(struct conn *conn, int64_t now_ms);
+
+/* answer.c */
+void answer_render(struct conn *conn, struct slot *slot);
+
+/* produce.c */
+/* Reads a produce request's head. 0, or the problem. */
+uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
+                      struct slot *slot, struct produce *out);
+/* The body is complete: bytes[0, len), inside body when that is given. 0, or the problem; then
+ * nothing was stored. */
+uint16_t produce_body(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                      struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                      uint64_t *detail);
+void produce_stable(struct reactor *reactor, struct run *run);
+/* One slice's share of a call, here or at its owner. 0, or the problem. */
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                    uint64_t *detail);
+/* The same on the owner. */
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                       struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail);
+/* One of a slot's parts has an answer. */
+void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail);
+
+/* Where a call without keys of its own goes. 0, or the problem. */
+uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice);
+/* Checks the producer's sequence, then queues the run. 0, or the problem: then the run is gone. */
+uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
+                   uint64_t *detail);
+/* The body, or a copy of bytes as a new one (then *bytes leads into it). NULL without memory. */
+struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len,
+                      struct body *body);
+
+/* batch_produce.c */
+uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail);
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                   struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                   uint64_t *detail);
+
+/* handoff.c */
+void handoff_input(struct conn *conn);
+/* Sends a produce call to the slice's owner. 0, or the problem. */
+uint16_t handoff_send(struct reactor *reactor, uint32_t worker, const struct produce *produce,
+                      uint32_t slice, struct waiter waiter, const uint8_t *bytes, size_t len);
+void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail);
+void handoff_lost(struct reactor *reactor, struct conn *conn);
+
+enum problem {
+    PROBLEM_NONE,
+    PROBLEM_BAD_REQUEST,
+    PROBLEM_BAD_QUERY,
+    PROBLEM_BAD_TOPIC,
+    PROBLEM_RESERVED_TOPIC,
+    PROBLEM_BAD_KEY,
+    PROBLEM_BAD_TIMESTAMP,
+    PROBLEM_BAD_PRODUCER,
+    PROBLEM_BAD_SLICE,
+    PROBLEM_NO_EVENTS,
+    PROBLEM_BAD_BATCH,
+    PROBLEM_BAD_CHUNKED,
+    PROBLEM_UNKNOWN_TOPIC,
+    PROBLEM_METHOD,
+    PROBLEM_LENGTH_REQUIRED,
+    PROBLEM_EVENT_TOO_LARGE,
+    PROBLEM_BODY_TOO_LARGE,
+    PROBLEM_HEAD_TOO_LARGE,
+    PROBLEM_URI_TOO_LONG,
+    PROBLEM_EXPECTATION,
+    PROBLEM_ENCODING,
+    PROBLEM_MISDIRECTED,
+    PROBLEM_STALE_EPOCH,
+    PROBLEM_GAP,
+    PROBLEM_TIMEOUT,
+    PROBLEM_BUSY,
+    PROBLEM_NOT_READY,
+    PROBLEM_TOO_MANY_TOPICS,
+    PROBLEM_UNKNOWN_OUTCOME,
+    PROBLEM_VERSION,
+    PROBLEM_NOT_IMPLEMENTED,
+    PROBLEM_SPLIT_PRODUCER,
+    PROBLEM_COUNT
+};
+
+#endif

@@ -1,0 +1,290 @@
+/* From runs to chunks: gathers each stream's events of one group into columns and seals them. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chunk.h"
+#include "log.h"
+
+/* Events of one chunk at most; with the value target it bounds the scratch columns. */
+#define CHUNK_EVENTS_MAX 32768u
+#define CHUNK_KEYS_TARGET (128u << 10)
+#define CHUNK_PRODUCERS_MAX 1024u
+
+struct group_builder {
+    struct chunk_sealer *sealer;
+    struct chunk_columns columns;
+    uint32_t *ts_delta, *key_len, *val_len;
+    uint8_t *keys, *vals;
+    size_t keys_capacity, vals_capacity;
+    struct chunk_producer *producers;
+    bool any_key, any_delta;
+    /* Where the group grows. */
+    struct log *log;
+    uint8_t *out;
+    uint64_t pos;
+    size_t written;
+    uint32_t chunks;
+};
+
+struct group_builder *builder_new(int acceleration)
+{
+    struct group_builder *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return NULL;
+    b->sealer = chunk_sealer_new(acceleration);
+    b->ts_delta = malloc(CHUNK_EVENTS_MAX * sizeof *b->ts_delta);
+    b->key_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->key_len);
+    b->val_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->val_len);
+    b->producers = malloc(CHUNK_PRODUCERS_MAX * sizeof *b->producers);
+    b->keys_capacity = b->vals_capacity = 256u << 10;
+    b->keys = malloc(b->keys_capacity);
+    b->vals = malloc(b->vals_capacity);
+    if (!b->sealer || !b->ts_delta || !b->key_len || !b->val_len || !b->producers || !b->keys ||
+        !b->vals) {
+        builder_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void builder_free(struct group_builder *b)
+{
+    if (b == NULL)
+        return;
+    chunk_sealer_free(b->sealer);
+    free(b->ts_delta);
+    free(b->key_len);
+    free(b->val_len);
+    free(b->producers);
+    free(b->keys);
+    free(b->vals);
+    free(b);
+}
+
+size_t run_bound(const struct run *run)
+{
+    /* Columns (12 bytes an event), LZ4's worst case (1/255), and the frame of each chunk: header,
+     * topic, directory and padding, once for the run and once for each full chunk. */
+    size_t raw = run->bytes + (size_t)run->count * 12;
+    if (run->sealed)
+        raw = run->batch->total_bytes;
+    size_t frames = 2 + run->bytes / (CHUNK_VALUES_TARGET / 2) + run->count / CHUNK_EVENTS_MAX;
+    return raw + raw / 200 + frames * 640;
+}
+
+static void account_chunk(struct group_builder *b, struct stream *stream, size_t stored)
+{
+    const struct chunk_columns *c = &b->columns;
+    if (c->max_timestamp_us > stream->max_timestamp)
+        stream->max_timestamp = c->max_timestamp_us;
+    struct index_entry entry = {
+        .base_offset = c->base_offset,
+        .log_pos = b->pos + b->written,
+        .max_timestamp = stream->max_timestamp,
+        .stored_bytes = (uint32_t)stored,
+        .count = c->count,
+    };
+    stream_index(b->log->shard, stream, &entry);
+    stream->next_offset += c->count;
+    b->written += stored;
+    b->chunks++;
+}
+
+static void columns_start(struct group_builder *b, const struct stream *stream)
+{
+    b->columns = (struct chunk_columns){
+        .topic = stream->topic->name,
+        .topic_len = stream->topic->name_len,
+        .slice = stream->slice,
+        .epoch = b->log->options.epoch,
+        .base_offset = stream->next_offset,
+        .token_min = INT64_MAX,
+        .token_max = INT64_MIN,
+        .val_len = b->val_len,
+        .keys = b->keys,
+        .vals = b->vals,
+        .producers = b->producers,
+    };
+    b->any_key = b->any_delta = false;
+}
+
+static void columns_flush(struct group_builder *b, struct stream *stream)
+{
+    struct chunk_columns *c = &b->columns;
+    if (c->count == 0)
+        return;
+    c->ts_delta = b->any_delta ? b->ts_delta : NULL;
+    c->key_len = b->any_key ? b->key_len : NULL;
+    size_t stored = chunk_seal(b->sealer, c, b->out + b->written, chunk_bound(c));
+    assert(stored > 0);
+    account_chunk(b, stream, stored);
+    columns_start(b, stream);
+}
+
+static void grow(uint8_t **bytes, size_t *capacity, size_t want)
+{
+    if (want <= *capacity)
+        return;
+    *bytes = realloc(*bytes, want);
+    assert(*bytes != NULL);
+    *capacity = want;
+}
+
+static void add_tokens(struct chunk_columns *c, const struct run *run)
+{
+    if (run->token_min < c->token_min)
+        c->token_min = run->token_min;
+    if (run->token_max > c->token_max)
+        c->token_max = run->token_max;
+}
+
+static bool columns_fit(const struct chunk_columns *c, uint32_t value_len, uint32_t key_len,
+                        int64_t timestamp)
+{
+    uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
+    return c->count == 0 ||
+           (c->vals_bytes + value_len <= CHUNK_VALUES_TARGET && c->count < CHUNK_EVENTS_MAX &&
+            c->keys_bytes + key_bytes <= CHUNK_KEYS_TARGET &&
+            timestamp >= c->base_timestamp_us &&
+            timestamp - c->base_timestamp_us <= UINT32_MAX &&
+            c->producer_count < CHUNK_PRODUCERS_MAX);
+}
+
+static void add_event(struct group_builder *b, const struct run *run, const uint8_t *value,
+                      uint32_t value_len, const uint8_t *key, uint32_t key_len, int64_t timestamp)
+{
+    struct chunk_columns *c = &b->columns;
+    uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
+    if (c->count == 0)
+        c->base_timestamp_us = c->max_timestamp_us = timestamp;
+    int64_t delta = timestamp - c->base_timestamp_us;
+    grow(&b->vals, &b->vals_capacity, (size_t)c->vals_bytes + value_len);
+    grow(&b->keys, &b->keys_capacity, (size_t)c->keys_bytes + key_bytes);
+    c->keys = b->keys;
+    c->vals = b->vals;
+    memcpy(b->vals + c->vals_bytes, value, value_len);
+    if (key_bytes)
+        memcpy(b->keys + c->keys_bytes, key, key_bytes);
+    b->val_len[c->count] = value_len;
+    b->key_len[c->count] = key_len;
+    b->ts_delta[c->count] = (uint32_t)delta;
+    b->any_key |= key_len != KEY_NULL;
+    b->any_delta |= delta != 0;
+    if (timestamp > c->max_timestamp_us)
+        c->max_timestamp_us = timestamp;
+    c->vals_bytes += value_len;
+    c->keys_bytes += key_bytes;
+    c->count++;
+    add_tokens(c, run);
+}
+
+static void note_producer(struct group_builder *b, const struct run *run)
+{
+    struct chunk_columns *c = &b->columns;
+    struct chunk_producer *record = &b->producers[c->producer_count++];
+    memset(record, 0, sizeof *record);
+    memcpy(record->id, run->producer_id, PRODUCER_ID_BYTES);
+    record->epoch = run->producer_epoch;
+    record->seq = run->producer_seq;
+    record->first_event = c->count;
+    record->event_count = run->count;
+}
+
+static void add_sealed(struct group_builder *b, struct stream *stream, const struct run *run,
+                       int64_t clock)
+{
+    columns_flush(b, stream);
+    struct chunk_columns *c = &b->columns;
+    c->count = run->count;
+    c->base_timestamp_us = run->timestamp ? run->timestamp : clock;
+    c->max_timestamp_us = run->timestamp ? run->max_timestamp : clock;
+    add_tokens(c, run);
+    if (run->has_producer) {
+        c->count = 0;
+        note_producer(b, run);
+        c->count = run->count;
+    }
+    size_t cap = chunk_bound_batch(run->batch, c);
+    size_t stored = chunk_seal_batch(run->batch, c, b->out + b->written, cap);
+    assert(stored > 0);
+    account_chunk(b, stream, stored);
+    columns_start(b, stream);
+}
+
+static void add_spans(struct group_builder *b, struct stream *stream, const struct run *run,
+                      int64_t clock)
+{
+    for (uint32_t i = 0; i < run->count; i++) {
+        const uint8_t *value = run->values, *key = run->keys;
+        uint32_t value_len = run->value_len;
+        uint32_t key_len = run->keys ? run->key_len : KEY_NULL;
+        if (run->value_spans != NULL) {
+            value += run->value_spans[i].at;
+            value_len = run->value_spans[i].len;
+        }
+        if (run->key_spans != NULL) {
+            key_len = run->key_spans[i].len;
+            key = run->keys + run->key_spans[i].at;
+        }
+        int64_t timestamp = run->timestamps ? run->timestamps[i]
+                            : run->timestamp ? run->timestamp : clock;
+        if (!columns_fit(&b->columns, value_len, key_len, timestamp))
+            columns_flush(b, stream);
+        if (i == 0 && run->has_producer)
+            note_producer(b, run); /* in the chunk of the run's first event */
+        add_event(b, run, value, value_len, key, key_len, timestamp);
+    }
+}
+
+static void encode_stream(struct group_builder *b, struct stream *stream, int64_t wall_us)
+{
+    int64_t clock = wall_us > stream->last_timestamp ? wall_us : stream->last_timestamp;
+    stream->last_timestamp = clock;
+    columns_start(b, stream);
+    for (struct run *run = stream->first_run; run != NULL; run = run->next_stream) {
+        run->base_offset = stream->next_offset + b->columns.count;
+        if (run->sealed)
+            add_sealed(b, stream, run, clock);
+        else
+            add_spans(b, stream, run, clock);
+    }
+    columns_flush(b, stream);
+    stream->first_run = stream->last_run = NULL;
+}
+
+static void compact_run(struct log *log, const struct run *run)
+{
+    for (uint32_t i = 0; i < run->count; i++)
+        shard_compact(log->shard, run->stream->topic, run->keys, run->keys ? run->key_len : 0,
+                      run->values, run->value_len);
+}
+
+size_t builder_encode(struct group_builder *b, struct log *log, struct run *runs, uint8_t *out,
+                      uint64_t body_pos, int64_t wall_us, uint32_t *chunks)
+{
+    b->log = log;
+    b->out = out;
+    b->pos = body_pos;
+    b->written = 0;
+    b->chunks = 0;
+    for (struct run *run = runs; run != NULL; run = run->next) {
+        struct stream *stream = run->stream;
+        run->next_stream = NULL;
+        if (run->count == 0)
+            continue;
+        if (stream->last_run != NULL)
+            stream->last_run->next_stream = run;
+        else
+            stream->first_run = run;
+        stream->last_run = run;
+        if (stream->topic->compacted)
+            compact_run(log, run);
+    }
+    /* A stream is encoded when its first run is met, with all its runs of the group. */
+    for (struct run *run = runs; run != NULL; run = run->next)
+        if (run->count > 0 && run->stream->first_run == run)
+            encode_stream(b, run->stream, wall_us);
+    *chunks = b->chunks;
+    return b->written;
+}

@@ -1,0 +1,112 @@
+/* log: the append side of one generation, without I/O of its own.
+ *
+ * Runs wait in a queue; whenever fewer than APPENDS_IN_FLIGHT appends are on their way, the waiting
+ * runs are sealed into the next group and submitted (natural group commit: no timer). A group is
+ * stable when its write and all earlier ones are.
+ *
+ * Groups are built in the arena, a ring of memory mapped twice in a row, so that it is the tail of
+ * the log byte for byte: tail reads copy from it and never touch the disk. A log position counts
+ * the bytes of all groups of the generation; position p lies at arena[p % arena_bytes], and in the
+ * segment that covers it at p - segment.base_pos.
+ */
+#ifndef BARCO_LOG_H
+#define BARCO_LOG_H
+
+#include "run.h"
+#include "shard.h"
+
+#define APPENDS_IN_FLIGHT 3
+/* Raw bytes after which a group takes no further run: about 1 ms of LZ4, so that the loop stays
+ * responsive; one larger request still goes into one group. */
+#define GROUP_RAW_SOFT (1u << 20)
+
+struct segment {
+    uint32_t index;
+    int fd;
+    uint64_t capacity, used;
+    uint64_t base_pos;
+    bool started, closed, told; /* closed: no more groups; told: the upper layer knows */
+};
+
+struct append {
+    uint64_t gseq, pos, file_offset;
+    uint32_t bytes, done;
+    int fd;
+    bool busy, landed;
+    struct run *runs, *last_run;
+    uint64_t raw_bytes;
+};
+
+struct group_builder;
+
+struct log_options {
+    size_t arena_bytes; /* a power of two, at least 8 MiB */
+    uint8_t cluster_uuid[16];
+    int64_t range_token;
+    uint64_t epoch, session;
+    int acceleration; /* LZ4's */
+};
+
+struct log {
+    struct log_options options;
+    struct shard *shard;
+    uint8_t *arena;
+    uint64_t head;      /* where the next group will be built */
+    uint64_t dirty_end; /* no byte of the arena at or after this position was ever written */
+    uint64_t stable_pos;
+    uint64_t next_gseq, stable_gseq;
+    uint32_t prev_crc;
+    bool open, failed, heartbeat_due;
+    struct segment *segments;
+    uint32_t segment_count, segment_capacity;
+    int current; /* index in segments of the one appended to, -1: none yet */
+    bool segment_asked;
+    struct append appends[APPENDS_IN_FLIGHT];
+    uint32_t append_first, append_count;
+    struct run *queue, **queue_end;
+    uint64_t queued_bytes, in_flight_bytes;
+    struct group_builder *builder;
+    uint8_t *parents;
+    uint32_t parents_len;
+    uint64_t groups, group_bytes, chunks, events, value_bytes;
+    /* Effects, all set by the reactor. */
+    void *owner;
+    void (*submit)(void *owner, struct append *append);
+    void (*stable)(void *owner, struct run *run); /* run's events are stable; log frees it after */
+    void (*want_segment)(void *owner);
+    void (*segment_closed)(void *owner, uint32_t index);
+};
+
+struct log *log_new(const struct log_options *options, struct shard *shard);
+void log_free(struct log *log);
+void log_add_segment(struct log *log, uint32_t index, int fd, uint64_t capacity);
+/* Writes GEN_START as soon as a segment is there; before this nothing is appended. */
+void log_open_generation(struct log *log, const uint8_t *parents, uint32_t len);
+void log_enqueue(struct log *log, struct run *run);
+/* Builds and submits what may be submitted now. wall_us: the wall clock. */
+void log_pump(struct log *log, int64_t wall_us);
+/* A write ended with result bytes or -errno. */
+void log_written(struct log *log, struct append *append, int64_t result);
+/* An empty group that tells recovery how far the log was stable; flags: enum group_flag. */
+void log_heartbeat(struct log *log, int64_t wall_us, uint16_t flags);
+bool log_idle(const struct log *log);
+/* The lowest position whose bytes are still in memory. */
+uint64_t log_memory_low(const struct log *log);
+const uint8_t *log_memory(const struct log *log, uint64_t pos);
+/* The segment that covers a position, or NULL when it was dropped. */
+const struct segment *log_segment_at(const struct log *log, uint64_t pos);
+const struct segment *log_segment(const struct log *log, uint32_t index);
+/* Forgets a closed segment: its index entries and, the caller closes it, its descriptor. */
+void log_drop_segment(struct log *log, uint32_t index);
+
+/* group_build.c */
+struct group_builder *builder_new(int acceleration);
+void builder_free(struct group_builder *builder);
+/* Upper bound of what the run adds to a group. */
+size_t run_bound(const struct run *run);
+/* Encodes the runs' chunks to out, assigns offsets and index entries. Returns body bytes and adds to
+ * *chunks. body_pos: log position of out. */
+size_t builder_encode(struct group_builder *builder, struct log *log, struct run *runs,
+                      uint8_t *out, uint64_t body_pos, int64_t wall_us, uint32_t *chunks);
+
+#endif

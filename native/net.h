@@ -1,0 +1,49 @@
+/* net: the seam to the kernel. Two engines with the same semantics: io_uring, and epoll with a
+ * writer thread where io_uring is refused. */
+#ifndef BARCO_NET_H
+#define BARCO_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reactor;
+struct conn;
+struct append;
+struct listener;
+
+/* One receive buffer: large enough that bulk bodies cost few completions (limits.md section 3). */
+#define RECV_BUFFER_BYTES 65536u
+
+struct net {
+    const char *name;
+    void (*free)(struct net *net);
+    /* All report failures through the callbacks below, never by a return value. */
+    void (*listen)(struct net *net, struct listener *listener);
+    void (*watch)(struct net *net, int epoll_fd);
+    void (*adopt)(struct net *net, struct conn *conn);
+    void (*recv_start)(struct net *net, struct conn *conn);
+    void (*recv_stop)(struct net *net, struct conn *conn);
+    void (*send)(struct net *net, struct conn *conn, const void *bytes, size_t len);
+    /* Makes the connection's operations end; it is freed when none is left. */
+    void (*close)(struct net *net, struct conn *conn);
+    void (*write)(struct net *net, struct append *append, const void *bytes, size_t len,
+                  uint64_t offset);
+    /* Submits, waits at most timeout_ns (-1: for ever) and calls back. */
+    void (*wait)(struct net *net, int64_t timeout_ns);
+};
+
+/* NULL, and *reason says why, where the kernel refuses. */
+struct net *net_uring_new(struct reactor *reactor, const char **reason);
+struct net *net_epoll_new(struct reactor *reactor, const char **reason);
+
+/* Callbacks into the reactor. */
+void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd);
+void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error);
+void reactor_received(struct reactor *reactor, struct conn *conn, const uint8_t *bytes, size_t len);
+void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error);
+void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result);
+void reactor_written(struct reactor *reactor, struct append *append, int64_t result);
+void reactor_selector_ready(struct reactor *reactor);
+
+#endif

@@ -1,0 +1,265 @@
+/* The io_uring engine: multishot accept and receive, one submission a turn. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <liburing.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "reactor.h"
+
+#define SUBMISSION_ENTRIES 1024
+#define COMPLETION_ENTRIES 8192
+#define RECV_BUFFERS 64 /* 4 MiB, a power of two */
+#define BUFFER_GROUP 1
+#define COMPLETION_BATCH 256
+
+/* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
+enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_MASK = 7 };
+
+#define RECV_STOPPING 1u
+
+struct net_uring {
+    struct net net;
+    struct reactor *reactor;
+    struct io_uring uring;
+    struct io_uring_buf_ring *buffer_ring;
+    uint8_t *buffers;
+    int epoll_fd;
+    bool polling;
+};
+
+static struct io_uring_sqe *next_sqe(struct net_uring *u)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->uring);
+    while (sqe == NULL) { /* the queue is full: make room */
+        io_uring_submit(&u->uring);
+        sqe = io_uring_get_sqe(&u->uring);
+    }
+    return sqe;
+}
+
+/* After prep_*, which since liburing 2.2 leaves user_data as it was in the reused entry. */
+static void mark(struct io_uring_sqe *sqe, const void *pointer, unsigned op)
+{
+    sqe->user_data = (uint64_t)(uintptr_t)pointer | op;
+}
+
+static uint8_t *buffer_at(const struct net_uring *u, unsigned id)
+{
+    return u->buffers + (size_t)id * RECV_BUFFER_BYTES;
+}
+
+static void give_back(struct net_uring *u, unsigned id)
+{
+    io_uring_buf_ring_add(u->buffer_ring, buffer_at(u, id), RECV_BUFFER_BYTES, (unsigned short)id,
+                          io_uring_buf_ring_mask(RECV_BUFFERS), 0);
+    io_uring_buf_ring_advance(u->buffer_ring, 1);
+}
+
+static void uring_listen(struct net *net, struct listener *listener)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    mark(sqe, listener, OP_ACCEPT);
+    listener->armed = true;
+}
+
+static void uring_watch(struct net *net, int epoll_fd)
+{
+    ((struct net_uring *)net)->epoll_fd = epoll_fd;
+}
+
+static void uring_adopt(struct net *net, struct conn *conn)
+{
+    int on = 1;
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not for Unix sockets: fails */
+}
+
+static void uring_recv_start(struct net *net, struct conn *conn)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
+    sqe->flags |= IOSQE_BUFFER_SELECT;
+    sqe->buf_group = BUFFER_GROUP;
+    mark(sqe, conn, OP_RECV);
+    conn->engine_flags &= ~RECV_STOPPING;
+    conn->operations++;
+}
+
+static void uring_recv_stop(struct net *net, struct conn *conn)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    if (conn->engine_flags & RECV_STOPPING)
+        return;
+    conn->engine_flags |= RECV_STOPPING;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)conn | OP_RECV, 0);
+    mark(sqe, NULL, OP_IGNORED);
+}
+
+static void uring_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_send(sqe, conn->fd, bytes, len, MSG_NOSIGNAL);
+    mark(sqe, conn, OP_SEND);
+    conn->operations++;
+}
+
+/* A shut socket completes its own operations: nothing has to be cancelled. */
+static void uring_close(struct net *net, struct conn *conn) { shutdown(conn->fd, SHUT_RDWR); }
+
+static void uring_write(struct net *net, struct append *append, const void *bytes, size_t len,
+                        uint64_t offset)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_write(sqe, append->fd, bytes, (unsigned)len, offset);
+    sqe->rw_flags = RWF_DSYNC;
+    mark(sqe, append, OP_WRITE);
+}
+
+static void on_accept(struct net_uring *u, struct listener *listener, const struct io_uring_cqe *cqe)
+{
+    if (cqe->res >= 0)
+        reactor_accepted(u->reactor, listener, cqe->res);
+    if (cqe->flags & IORING_CQE_F_MORE)
+        return;
+    listener->armed = false;
+    if (cqe->res >= 0 || cqe->res == -EAGAIN || cqe->res == -ECONNABORTED)
+        uring_listen(&u->net, listener);
+    else
+        reactor_accept_failed(u->reactor, listener, -cqe->res);
+}
+
+static void on_recv(struct net_uring *u, struct conn *conn, const struct io_uring_cqe *cqe)
+{
+    bool more = cqe->flags & IORING_CQE_F_MORE;
+    if (!more)
+        conn->operations--;
+    if (cqe->flags & IORING_CQE_F_BUFFER) {
+        unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+        if (cqe->res > 0)
+            reactor_received(u->reactor, conn, buffer_at(u, id), (size_t)cqe->res);
+        give_back(u, id);
+    }
+    if (more || conn->closed)
+        return;
+    conn->receiving = false;
+    if (cqe->res > 0 || cqe->res == -ENOBUFS || cqe->res == -ECANCELED || cqe->res == -EINTR ||
+        cqe->res == -EAGAIN)
+        reactor_mark_dirty(u->reactor, conn); /* starts again unless reading is stopped */
+    else
+        reactor_receive_ended(u->reactor, conn, -cqe->res);
+}
+
+static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
+{
+    void *pointer = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
+    switch (cqe->user_data & OP_MASK) {
+    case OP_ACCEPT: on_accept(u, pointer, cqe); break;
+    case OP_RECV: on_recv(u, pointer, cqe); break;
+    case OP_SEND:
+        ((struct conn *)pointer)->operations--;
+        reactor_sent(u->reactor, pointer, cqe->res);
+        break;
+    case OP_WRITE: reactor_written(u->reactor, pointer, cqe->res); break;
+    case OP_POLL:
+        u->polling = false;
+        reactor_selector_ready(u->reactor);
+        break;
+    default: break;
+    }
+}
+
+static void uring_wait(struct net *net, int64_t timeout_ns)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_cqe *cqe = NULL, *batch[COMPLETION_BATCH];
+    if (u->epoll_fd >= 0 && !u->polling) {
+        struct io_uring_sqe *sqe = next_sqe(u);
+        io_uring_prep_poll_add(sqe, u->epoll_fd, POLLIN);
+        mark(sqe, NULL, OP_POLL);
+        u->polling = true;
+    }
+    struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
+    reactor_clock(u->reactor);
+    unsigned count;
+    while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++)
+            dispatch(u, batch[i]);
+        io_uring_cq_advance(&u->uring, count);
+        if (count < COMPLETION_BATCH)
+            break;
+    }
+}
+
+static void uring_free(struct net *net)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    io_uring_queue_exit(&u->uring);
+    if (u->buffer_ring != NULL)
+        munmap(u->buffer_ring, RECV_BUFFERS * sizeof(struct io_uring_buf));
+    free(u->buffers);
+    free(u);
+}
+
+static bool register_buffers(struct net_uring *u)
+{
+    size_t ring_bytes = RECV_BUFFERS * sizeof(struct io_uring_buf);
+    void *ring = mmap(NULL, ring_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
+    u->buffers = aligned_alloc(4096, (size_t)RECV_BUFFERS * RECV_BUFFER_BYTES);
+    if (ring == MAP_FAILED || u->buffers == NULL)
+        return false;
+    u->buffer_ring = ring;
+    struct io_uring_buf_reg registration = {
+        .ring_addr = (uint64_t)(uintptr_t)ring, .ring_entries = RECV_BUFFERS, .bgid = BUFFER_GROUP};
+    if (io_uring_register_buf_ring(&u->uring, &registration, 0) != 0)
+        return false;
+    io_uring_buf_ring_init(u->buffer_ring);
+    for (unsigned i = 0; i < RECV_BUFFERS; i++)
+        give_back(u, i);
+    return true;
+}
+
+struct net *net_uring_new(struct reactor *reactor, const char **reason)
+{
+    struct net_uring *u = calloc(1, sizeof *u);
+    if (u == NULL)
+        return NULL;
+    struct io_uring_params params = {
+        .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
+                 IORING_SETUP_CLAMP,
+        .cq_entries = COMPLETION_ENTRIES,
+    };
+    int status = io_uring_queue_init_params(SUBMISSION_ENTRIES, &u->uring, &params);
+    if (status < 0) {
+        *reason = status == -EPERM    ? "io_uring is forbidden here (seccomp or io_uring_disabled)"
+                  : status == -ENOSYS ? "this kernel has no io_uring"
+                  : status == -EINVAL ? "this kernel's io_uring is older than 6.1"
+                  : status == -ENOMEM ? "io_uring: the locked-memory limit is too low"
+                                      : "io_uring could not be set up";
+        free(u);
+        return NULL;
+    }
+    u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
+                          uring_recv_start, uring_recv_stop, uring_send, uring_close, uring_write,
+                          uring_wait};
+    u->reactor = reactor;
+    u->epoll_fd = -1;
+    if (!register_buffers(u)) {
+        *reason = "this kernel's io_uring takes no buffer rings";
+        uring_free(&u->net);
+        return NULL;
+    }
+    return &u->net;
+}

@@ -1,0 +1,507 @@
+/* The produce path: head -> topic, key, slice; body -> runs; stable -> answer. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "murmur3.h"
+#include "reactor.h"
+#include "uri.h"
+
+#define TIMESTAMP_MAX (1LL << 62)
+#define PRODUCER_NAME_MAX 64
+
+static bool parse_u64(const struct http1_slice *text, uint64_t *value)
+{
+    uint64_t result = 0;
+    if (text->len == 0 || text->len > 19)
+        return false;
+    for (uint32_t i = 0; i < text->len; i++) {
+        if (text->p[i] < '0' || text->p[i] > '9')
+            return false;
+        result = result * 10 + (uint64_t)(text->p[i] - '0');
+    }
+    *value = result;
+    return true;
+}
+
+static bool slice_is(const struct http1_slice *text, const char *lower, size_t len)
+{
+    if (text->len != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((text->p[i] | 0x20) != lower[i] && text->p[i] != lower[i])
+            return false;
+    return true;
+}
+
+#define IS(text, literal) slice_is(text, literal, sizeof(literal) - 1)
+
+/* The media type without its parameters: "application/x-ndjson; charset=utf-8" is NDJSON too. */
+static uint8_t content_of(struct http1_slice type)
+{
+    const char *semicolon = memchr(type.p, ';', type.len);
+    if (semicolon != NULL)
+        type.len = (uint32_t)(semicolon - type.p);
+    while (type.len > 0 && (type.p[type.len - 1] == ' ' || type.p[type.len - 1] == '\t'))
+        type.len--;
+    if (IS(&type, "application/x-ndjson"))
+        return CONTENT_LINES;
+    if (IS(&type, "application/vnd.barco.batch"))
+        return CONTENT_BATCH;
+    return CONTENT_EVENT;
+}
+
+/* 128 bits of the id's hash: ids are compared by it. */
+static void hash_producer(const char *name, size_t len, struct produce *out)
+{
+    uint8_t salted[PRODUCER_NAME_MAX + 1];
+    int64_t halves[2];
+    memcpy(salted, name, len);
+    salted[len] = 0xff;
+    halves[0] = murmur3_token(name, len);
+    halves[1] = murmur3_token(salted, len + 1);
+    memcpy(out->producer_id, halves, PRODUCER_ID_BYTES);
+    out->producer_token = halves[0];
+    out->has_producer = true;
+}
+
+struct producer_headers {
+    struct http1_slice id, epoch, seq, once;
+};
+
+static uint16_t read_producer(const struct producer_headers *headers, struct produce *out)
+{
+    uint64_t epoch;
+    if (headers->once.p != NULL && headers->id.p == NULL) {
+        if (headers->once.len == 0 || headers->once.len > PRODUCER_NAME_MAX)
+            return PROBLEM_BAD_PRODUCER;
+        out->one_shot = true;
+        hash_producer(headers->once.p, headers->once.len, out);
+        return PROBLEM_NONE;
+    }
+    if (headers->id.p == NULL && headers->epoch.p == NULL && headers->seq.p == NULL)
+        return PROBLEM_NONE;
+    if (headers->id.p == NULL || headers->epoch.p == NULL || headers->seq.p == NULL ||
+        headers->once.p != NULL || headers->id.len == 0 || headers->id.len > PRODUCER_NAME_MAX ||
+        !parse_u64(&headers->epoch, &epoch) || epoch > UINT32_MAX ||
+        !parse_u64(&headers->seq, &out->producer_seq))
+        return PROBLEM_BAD_PRODUCER;
+    out->producer_epoch = (uint32_t)epoch;
+    hash_producer(headers->id.p, headers->id.len, out);
+    return PROBLEM_NONE;
+}
+
+/* One pass over the fields: length and first letter sort out nearly all of them. */
+static uint16_t read_headers(const struct http1_request *head, struct produce *out)
+{
+    struct producer_headers producer = {0};
+    for (uint16_t i = 0; i < head->header_count; i++) {
+        const struct http1_slice *name = &head->headers[i].name;
+        const struct http1_slice *value = &head->headers[i].value;
+        switch (name->len) {
+        case 6:
+            if (IS(name, "prefer"))
+                out->minimal = IS(value, "return=minimal");
+            break;
+        case 11:
+            if (IS(name, "producer-id"))
+                producer.id = *value;
+            break;
+        case 12:
+            if (IS(name, "content-type"))
+                out->content = content_of(*value);
+            else if (IS(name, "producer-seq"))
+                producer.seq = *value;
+            break;
+        case 14:
+            if (IS(name, "producer-epoch"))
+                producer.epoch = *value;
+            break;
+        case 15:
+            if (IS(name, "idempotency-key"))
+                producer.once = *value;
+            break;
+        case 16:
+            if (IS(name, "content-encoding") && !IS(value, "identity"))
+                return PROBLEM_ENCODING;
+            if (IS(name, "barco-no-forward"))
+                out->no_forward = value->len == 1 && value->p[0] == '1';
+            break;
+        default:
+            break;
+        }
+    }
+    return read_producer(&producer, out);
+}
+
+static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
+{
+    struct http1_slice raw;
+    uint64_t number;
+    const char *query = head->query.p;
+    size_t len = head->query.len;
+    int found = uri_query_get(query, len, "partitionKey", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found) {
+        uint8_t *room = conn->reactor->key_scratch;
+        int key_len = uri_decode(raw.p, raw.len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
+        if (key_len < 0)
+            return key_len == -3 ? PROBLEM_BAD_KEY : PROBLEM_BAD_QUERY;
+        out->has_key = true;
+        out->key = room;
+        out->key_len = (uint32_t)key_len;
+    }
+    found = uri_query_get(query, len, "timestamp", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number == 0 || number > TIMESTAMP_MAX))
+        return PROBLEM_BAD_TIMESTAMP;
+    if (found)
+        out->timestamp = (int64_t)number;
+    found = uri_query_get(query, len, "slice", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number >= conn->reactor->options.slices))
+        return PROBLEM_BAD_SLICE;
+    if (found)
+        out->slice = (int32_t)number;
+    return PROBLEM_NONE;
+}
+
+/* The usual query is one partitionKey, or none: it need not be searched three times. */
+static uint16_t read_query_fast(struct conn *conn, const struct http1_request *head,
+                                struct produce *out)
+{
+    if (head->query.p == NULL || head->query.len == 0)
+        return PROBLEM_NONE;
+    return read_query(conn, head, out);
+}
+
+uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
+                      struct slot *slot, struct produce *out)
+{
+    struct reactor *reactor = conn->reactor;
+    memset(out, 0, sizeof *out);
+    out->slice = -1;
+    if (!topic_name_valid(topic.p, topic.len))
+        return PROBLEM_BAD_TOPIC;
+    if (topic.len > 1 && topic.p[0] == '_' && topic.p[1] == '_')
+        return PROBLEM_RESERVED_TOPIC;
+    uint16_t problem = read_headers(head, out);
+    if (problem == PROBLEM_NONE)
+        problem = read_query_fast(conn, head, out);
+    if (problem == PROBLEM_NONE && out->content == CONTENT_BATCH && out->has_key)
+        problem = PROBLEM_BAD_QUERY; /* a batch carries its keys inside */
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (reactor->draining || reactor->io_failed || !reactor->log->open)
+        return PROBLEM_NOT_READY;
+    out->topic = shard_topic(reactor->shard, topic.p, topic.len);
+    if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
+        return PROBLEM_UNKNOWN_TOPIC;
+    if (out->topic == NULL)
+        out->topic = shard_topic_make(reactor->shard, topic.p, topic.len);
+    if (out->topic == NULL)
+        return PROBLEM_TOO_MANY_TOPICS;
+    slot->topic = out->topic;
+    slot->minimal = out->minimal;
+    return PROBLEM_NONE;
+}
+
+/* ---- bodies ---- */
+
+static bool is_blank(const uint8_t *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != ' ' && bytes[i] != '\t' && bytes[i] != '\r')
+            return false;
+    return true;
+}
+
+/* Splits lines into spans; blank ones are left out. Returns their number, or -1 with *line set to
+ * the number of the line that is too long. */
+static int64_t split_lines(const uint8_t *bytes, size_t len, uint64_t event_max, struct span *spans,
+                           uint64_t *total, uint64_t *line)
+{
+    int64_t count = 0;
+    const uint8_t *at = bytes, *end = bytes + len;
+    *total = 0;
+    *line = 0;
+    while (at < end) {
+        const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
+        const uint8_t *next = stop ? stop + 1 : end;
+        if (stop == NULL)
+            stop = end;
+        ++*line;
+        if (stop > at && stop[-1] == '\r')
+            stop--;
+        size_t size = (size_t)(stop - at);
+        if (size > event_max)
+            return -1;
+        if (size > 0 && !is_blank(at, size)) {
+            spans[count].at = (uint32_t)(at - bytes);
+            spans[count].len = (uint32_t)size;
+            *total += size;
+            count++;
+        }
+        at = next;
+    }
+    return count;
+}
+
+static void copy_producer(struct run *run, const struct produce *produce)
+{
+    run->has_producer = produce->has_producer;
+    memcpy(run->producer_id, produce->producer_id, PRODUCER_ID_BYTES);
+    run->producer_epoch = produce->producer_epoch;
+    run->producer_seq = produce->producer_seq;
+}
+
+uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
+                          uint64_t *detail)
+{
+    if (!produce->has_producer) {
+        log_enqueue(reactor->log, run);
+        return PROBLEM_NONE;
+    }
+    struct producer *row;
+    enum dedup verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
+                                     produce->producer_epoch, produce->producer_seq,
+                                     produce->one_shot, reactor->wall_us, &row, detail);
+    uint16_t problem = PROBLEM_NONE;
+    switch (verdict) {
+    case DEDUP_NEW:
+        row->last_seq = produce->producer_seq;
+        copy_producer(run, produce);
+        break;
+    case DEDUP_DUPLICATE:
+        reactor->duplicates++;
+        run->count = run->bytes = 0; /* waits in its place behind the original */
+        run->sealed = false;
+        break;
+    case DEDUP_STALE_EPOCH: problem = PROBLEM_STALE_EPOCH; break;
+    case DEDUP_GAP: problem = PROBLEM_GAP; break;
+    case DEDUP_FULL: problem = PROBLEM_TOO_MANY_TOPICS; break;
+    }
+    if (problem != PROBLEM_NONE)
+        run_free(run);
+    else
+        log_enqueue(reactor->log, run);
+    return problem;
+}
+
+static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                           struct waiter waiter, size_t extra)
+{
+    struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
+    struct run *run = stream ? run_new(stream, extra) : NULL;
+    if (run == NULL)
+        return NULL;
+    run->waiter = waiter;
+    run->timestamp = run->max_timestamp = produce->timestamp;
+    int64_t token = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    if (produce->has_key)
+        token = murmur3_token(produce->key, produce->key_len);
+    run->token_min = run->token_max = token;
+    return run;
+}
+
+static void set_key(struct run *run, const struct produce *produce, uint8_t *room)
+{
+    if (!produce->has_key)
+        return;
+    memcpy(room, produce->key, produce->key_len);
+    run->keys = room;
+    run->key_len = produce->key_len;
+}
+
+static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                          struct waiter waiter, const uint8_t *bytes, size_t len,
+                          struct body *body, uint64_t *detail)
+{
+    if (len == 0)
+        return PROBLEM_NO_EVENTS;
+    if (len > reactor->options.event_bytes_max)
+        return PROBLEM_EVENT_TOO_LARGE;
+    size_t key_len = produce->has_key ? produce->key_len : 0;
+    struct run *run = new_run(reactor, produce, slice, waiter, key_len + (body ? 0 : len));
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    set_key(run, produce, run->tail);
+    run->count = 1;
+    run->value_len = (uint32_t)len;
+    run->bytes = (uint32_t)(len + key_len);
+    if (body != NULL) {
+        run->body = body;
+        body->refs++;
+        run->values = bytes;
+    } else {
+        memcpy(run->tail + key_len, bytes, len);
+        run->values = run->tail + key_len;
+    }
+    return queue_run(reactor, produce, run, detail);
+}
+
+/* A body that lies in the receive buffer is copied: its runs outlive the buffer. */
+struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len,
+                             struct body *body)
+{
+    if (body != NULL) {
+        body->refs++;
+        return body;
+    }
+    body = body_new(&reactor->body_bytes, len);
+    if (body == NULL)
+        return NULL;
+    memcpy(body->data, *bytes, len);
+    body->len = len;
+    *bytes = body->data;
+    return body;
+}
+
+static uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                          struct waiter waiter, const uint8_t *bytes, size_t len,
+                          struct body *body, uint64_t *detail)
+{
+    /* A blank line takes no span, so half of the bytes bound the number of events. */
+    struct span *spans = (struct span *)reactor_scratch(reactor, (len / 2 + 2) * sizeof *spans);
+    uint64_t total;
+    if (spans == NULL)
+        return PROBLEM_BUSY;
+    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total, detail);
+    if (count < 0)
+        return PROBLEM_EVENT_TOO_LARGE;
+    if (count == 0)
+        return PROBLEM_NO_EVENTS;
+    size_t key_len = produce->has_key ? produce->key_len : 0;
+    size_t spans_bytes = (size_t)count * sizeof *spans;
+    struct run *run = new_run(reactor, produce, slice, waiter, spans_bytes + key_len);
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    memcpy(run->tail, spans, spans_bytes);
+    run->body = own_body(reactor, &bytes, len, body);
+    if (run->body == NULL) {
+        run_free(run);
+        return PROBLEM_BUSY;
+    }
+    set_key(run, produce, run->tail + spans_bytes);
+    run->value_spans = (const struct span *)run->tail;
+    run->values = bytes;
+    run->count = (uint32_t)count;
+    run->bytes = (uint32_t)(total + key_len * (uint64_t)count);
+    return queue_run(reactor, produce, run, detail);
+}
+
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                       struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail)
+{
+    if (!reactor->log->open || reactor->draining || reactor->io_failed)
+        return PROBLEM_NOT_READY;
+    switch (produce->content) {
+    case CONTENT_EVENT:
+        return event_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+    case CONTENT_LINES:
+        return lines_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+    default:
+        return batch_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+    }
+}
+
+/* The slice of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
+uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice)
+{
+    const struct reactor_options *options = &reactor->options;
+    if (produce->has_key) {
+        *slice = slice_of_token(reactor, murmur3_token(produce->key, produce->key_len));
+        return produce->slice >= 0 && (uint32_t)produce->slice != *slice ? PROBLEM_BAD_SLICE : 0;
+    }
+    if (produce->slice >= 0)
+        *slice = (uint32_t)produce->slice;
+    else if (produce->has_producer)
+        *slice = slice_of_token(reactor, produce->producer_token);
+    else /* all that one group gathers goes to one slice: larger chunks */
+        *slice = options->slice_first +
+                 (uint32_t)(reactor->log->next_gseq % (options->slice_last - options->slice_first + 1));
+    return PROBLEM_NONE;
+}
+
+uint16_t produce_body(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                      struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                      uint64_t *detail)
+{
+    uint32_t slice;
+    slot->waiting = slot->part_count = 1;
+    if (produce->content == CONTENT_BATCH && !produce->has_key)
+        return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
+    uint16_t problem = choose_slice(reactor, produce, &slice);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    return produce_to(reactor, produce, slice, waiter, bytes, len, body, detail);
+}
+
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                    uint64_t *detail)
+{
+    uint32_t owner = worker_of_slice(reactor, slice);
+    if (owner == reactor->options.worker)
+        return produce_slice(reactor, produce, slice, waiter, bytes, len, body, detail);
+    if (produce->no_forward) {
+        *detail = owner;
+        return PROBLEM_MISDIRECTED;
+    }
+    return handoff_send(reactor, owner, produce, slice, waiter, bytes, len);
+}
+
+/* ---- answers ---- */
+
+void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail)
+{
+    struct conn *conn = reactor_conn(reactor, waiter->conn);
+    struct slot *slot = conn && !conn->closed ? conn_slot(conn, waiter->slot) : NULL;
+    if (slot == NULL || slot->kind != SLOT_OPEN)
+        return; /* the client is gone */
+    if (problem != PROBLEM_NONE) {
+        /* Parts that are stored make a refused part's outcome "unknown" for the whole. */
+        bool alone = slot->part_count == 1;
+        slot->problem = alone ? problem : PROBLEM_UNKNOWN_OUTCOME;
+        slot->expected = detail;
+    } else if (slot->part_count == 1) {
+        slot->part = *part;
+    } else {
+        slot->parts[slot->part_count - slot->waiting] = *part;
+    }
+    if (--slot->waiting > 0)
+        return;
+    if (slot->problem != PROBLEM_NONE) {
+        conn_problem(conn, slot, slot->problem);
+        return;
+    }
+    slot->kind = duplicate ? SLOT_DUPLICATE : SLOT_PRODUCED;
+    conn_answer(conn, slot);
+}
+
+void produce_stable(struct reactor *reactor, struct run *run)
+{
+    struct part part = {run->stream->slice, run->count, reactor->options.log.epoch,
+                        run->base_offset};
+    switch (run->waiter.kind) {
+    case WAITER_SLOT:
+        slot_part_done(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
+        break;
+    case WAITER_PEER:
+        handoff_answer(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
+        break;
+    case WAITER_APPEND: {
+        struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, run->waiter.tag);
+        up->part = part;
+        break;
+    }
+    default:
+        break;
+    }
+}

@@ -1,0 +1,413 @@
+/* The reading half of the Python face: tail reads, look-ups, the index of a segment, counters. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "reactor.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct reactor *reactor;
+} ReactorObject;
+
+static struct reactor *reactor_of(PyObject *self)
+{
+    struct reactor *reactor = ((ReactorObject *)self)->reactor;
+    if (reactor == NULL)
+        PyErr_SetString(PyExc_ValueError, "the reactor is closed");
+    return reactor;
+}
+
+static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
+                                  unsigned slice)
+{
+    struct topic *topic = shard_topic(reactor->shard, name, (size_t)len);
+    return topic ? shard_stream_get(reactor->shard, topic, slice) : NULL;
+}
+
+/* Whole stored chunks from memory: (pieces, next offset, stable end), or None for the disk. */
+static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice, columns = 0;
+    unsigned long long from, max_bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK|I", &name, &name_len, &slice, &from,
+                                             &max_bytes, &columns))
+        return NULL;
+    const struct stream *stream = find_stream(reactor, name, name_len, slice);
+    if (stream == NULL)
+        return Py_BuildValue("([]KK)", from, 0ULL);
+    unsigned long long stable = stream->stable_offset;
+    if (from < stream->start_offset)
+        from = stream->start_offset;
+    if (from >= stable)
+        return Py_BuildValue("([]KK)", from, stable);
+    uint32_t at = stream_find(stream, from);
+    uint64_t low = log_memory_low(reactor->log);
+    if (at == stream->entry_count || stream->entries[at].base_offset > from ||
+        stream->entries[at].log_pos < low)
+        Py_RETURN_NONE;
+    PyObject *pieces = PyList_New(0);
+    unsigned long long bytes = 0, next = from;
+    for (; pieces != NULL && at < stream->entry_count; at++) {
+        const struct index_entry *entry = &stream->entries[at];
+        if (entry->base_offset >= stable || (bytes > 0 && bytes + entry->stored_bytes > max_bytes))
+            break;
+        PyObject *piece = PyBytes_FromStringAndSize(
+            (const char *)log_memory(reactor->log, entry->log_pos), entry->stored_bytes);
+        if (piece == NULL || PyList_Append(pieces, piece) < 0)
+            Py_CLEAR(pieces);
+        Py_XDECREF(piece);
+        bytes += entry->stored_bytes;
+        next = entry->base_offset + entry->count;
+    }
+    return pieces ? Py_BuildValue("(NKK)", pieces, next, stable) : NULL;
+}
+
+static PyObject *Reactor_locate(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice, max_chunks;
+    unsigned long long from;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "s#IKI", &name, &name_len, &slice, &from, &max_chunks))
+        return NULL;
+    const struct stream *stream = find_stream(reactor, name, name_len, slice);
+    PyObject *list = PyList_New(0);
+    if (stream == NULL || list == NULL)
+        return list;
+    for (uint32_t at = stream_find(stream, from); at < stream->entry_count && max_chunks > 0;
+         at++, max_chunks--) {
+        const struct index_entry *entry = &stream->entries[at];
+        const struct segment *segment = log_segment_at(reactor->log, entry->log_pos);
+        if (segment == NULL || entry->base_offset >= stream->stable_offset)
+            break;
+        PyObject *row = Py_BuildValue(
+            "(IKIKI)", segment->index,
+            (unsigned long long)(entry->log_pos - segment->base_pos), entry->stored_bytes,
+            (unsigned long long)entry->base_offset, entry->count);
+        int status = row ? PyList_Append(list, row) : -1;
+        Py_XDECREF(row);
+        if (status < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static PyObject *Reactor_locate_timestamp(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice;
+    long long timestamp;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "s#IL", &name, &name_len, &slice, &timestamp))
+        return NULL;
+    const struct stream *stream = find_stream(reactor, name, name_len, slice);
+    if (stream == NULL)
+        Py_RETURN_NONE;
+    uint32_t low = 0, high = stream->entry_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (stream->entries[middle].max_timestamp < timestamp)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == stream->entry_count || stream->entries[low].base_offset >= stream->stable_offset)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
+}
+
+static PyObject *Reactor_streams(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    PyObject *list = reactor ? PyList_New(0) : NULL;
+    for (uint32_t t = 0; list != NULL && t < reactor->shard->topic_count; t++) {
+        const struct topic *topic = reactor->shard->topics[t];
+        for (uint32_t s = 0; list != NULL && s < reactor->shard->slice_count; s++) {
+            const struct stream *stream = topic->streams[s];
+            if (stream == NULL)
+                continue;
+            PyObject *row = Py_BuildValue(
+                "(s#IKKL)", topic->name, (Py_ssize_t)topic->name_len, stream->slice,
+                (unsigned long long)stream->start_offset,
+                (unsigned long long)stream->stable_offset, (long long)stream->max_timestamp);
+            if (row == NULL || PyList_Append(list, row) < 0)
+                Py_CLEAR(list);
+            Py_XDECREF(row);
+        }
+    }
+    return list;
+}
+
+static PyObject *Reactor_stream_ends(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#I", &name, &name_len, &slice))
+        return NULL;
+    const struct stream *stream = find_stream(reactor, name, name_len, slice);
+    if (stream == NULL)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(KK)", (unsigned long long)stream->start_offset,
+                         (unsigned long long)stream->stable_offset);
+}
+
+static PyObject *Reactor_compacted(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#", &name, &name_len))
+        return NULL;
+    PyObject *list = PyList_New(0);
+    const struct topic *topic = shard_topic(reactor->shard, name, (size_t)name_len);
+    for (uint32_t i = 0; topic && list && i <= reactor->shard->compacted_mask; i++) {
+        const struct compacted *row = &reactor->shard->compacted[i];
+        if (row->bytes == NULL || row->topic != topic->index)
+            continue;
+        PyObject *pair = Py_BuildValue("(y#y#)", row->bytes, (Py_ssize_t)row->key_len,
+                                       row->bytes + row->key_len, (Py_ssize_t)row->value_len);
+        if (pair == NULL || PyList_Append(list, pair) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
+static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    int exists;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#p", &name, &name_len, &exists))
+        return NULL;
+    struct topic *topic = shard_topic_make(reactor->shard, name, (size_t)name_len);
+    if (topic == NULL)
+        return PyErr_Format(PyExc_ValueError, "the topic cannot be made: name or number of topics");
+    topic->declared = exists;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_truncate_stream(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice;
+    unsigned long long start;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IK", &name, &name_len, &slice, &start))
+        return NULL;
+    struct stream *stream = find_stream(reactor, name, name_len, slice);
+    if (stream != NULL && start > stream->start_offset && start <= stream->next_offset)
+        stream->start_offset = start;
+    Py_RETURN_NONE;
+}
+
+/* ---- the index of a segment, sidecar body ---- */
+
+#define SIDECAR_STREAM_BYTES 176
+#define SIDECAR_ENTRY_BYTES 32
+
+struct found {
+    const struct stream *stream;
+    uint32_t first, count;
+};
+
+static int by_topic_and_slice(const void *left, const void *right)
+{
+    const struct stream *a = ((const struct found *)left)->stream;
+    const struct stream *b = ((const struct found *)right)->stream;
+    int order = strcmp(a->topic->name, b->topic->name);
+    return order ? order : (a->slice > b->slice) - (a->slice < b->slice);
+}
+
+/* Every stream with entries in the segment; *entries counts them. NULL without memory. */
+static struct found *find_all(const struct reactor *reactor, const struct segment *segment,
+                              uint32_t *streams, uint32_t *entries)
+{
+    const struct shard *shard = reactor->shard;
+    size_t most = (size_t)shard->topic_count * shard->slice_count;
+    struct found *found = PyMem_Malloc((most + 1) * sizeof *found);
+    uint64_t end = segment->base_pos + segment->used;
+    *streams = *entries = 0;
+    for (uint32_t t = 0; found != NULL && t < shard->topic_count; t++) {
+        for (uint32_t s = 0; s < shard->slice_count; s++) {
+            const struct stream *stream = shard->topics[t]->streams[s];
+            uint32_t first = 0, count = 0;
+            for (uint32_t i = 0; stream != NULL && i < stream->entry_count; i++) {
+                if (stream->entries[i].log_pos < segment->base_pos)
+                    first++;
+                else if (stream->entries[i].log_pos < end)
+                    count++;
+                else
+                    break;
+            }
+            if (count > 0)
+                found[(*streams)++] = (struct found){stream, first, count};
+            *entries += count;
+        }
+    }
+    if (found != NULL)
+        qsort(found, *streams, sizeof *found, by_topic_and_slice);
+    return found;
+}
+
+static void put_stream(uint8_t *out, const struct found *found, uint32_t first_entry)
+{
+    const struct stream *stream = found->stream;
+    const struct index_entry *first = &stream->entries[found->first];
+    const struct index_entry *last = first + found->count - 1;
+    memset(out, 0, SIDECAR_STREAM_BYTES);
+    out[0] = stream->topic->name_len;
+    memcpy(out + 1, stream->topic->name, stream->topic->name_len);
+    uint32_t numbers[4] = {stream->slice, first_entry, found->count, 0};
+    uint64_t bounds[2] = {first->base_offset, last->base_offset + last->count};
+    int64_t times[2] = {first->max_timestamp, last->max_timestamp};
+    memcpy(out + 128, numbers, 16);
+    memcpy(out + 144, bounds, 16);
+    memcpy(out + 160, times, 16);
+}
+
+static void put_entry(uint8_t *out, const struct index_entry *entry, const struct segment *segment)
+{
+    uint32_t place[4] = {(uint32_t)((entry->log_pos - segment->base_pos) / 8), entry->stored_bytes,
+                         entry->count, 0};
+    memcpy(out, &entry->base_offset, 8);
+    memcpy(out + 8, place, 16);
+    memcpy(out + 24, &entry->max_timestamp, 8);
+}
+
+static PyObject *Reactor_export_index(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned index;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "I", &index))
+        return NULL;
+    const struct segment *segment = log_segment(reactor->log, index);
+    if (segment == NULL)
+        return PyErr_Format(PyExc_ValueError, "segment %u is not known", index);
+    uint32_t streams, entries;
+    struct found *found = find_all(reactor, segment, &streams, &entries);
+    if (found == NULL)
+        return PyErr_NoMemory();
+    size_t bytes = 8 + (size_t)streams * SIDECAR_STREAM_BYTES + (size_t)entries * SIDECAR_ENTRY_BYTES;
+    PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (body != NULL) {
+        uint8_t *out = (uint8_t *)PyBytes_AS_STRING(body);
+        uint32_t counts[2] = {streams, entries}, at = 0;
+        memcpy(out, counts, 8);
+        uint8_t *table = out + 8, *rows = table + (size_t)streams * SIDECAR_STREAM_BYTES;
+        for (uint32_t s = 0; s < streams; s++) {
+            put_stream(table + (size_t)s * SIDECAR_STREAM_BYTES, &found[s], at);
+            for (uint32_t i = 0; i < found[s].count; i++, at++)
+                put_entry(rows + (size_t)at * SIDECAR_ENTRY_BYTES,
+                          &found[s].stream->entries[found[s].first + i], segment);
+        }
+    }
+    PyMem_Free(found);
+    return body;
+}
+
+static PyObject *Reactor_drop_index(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned index;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "I", &index))
+        return NULL;
+    log_drop_segment(reactor->log, index);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    const struct log *log = reactor->log;
+    const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
+    return Py_BuildValue("{s:K,s:K,s:K,s:I,s:i,s:K,s:O}", "gseq",
+                         (unsigned long long)(log->next_gseq - 1), "stable_gseq",
+                         (unsigned long long)log->stable_gseq, "epoch",
+                         (unsigned long long)log->options.epoch, "header_crc", log->prev_crc,
+                         "segment", current ? (int)current->index : -1, "segment_used",
+                         (unsigned long long)(current ? current->used : 0), "failed",
+                         log->failed ? Py_True : Py_False);
+}
+
+static PyObject *Reactor_stats(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    const struct log *log = reactor->log;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"requests", reactor->requests},
+        {"produce_requests", reactor->produce_requests},
+        {"control_requests", reactor->control_requests},
+        {"problems", reactor->problems},
+        {"connections", reactor->conn_count},
+        {"connections_total", reactor->connections_total},
+        {"aborted_requests", reactor->aborted},
+        {"handed_out", reactor->handed_out},
+        {"handed_in", reactor->handed_in},
+        {"duplicates", reactor->duplicates},
+        {"body_bytes_in", reactor->bytes_in},
+        {"bytes_out", reactor->bytes_out},
+        {"events", log->events},
+        {"value_bytes", log->value_bytes},
+        {"chunks", log->chunks},
+        {"groups", log->groups},
+        {"group_bytes", log->group_bytes},
+        {"queued_bytes", log->queued_bytes},
+        {"in_flight_bytes", log->in_flight_bytes},
+        {"body_memory_bytes", reactor->body_bytes},
+        {"index_entries", reactor->shard->entries_total},
+        {"topics", reactor->shard->topic_count},
+        {"producers", reactor->shard->producer_count},
+        {"turns", reactor->turns},
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < sizeof rows / sizeof *rows; i++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(rows[i].value);
+        if (value == NULL || PyDict_SetItemString(dict, rows[i].name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+PyMethodDef reactor_read_methods[] = {
+    {"tail_read", Reactor_tail_read, METH_VARARGS,
+     "tail_read(topic, slice, from_offset, max_bytes) -> (chunks, next, stable end) | None."},
+    {"locate", Reactor_locate, METH_VARARGS,
+     "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, count)]."},
+    {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS,
+     "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},
+    {"streams", Reactor_streams, METH_NOARGS,
+     "streams() -> [(topic, slice, start offset, stable end, highest timestamp)]."},
+    {"stream_ends", Reactor_stream_ends, METH_VARARGS,
+     "stream_ends(topic, slice) -> (start offset, stable end) | None."},
+    {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},
+    {"topic_set", Reactor_topic_set, METH_VARARGS, "topic_set(topic, exists)."},
+    {"truncate_stream", Reactor_truncate_stream, METH_VARARGS,
+     "truncate_stream(topic, slice, start_offset)."},
+    {"export_index", Reactor_export_index, METH_VARARGS, "export_index(segment) -> sidecar body."},
+    {"drop_index", Reactor_drop_index, METH_VARARGS, "drop_index(segment)."},
+    {"log_state", Reactor_log_state, METH_NOARGS, "Positions of the open generation."},
+    {"stats", Reactor_stats, METH_NOARGS, "Counters since start and gauges."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,522 @@
+#define _GNU_SOURCE
+#include "reactor.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "format.h"
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The only reader of the clocks in the core: once a turn. */
+void reactor_clock(struct reactor *reactor)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    reactor->wall_us = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+    reactor->now_ms = monotonic_ms();
+    if (now.tv_sec != reactor->date_s) {
+        struct tm utc;
+        gmtime_r(&now.tv_sec, &utc);
+        strftime(reactor->date, sizeof reactor->date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+        reactor->date_s = now.tv_sec;
+    }
+}
+
+/* ---- effects of the log ---- */
+
+static void submit_append(void *owner, struct append *append)
+{
+    struct reactor *reactor = owner;
+    const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
+    reactor->net->write(reactor->net, append, bytes, append->bytes - append->done,
+                        append->file_offset + append->done);
+}
+
+static void run_stable(void *owner, struct run *run) { produce_stable(owner, run); }
+
+static void want_segment(void *owner) { reactor_upcall(owner, UPCALL_SEGMENT_WANTED, 0); }
+
+static void segment_closed(void *owner, uint32_t index)
+{
+    reactor_upcall(owner, UPCALL_SEGMENT_SEALED, index);
+}
+
+/* ---- life ---- */
+
+static bool start_engine(struct reactor *reactor, const char **error)
+{
+    const char *reason = NULL;
+    if (reactor->options.engine != 2) {
+        reactor->net = net_uring_new(reactor, &reason);
+        reactor->engine_reason = reason;
+    } else {
+        reactor->engine_reason = "epoll was asked for";
+    }
+    if (reactor->net == NULL && reactor->options.engine == 1) {
+        *error = reason;
+        return false;
+    }
+    if (reactor->net == NULL)
+        reactor->net = net_epoll_new(reactor, error);
+    return reactor->net != NULL;
+}
+
+struct reactor *reactor_new(const struct reactor_options *options, const char **error)
+{
+    struct reactor *reactor = calloc(1, sizeof *reactor);
+    *error = "out of memory";
+    if (reactor == NULL)
+        return NULL;
+    reactor->options = *options;
+    reactor->call_free = UINT32_MAX;
+    reactor->shard = shard_new(options->slice_first, options->slice_last - options->slice_first + 1);
+    reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
+    reactor_clock(reactor);
+    if (reactor->log == NULL || !start_engine(reactor, error)) {
+        reactor_free(reactor);
+        return NULL;
+    }
+    reactor->log->owner = reactor;
+    reactor->log->submit = submit_append;
+    reactor->log->stable = run_stable;
+    reactor->log->want_segment = want_segment;
+    reactor->log->segment_closed = segment_closed;
+    return reactor;
+}
+
+void reactor_free(struct reactor *reactor)
+{
+    if (reactor == NULL)
+        return;
+    if (reactor->net != NULL)
+        reactor->net->free(reactor->net);
+    while (reactor->conns != NULL) {
+        struct conn *conn = reactor->conns;
+        reactor->conns = conn->next;
+        close(conn->fd);
+        conn_free(conn);
+    }
+    for (uint32_t i = 0; i < reactor->upcall_count; i++) {
+        free(reactor->upcalls[i].head);
+        if (reactor->upcalls[i].body != NULL)
+            body_release(reactor->upcalls[i].body);
+    }
+    log_free(reactor->log);
+    shard_free(reactor->shard);
+    free(reactor->table);
+    free(reactor->table_free);
+    free(reactor->calls);
+    free(reactor->upcalls);
+    free(reactor->scratch);
+    free(reactor);
+}
+
+int reactor_listen(struct reactor *reactor, int fd, uint8_t kind)
+{
+    if (reactor->listener_count == LISTENERS_MAX)
+        return -1;
+    struct listener *listener = &reactor->listeners[reactor->listener_count++];
+    *listener = (struct listener){.fd = fd, .kind = kind};
+    reactor->net->listen(reactor->net, listener);
+    return 0;
+}
+
+struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id)
+{
+    if (reactor->upcall_count == reactor->upcall_capacity) {
+        uint32_t capacity = reactor->upcall_capacity ? reactor->upcall_capacity * 2 : 64;
+        reactor->upcalls = realloc(reactor->upcalls, capacity * sizeof *reactor->upcalls);
+        assert(reactor->upcalls != NULL);
+        reactor->upcall_capacity = capacity;
+    }
+    struct upcall *up = &reactor->upcalls[reactor->upcall_count++];
+    *up = (struct upcall){.kind = kind, .id = id};
+    return up;
+}
+
+/* ---- small questions ---- */
+
+bool reactor_memory(const struct reactor *reactor, size_t bytes)
+{
+    return reactor->body_bytes + reactor->log->queued_bytes + bytes <= reactor->options.memory_max;
+}
+
+uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
+{
+    if (bytes > reactor->scratch_capacity) {
+        free(reactor->scratch);
+        reactor->scratch = malloc(bytes);
+        reactor->scratch_capacity = reactor->scratch ? bytes : 0;
+    }
+    return reactor->scratch;
+}
+
+uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
+{
+    uint64_t distance = (uint64_t)token - (uint64_t)reactor->options.range_start;
+    uint64_t slice = distance / reactor->options.slice_width;
+    return slice < reactor->options.slices ? (uint32_t)slice : 0;
+}
+
+uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice)
+{
+    return slice * reactor->options.workers / reactor->options.slices;
+}
+
+/* ---- connections ---- */
+
+uint64_t conn_id(const struct conn *conn)
+{
+    return (uint64_t)(conn->generation & 0xfffff) << 20 | conn->index;
+}
+
+struct conn *reactor_conn(struct reactor *reactor, uint64_t id)
+{
+    uint32_t index = id & 0xfffff;
+    if (index >= reactor->table_used)
+        return NULL;
+    struct conn *conn = reactor->table[index];
+    return conn != NULL && conn_id(conn) == id ? conn : NULL;
+}
+
+static bool table_add(struct reactor *reactor, struct conn *conn)
+{
+    if (reactor->table_free_count > 0) {
+        conn->index = reactor->table_free[--reactor->table_free_count];
+    } else {
+        if (reactor->table_used == reactor->table_capacity) {
+            uint32_t capacity = reactor->table_capacity ? reactor->table_capacity * 2 : 256;
+            struct conn **table = realloc(reactor->table, capacity * sizeof *table);
+            uint32_t *unused = realloc(reactor->table_free, capacity * sizeof *unused);
+            if (table != NULL)
+                reactor->table = table;
+            if (unused != NULL)
+                reactor->table_free = unused;
+            if (table == NULL || unused == NULL)
+                return false;
+            reactor->table_capacity = capacity;
+        }
+        conn->index = reactor->table_used++;
+    }
+    conn->generation = ++reactor->next_generation;
+    reactor->table[conn->index] = conn;
+    conn->next = reactor->conns;
+    conn->prev = &reactor->conns;
+    if (reactor->conns != NULL)
+        reactor->conns->prev = &conn->next;
+    reactor->conns = conn;
+    reactor->conn_count++;
+    return true;
+}
+
+static struct conn *adopt(struct reactor *reactor, int fd, uint8_t kind)
+{
+    struct conn *conn = conn_new(reactor, fd, kind);
+    if (conn == NULL || !table_add(reactor, conn)) {
+        free(conn);
+        close(fd);
+        return NULL;
+    }
+    reactor->connections_total++;
+    reactor->net->adopt(reactor->net, conn);
+    conn->receiving = true;
+    reactor->net->recv_start(reactor->net, conn);
+    return conn;
+}
+
+int reactor_attach_peer(struct reactor *reactor, uint32_t worker, int fd)
+{
+    if (worker >= WORKERS_MAX || worker >= reactor->options.workers)
+        return -1;
+    if (reactor->peers[worker] != NULL)
+        conn_close(reactor->peers[worker]);
+    struct conn *conn = adopt(reactor, fd, CONN_PEER);
+    if (conn == NULL)
+        return -1;
+    conn->outgoing = true;
+    conn->worker = (uint16_t)worker;
+    reactor->peers[worker] = conn;
+    return 0;
+}
+
+void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
+{
+    if (conn->dirty)
+        return;
+    conn->dirty = true;
+    conn->next_dirty = reactor->dirty;
+    reactor->dirty = conn;
+}
+
+/* Reading stops while input waits for our own turn, and goes on after it. */
+static void update_receiving(struct reactor *reactor, struct conn *conn)
+{
+    bool want = !conn->closed && !conn->peer_eof && (conn->in_len == 0 || !conn->stopped);
+    if (want && !conn->receiving) {
+        conn->receiving = true;
+        reactor->net->recv_start(reactor->net, conn);
+    } else if (!want && conn->receiving && !conn->peer_eof && !conn->closed) {
+        reactor->net->recv_stop(reactor->net, conn);
+    }
+}
+
+static bool paused(const struct conn *conn)
+{
+    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
+           (conn->kind == CONN_HTTP && conn->out_bytes > OUTPUT_PAUSE_BYTES);
+}
+
+static void finish_lingering(struct conn *conn)
+{
+    if (conn->state != STATE_LINGER || conn->sending || conn->out_first != NULL ||
+        conn->slot_first != conn->slot_end)
+        return;
+    if (conn->peer_eof)
+        conn_close(conn);
+    else
+        shutdown(conn->fd, SHUT_WR); /* the client reads the answer, then closes */
+}
+
+static void tend(struct reactor *reactor, struct conn *conn)
+{
+    if (conn->closed)
+        return;
+    if (conn->in_len > 0 && !paused(conn) && conn->stopped) {
+        conn->stopped = false;
+        conn_resume(conn);
+    }
+    conn->stopped = paused(conn);
+    update_receiving(reactor, conn);
+    if (!conn->closed && !conn->sending && conn->out_first != NULL) {
+        struct output *first = conn->out_first;
+        conn->sending = true;
+        conn->send_ms = reactor->now_ms;
+        reactor->net->send(reactor->net, conn, first->bytes + first->sent, first->len - first->sent);
+    }
+    finish_lingering(conn);
+    if (conn->peer_eof && !conn->closed && conn->slot_first == conn->slot_end &&
+        conn->out_first == NULL)
+        conn_close(conn);
+}
+
+static void tend_dirty(struct reactor *reactor)
+{
+    /* Resuming input may dirty connections again: they have their turn in the same go, bounded by
+     * the input that is already in memory. */
+    while (reactor->dirty != NULL) {
+        struct conn *conn = reactor->dirty;
+        reactor->dirty = conn->next_dirty;
+        conn->dirty = false;
+        tend(reactor, conn);
+    }
+}
+
+/* ---- callbacks of the engine ---- */
+
+void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd)
+{
+    if (reactor->conn_count >= reactor->options.connections_max || reactor->draining) {
+        close(fd);
+        return;
+    }
+    adopt(reactor, fd, listener->kind);
+}
+
+void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error)
+{
+    listener->armed = false; /* out of descriptors, mostly: tried again by the sweep */
+}
+
+void reactor_received(struct reactor *reactor, struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (conn->closed)
+        return;
+    conn_input(conn, bytes, len);
+    reactor_mark_dirty(reactor, conn);
+}
+
+void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error)
+{
+    if (conn->closed)
+        return;
+    if (error != 0) {
+        conn_close(conn);
+        return;
+    }
+    conn->peer_eof = true;
+    conn->receiving = false;
+    /* A half-closed client still reads the answers to what it sent whole. */
+    if (conn->kind == CONN_PEER || (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
+        conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
+        conn_close(conn);
+    else
+        reactor_mark_dirty(reactor, conn);
+}
+
+void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
+{
+    conn->sending = false;
+    if (conn->closed)
+        return;
+    if (result < 0) {
+        conn_close(conn);
+        return;
+    }
+    struct output *first = conn->out_first;
+    first->sent += (uint32_t)result;
+    conn->out_bytes -= (size_t)result;
+    reactor->bytes_out += (uint64_t)result;
+    if (first->sent == first->len) {
+        conn->out_first = first->next;
+        if (conn->out_first == NULL)
+            conn->out_last = NULL;
+        first->next = NULL;
+        outputs_free(first);
+    }
+    reactor_mark_dirty(reactor, conn);
+}
+
+void reactor_written(struct reactor *reactor, struct append *append, int64_t result)
+{
+    log_written(reactor->log, append, result);
+    if (reactor->log->failed && !reactor->io_failed) {
+        reactor->io_failed = true;
+        reactor_upcall(reactor, UPCALL_IO_ERROR, (uint64_t)(result < 0 ? -result : 5));
+    }
+}
+
+void reactor_selector_ready(struct reactor *reactor) { reactor->selector_ready = true; }
+
+static void conn_gone(struct reactor *reactor, struct conn *conn)
+{
+    *conn->prev = conn->next;
+    if (conn->next != NULL)
+        conn->next->prev = conn->prev;
+    reactor->table[conn->index] = NULL;
+    reactor->table_free[reactor->table_free_count++] = conn->index;
+    reactor->conn_count--;
+    if (conn->dirty) {
+        struct conn **at = &reactor->dirty;
+        while (*at != conn)
+            at = &(*at)->next_dirty;
+        *at = conn->next_dirty;
+    }
+    close(conn->fd);
+    conn_free(conn);
+}
+
+/* ---- the loop ---- */
+
+/* Closed connections go when the engine has none of their operations left, and never in the middle
+ * of a turn: whoever closes one may still hold it. */
+static void reap_closed(struct reactor *reactor)
+{
+    struct conn **at = &reactor->closing;
+    while (*at != NULL) {
+        struct conn *conn = *at;
+        if (conn->operations > 0) {
+            at = &conn->next_closing;
+            continue;
+        }
+        *at = conn->next_closing;
+        conn_gone(reactor, conn);
+    }
+}
+
+static void sweep(struct reactor *reactor)
+{
+    for (struct conn *conn = reactor->conns, *next; conn != NULL; conn = next) {
+        next = conn->next;
+        conn_deadlines(conn, reactor->now_ms);
+        if (conn->state == STATE_LINGER)
+            reactor_mark_dirty(reactor, conn);
+    }
+    for (uint32_t i = 0; i < reactor->listener_count; i++) {
+        struct listener *listener = &reactor->listeners[i];
+        if (!listener->armed && !reactor->draining)
+            reactor->net->listen(reactor->net, listener);
+    }
+    if (reactor->now_ms - reactor->quiet_since_ms > 1000)
+        log_heartbeat(reactor->log, reactor->wall_us, GROUP_HEARTBEAT);
+}
+
+/* Memory came free: connections that waited for it go on. */
+static void unblock(struct reactor *reactor)
+{
+    if (!reactor->blocked_any || !reactor_memory(reactor, 2u << 20))
+        return;
+    reactor->blocked_any = false;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        if (conn->blocked) {
+            conn->blocked = false;
+            conn->stopped = true; /* so that the kept input is looked at again */
+            reactor_mark_dirty(reactor, conn);
+        }
+    }
+}
+
+static void tell_stable(struct reactor *reactor)
+{
+    uint64_t events = reactor->log->events;
+    if (events == reactor->last_events)
+        return;
+    reactor->last_events = events;
+    reactor->quiet_since_ms = reactor->now_ms;
+    if (reactor->notify)
+        reactor_upcall(reactor, UPCALL_STABLE, reactor->log->stable_gseq);
+}
+
+static void turn(struct reactor *reactor, int64_t timeout_ns)
+{
+    reactor->net->wait(reactor->net, timeout_ns);
+    reactor->turns++;
+    log_pump(reactor->log, reactor->wall_us);
+    tell_stable(reactor);
+    unblock(reactor);
+    tend_dirty(reactor);
+    if (reactor->log->queue != NULL)
+        log_pump(reactor->log, reactor->wall_us);
+    if (reactor->now_ms - reactor->swept_ms >= SWEEP_MS) {
+        reactor->swept_ms = reactor->now_ms;
+        sweep(reactor);
+        tend_dirty(reactor);
+    }
+    reap_closed(reactor);
+}
+
+void reactor_run(struct reactor *reactor, int64_t timeout_ns)
+{
+    reactor_clock(reactor);
+    /* What Python asked for since the last stay: answers, appends, segments. */
+    log_pump(reactor->log, reactor->wall_us);
+    tend_dirty(reactor);
+    int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
+    int64_t left = reactor->upcall_count > 0 || reactor->selector_ready ? 0 : timeout_ns;
+    for (;;) {
+        int64_t sweep_ns = SWEEP_MS * 1000000LL;
+        turn(reactor, left < 0 || left > sweep_ns ? sweep_ns : left);
+        if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
+            reactor->now_ms >= end_ms)
+            return;
+        left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
+    }
+}
+
+void reactor_drain(struct reactor *reactor)
+{
+    reactor->draining = true;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_HTTP && conn->state == STATE_HEAD && conn->in_len == 0 &&
+            conn->slot_first == conn->slot_end)
+            conn_close(conn);
+}

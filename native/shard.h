@@ -1,0 +1,114 @@
+/* shard: what one worker knows of its slices. Pure state: no I/O, no clock.
+ *
+ * Topics are labels: every (topic, slice) of the shard is a stream, and all streams share one log.
+ * Everything here can be rebuilt from the log: a snapshot group (shard_snapshot) opens each
+ * segment, and shard_apply replays the groups after it.
+ */
+#ifndef BARCO_SHARD_H
+#define BARCO_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOPIC_NAME_MAX 127
+#define PRODUCER_ID_BYTES 16
+/* Rows of the deduplication table; a full table of live producers refuses new ones (503). */
+#define PRODUCERS_MAX 65536
+/* Promise D5: a producer is remembered for at least this long after its last event. */
+#define PRODUCER_IDLE_US (20LL * 60 * 1000000)
+/* Promise D5: a repeated sequence this far back is a duplicate; farther is outside the window. */
+#define PRODUCER_WINDOW 1024
+#define TOPICS_MAX 100000
+
+/* Where one chunk of a stream lies in the log of the open generation. */
+struct index_entry {
+    uint64_t base_offset;
+    uint64_t log_pos;       /* of the chunk's first byte; log.h says what a log position is */
+    int64_t max_timestamp;  /* highest of this and all earlier entries, so that it can be searched */
+    uint32_t stored_bytes, count;
+};
+
+struct run;
+
+struct stream {
+    struct topic *topic;
+    uint32_t slice;
+    uint64_t start_offset;   /* below it the topic was deleted */
+    uint64_t next_offset;    /* the next event gets it */
+    uint64_t stable_offset;  /* events below it are on stable storage and may be read */
+    int64_t last_timestamp;  /* last one given by the broker: it never goes back */
+    int64_t max_timestamp;
+    struct index_entry *entries;
+    uint32_t entry_count, entry_capacity;
+    struct run *first_run, *last_run;
+};
+
+struct topic {
+    uint32_t index, hash;
+    uint8_t name_len;
+    bool internal;   /* "__": written by the broker only */
+    bool compacted;  /* the last value of each key is kept in memory and in snapshots */
+    bool declared;   /* exists although nothing was produced yet */
+    char name[TOPIC_NAME_MAX + 1];
+    struct stream **streams; /* by slice - slice_first; NULL until first used */
+};
+
+struct producer {
+    uint8_t id[PRODUCER_ID_BYTES];
+    uint32_t topic, slice, epoch, used;
+    uint64_t last_seq, last_offset, last_gseq;
+    int64_t last_us;
+};
+
+struct compacted {
+    uint32_t topic, key_len, value_len, hash;
+    uint8_t *bytes; /* key, then value; NULL: free row */
+};
+
+struct shard {
+    uint32_t slice_first, slice_count;
+    struct topic **topics;
+    uint32_t topic_count, topic_capacity;
+    uint32_t *topic_table, topic_mask; /* open addressing: topic index + 1 */
+    struct producer *producers;
+    uint32_t producer_count, producer_mask;
+    struct compacted *compacted;
+    uint32_t compacted_count, compacted_mask;
+    uint64_t entries_total;
+};
+
+struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
+void shard_free(struct shard *shard);
+
+struct topic *shard_topic(struct shard *shard, const char *name, size_t len);
+/* Finds or makes the topic; NULL when TOPICS_MAX is reached or the name is not valid. */
+struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);
+/* The stream of a topic for one of the shard's own slices, made on first use. */
+struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t slice);
+/* The same, or NULL where nothing was ever stored. */
+struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic, uint32_t slice);
+
+enum dedup { DEDUP_NEW, DEDUP_DUPLICATE, DEDUP_STALE_EPOCH, DEDUP_GAP, DEDUP_FULL };
+/* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its last_seq
+ * not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
+enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                       uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
+                       struct producer **row, uint64_t *expected);
+
+void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
+                   size_t key_len, const uint8_t *value, size_t value_len);
+
+void stream_index(struct shard *shard, struct stream *stream, const struct index_entry *entry);
+/* Index of the entry that holds the offset, or of the first one after it; entry_count if none. */
+uint32_t stream_find(const struct stream *stream, uint64_t offset);
+
+/* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
+uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
+                        int64_t now_us, size_t *len);
+/* Replaces the state. 0, or -1 when the bytes are not a snapshot. */
+int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
+/* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
+int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
+
+#endif

@@ -1,0 +1,341 @@
+"""Layout, lineage, buffers, bulk I/O, segment files and the retention plan."""
+
+import asyncio
+import errno
+import fcntl
+import gc
+import os
+import random
+
+import pytest
+
+from barco.errors import BusyError, DataDirError, DiskFullError
+from barco.workers.storage import layout, segment
+from barco.workers.storage.bulk import BufferPool, open_bulk
+from barco.workers.storage.catalog import SegmentKey
+from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.retention import HOUR_US, Candidate, Policy, plan
+from barco.workers.storage.segment import SegmentPool
+
+# --- Layout -------------------------------------------------------------------------------------
+
+
+def test_paths(shard):
+    path = layout.segment_path(shard, 7, 3)
+    assert path == shard / "gen-0000000007" / "seg-00000003.log"
+    assert layout.sidecar_path(path).name == "seg-00000003.idx"
+    assert layout.generation_epochs(shard) == [] and layout.segment_indexes(shard, 7) == []
+
+
+def test_direct_io_is_proven_and_space_told(root):
+    space = layout.check_data_dir(root)
+    assert 0 < space.free <= space.total
+    assert not list(root.iterdir())
+    assert layout.DiskSpace(4 << 30, 100 << 30).nearly_full
+    assert not layout.DiskSpace(6 << 30, 100 << 30).nearly_full
+
+
+def test_no_direct_io(root, monkeypatch):
+    real = os.open
+
+    def refuse(path, flags, *rest):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "no")
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DataDirError, match="ext4 or XFS"):
+        layout.check_data_dir(root)
+
+
+# --- Lineage ------------------------------------------------------------------------------------
+
+
+def filled(shard, count=5):
+    lineage = Lineage.load(shard)
+    for epoch in range(2, 2 + count):
+        lineage.opened(epoch, epoch * 10, [(epoch - 1, epoch)])
+        lineage.sealed(epoch, epoch + 1, 0, 4096)
+    return shard / layout.LINEAGE_NAME
+
+
+def test_lineage_remembers(shard):
+    filled(shard)
+    lineage = Lineage.load(shard)
+    lineage.expired(2)
+    lineage.lost(6, 3, 9)
+    again = Lineage.load(shard)
+    assert [g.epoch for g in again.generations()] == [2, 3, 4, 5, 6]
+    assert again.get(4).parents == ((3, 4),) and again.get(4).session == 40
+    assert again.get(2).expired and again.get(6).lost == (3, 9) and again.get(6).tail == 2
+    assert again.next_epoch == 7 and again.damaged == 0
+
+
+def test_epochs_of_unknown_directories_are_not_used_again(shard):
+    filled(shard)
+    layout.generation_path(shard, 40).mkdir()
+    assert Lineage.load(shard).next_epoch == 41
+
+
+def test_lineage_with_a_torn_tail(shard):
+    path = filled(shard)
+    data = path.read_bytes()
+    for cut in range(0, len(data), 3):
+        path.write_bytes(data[:cut])
+        lineage = Lineage.load(shard)
+        assert lineage.damaged == 0 and path.stat().st_size <= cut
+        lineage.opened(100, 1, [])
+        assert Lineage.load(shard).get(100) is not None
+
+
+def test_lineage_with_a_flipped_bit(shard):
+    path = filled(shard)
+    data = path.read_bytes()
+    for at in range(0, len(data), 3):
+        changed = bytearray(data)
+        changed[at] ^= 1 << (at % 8)
+        path.write_bytes(changed)
+        lineage = Lineage.load(shard)
+        assert lineage.damaged <= 1 and len(lineage.generations()) >= 4
+        lineage.opened(100, 1, [])
+        assert {g.epoch for g in Lineage.load(shard).generations()} >= {2, 100} or at < 40
+
+
+def test_offline_reading_changes_nothing(shard):
+    path = filled(shard)
+    path.write_bytes(path.read_bytes()[:-3])
+    before = path.read_bytes()
+    assert Lineage.load(shard, repair=False).torn_bytes > 0
+    assert path.read_bytes() == before
+
+
+# --- Buffers and bulk I/O -----------------------------------------------------------------------
+
+
+def test_buffers_come_back_with_their_last_view():
+    pool = BufferPool(1 << 20)
+    view = pool.try_take(600_000)
+    assert len(view) == 1 << 20 and pool.bytes_out == 1 << 20
+    assert pool.try_take(1) is None
+    part = view[100:200]
+    del view
+    gc.collect()
+    assert pool.bytes_out == 1 << 20
+    del part
+    assert pool.bytes_out == 0
+    assert pool.try_take(10) is not None
+
+
+def test_buffers_are_waited_for_and_then_refused(monkeypatch):
+    monkeypatch.setattr("barco.workers.storage.bulk.POOL_WAIT_SECONDS", 0.2)
+
+    async def main():
+        pool = BufferPool(1 << 20)
+        held = [pool.try_take(1 << 20)]
+        asyncio.get_running_loop().call_later(0.05, held.clear)
+        view = await pool.take(1 << 19)
+        assert pool.bytes_out == 1 << 19
+        with pytest.raises(BusyError):
+            await pool.take(1 << 20)
+        del view
+        assert (await pool.take(1 << 20)) is not None
+
+    asyncio.run(main())
+
+
+def test_bulk_reads_and_writes(root, go, engine):
+    data = random.Random(3).randbytes(5_000_000)
+    size = len(data) // 4096 * 4096
+
+    async def test(bulk):
+        fd = os.open(root / "file", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        view = bulk.buffers.try_take(size)
+        view[:size] = data[:size]
+        await bulk.write(fd, 0, view[:size])
+        await bulk.sync(fd)
+        del view
+        for offset, length in [(0, 1), (1, 4095), (4097, 3_000_000), (size - 10, 10)]:
+            assert bytes(await bulk.read(fd, offset, length)) == data[offset : offset + length]
+        assert bytes(await bulk.read(fd, size - 10, 100)) == data[size - 10 : size]
+        assert bytes(await bulk.read(fd, size + 4096, 100)) == b""
+        many = await asyncio.gather(*(bulk.read(fd, n * 4096, 4096) for n in range(200)))
+        assert [bytes(part) for part in many] == [data[n * 4096 :][:4096] for n in range(200)]
+        del many
+        await bulk.zero(fd, 4096, 2 << 20)
+        whole = bytes(await bulk.read(fd, 0, size))
+        assert whole == data[:4096] + bytes(2 << 20) + data[4096 + (2 << 20) : size]
+        os.close(fd)
+        with pytest.raises(OSError, match="Bad file"):
+            await bulk.read(fd, 0, 4096)
+        assert bulk.buffers.bytes_out == 0
+
+    go(test, engine)
+
+
+def test_cancelled_reads_keep_their_memory(root, go, engine):
+    (root / "file").write_bytes(bytes(8 << 20))
+
+    async def test(bulk):
+        fd = os.open(root / "file", os.O_RDONLY | os.O_DIRECT)
+        for _ in range(20):
+            task = asyncio.ensure_future(bulk.read(fd, 0, 4 << 20))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert len(await bulk.read(fd, 0, 4096)) == 4096
+        os.close(fd)
+
+    go(test, engine)
+
+
+def test_the_fallback(monkeypatch):
+    monkeypatch.setattr("barco.workers.storage.bulk.pyuring", None)
+    bulk = open_bulk()
+    assert bulk.engine == "threads"
+    bulk.close()
+
+
+# --- Segments -------------------------------------------------------------------------------------
+
+
+def test_segments_are_whole_before_they_have_a_name(shard, go, engine):
+    async def test(bulk):
+        errors = []
+        pool = SegmentPool(shard, 4 << 20, bulk, first_bytes=1 << 20, on_error=errors.append)
+        for index in range(3):
+            fd, capacity = await pool.prepare(2, index)
+            assert capacity == (4 << 20 if index else 1 << 20)
+            path = layout.segment_path(shard, 2, index)
+            assert path.read_bytes() == bytes(capacity)
+            assert os.fstat(fd).st_blocks * 512 >= capacity
+            flags = os.O_DIRECT | os.O_DSYNC
+            assert fcntl.fcntl(fd, fcntl.F_GETFL) & flags == flags
+            os.close(fd)
+        await pool._spare_done()
+        await pool.close()
+        assert not errors
+        again = SegmentPool(shard, 4 << 20, bulk, first_bytes=1 << 20)
+        fd, capacity = await again.prepare(3, 0)  # The spare of the last start.
+        assert capacity == 4 << 20
+        os.close(fd)
+        await again.close()
+
+    go(test, engine)
+
+
+def test_a_segment_is_never_replaced(shard, go):
+    async def test(bulk):
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
+        path = layout.segment_path(shard, 2, 0)
+        path.parent.mkdir()
+        path.write_bytes(b"precious")
+        with pytest.raises(Exception, match="exists"):
+            await pool.prepare(2, 0)
+        assert path.read_bytes() == b"precious"
+        await pool.close()
+
+    go(test)
+
+
+@pytest.mark.parametrize("failing", ["fallocate", "space"])
+def test_a_full_disk(shard, go, monkeypatch, failing):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    async def test(bulk):
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
+        if failing == "fallocate":
+            monkeypatch.setattr(os, "posix_fallocate", full)
+        else:
+            monkeypatch.setattr(layout, "disk_space", lambda _: layout.DiskSpace(1 << 20, 1 << 30))
+        with pytest.raises(DiskFullError, match="retention"):
+            await pool.prepare(2, 0)
+        assert not list(shard.glob("*.tmp")) and not list(shard.glob("gen-*/*"))
+        monkeypatch.undo()
+        fd, _ = await pool.prepare(2, 0)  # Somebody has freed some.
+        os.close(fd)
+        await pool.close()
+
+    go(test)
+
+
+def test_a_spare_that_fails_is_told_and_tried_again(shard, go, monkeypatch):
+    async def test(bulk):
+        errors = []
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096, on_error=errors.append)
+        real = segment._allocate
+
+        def refuse(path, size):
+            if path.name.startswith("spare"):
+                raise OSError(errno.EIO, "broken")
+            real(path, size)
+
+        monkeypatch.setattr(segment, "_allocate", refuse)
+        fd, _ = await pool.prepare(2, 0)
+        os.close(fd)
+        fd, capacity = await pool.prepare(2, 1)  # Without a spare it takes longer, that is all.
+        assert capacity == 1 << 20 and "EIO" in str(errors[0])
+        os.close(fd)
+        await pool.close()
+
+    go(test)
+
+
+def test_closing_while_a_spare_is_made(shard, go, engine):
+    async def test(bulk):
+        pool = SegmentPool(shard, 64 << 20, bulk, first_bytes=4096)
+        fd, _ = await pool.prepare(2, 0)
+        os.close(fd)
+        await asyncio.sleep(0.005)
+        await pool.close()
+
+    go(test, engine)
+
+
+# --- Retention ------------------------------------------------------------------------------------
+
+NOW = 1_000 * HOUR_US
+
+
+def candidates(*ages, size=100, entries=5, open_from=99):
+    return [
+        Candidate(SegmentKey(2 + n, 0), size, NOW - age * HOUR_US, entries, n < open_from)
+        for n, age in enumerate(ages)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ages", "policy", "doomed"),
+    [
+        ((9, 8, 7, 1), Policy(0, 0), 0),
+        ((9, 8, 7, 1), Policy(7, 0), 2),
+        ((9, 8, 7, 1), Policy(1, 0), 3),
+        ((9, 9, 9, 9), Policy(1, 0), 3),  # The newest stays, whatever its age.
+        ((1, 9, 9, 1), Policy(5, 0), 0),  # A clock that went back: never a gap.
+        ((3, 2, 1, 0), Policy(0, 400), 0),
+        ((3, 2, 1, 0), Policy(0, 399), 1),
+        ((3, 2, 1, 0), Policy(0, 1), 3),
+        ((9, 8, 1, 0), Policy(7, 150), 3),
+        ((), Policy(1, 1), 0),
+        ((9,), Policy(1, 1), 0),
+    ],
+)
+def test_retention_plan(ages, policy, doomed):
+    assert plan(candidates(*ages), policy, NOW) == [SegmentKey(2 + n, 0) for n in range(doomed)]
+
+
+def test_retention_leaves_an_undecided_generation():
+    old = candidates(9, 9, 9, 9, open_from=2)
+    assert len(plan(old, Policy(1, 1), NOW)) == 2
+    assert len(plan(old, Policy(1, 1, sole_member=True), NOW)) == 3
+
+
+def test_retention_of_generations_without_events():
+    """A broker that restarts all day leaves no thousands of empty generations behind."""
+    assert len(plan(candidates(1, 1, 1, entries=0), Policy(100, 0), NOW)) == 2
+
+
+def test_retention_with_an_unknown_age():
+    unknown = [Candidate(SegmentKey(2 + n, 0), 100, 0, 5, True) for n in range(3)]
+    assert plan(unknown, Policy(1, 0), NOW) == []
+    assert len(plan(unknown, Policy(1, 150), NOW)) == 2
