@@ -72,4 +72,4 @@ def _for_terminal(worker: int, values: dict[str, Any]) -> str:
         clock = ""
     rest = {"worker": worker}
     rest |= {k: v for k, v in values.items() if k not in ("time", "level", "logger", "message")}
-    return terminal_line(clock, str(values.get("level", "")), str(values["message"]), rest)
+    return terminal_line(clock, str(values.get("level", "info")), str(values["message"]), rest)
