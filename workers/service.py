@@ -151,12 +151,13 @@ class ShardService:
         return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
 
     async def _commit(self, args: Args) -> list[list[Any]]:
-        fenced = await self.consumption.commit((args["consumer"], args["session"]))
+        key = (args["consumer"], args["session"])
+        fenced = await self.consumption.commit(key, args["received"])
         return [list(slot) for slot in fenced]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
-        await self.consumption.goodbye(key, commit=args["commit"])
+        await self.consumption.goodbye(key, commit=args["commit"], received=args["received"])
 
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
