@@ -16,10 +16,11 @@ from urllib.parse import urlencode
 from barco import _native
 from barco.cluster.groups import Groups
 from barco.errors import BarcoError, CorruptDataError, NotReadyError
+from barco.model.token import TOKEN_MIN
 from barco.protocol import frame
 from barco.workers.http.app import App
 from barco.workers.http.messages import Response
-from barco.workers.service import RING_START, ShardService
+from barco.workers.service import ShardService
 
 
 class MemoryReactor:
@@ -76,6 +77,11 @@ class MemoryReactor:
             for (topic, slice), end in self.ends.items()
         ]
 
+    def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:
+        if (topic, slice) not in self.ends:
+            return None
+        return self.starts.get((topic, slice), 0), self.ends[topic, slice]
+
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         return [(key, value) for (name, key), value in self.kept.items() if name == topic]
 
@@ -83,7 +89,12 @@ class MemoryReactor:
         self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = 0
     ) -> tuple[list[bytes], int, int] | None:
         place = (topic, slice)
-        if place not in self.ends or from_offset < self.memory_floor.get(place, 0):
+        if place not in self.ends:
+            return [], from_offset, 0
+        from_offset = max(from_offset, self.starts.get(place, 0))
+        if from_offset >= self.ends[place]:
+            return [], from_offset, self.ends[place]
+        if from_offset < self.memory_floor.get(place, 0):
             return None
         return (*self._from(place, from_offset, max_bytes), self.ends[place])
 
@@ -95,7 +106,7 @@ class MemoryReactor:
             end = info["base_offset"] + info["count"]
             if end <= max(offset, self.starts.get(place, 0)):
                 continue
-            if size <= 0:
+            if found and size < len(chunk):
                 break
             found.append(chunk)
             size -= len(chunk)
@@ -149,6 +160,8 @@ class MemoryLog:
         self.reads = 0
         self.corrupt: set[tuple[str, int]] = set()
         self.pause: asyncio.Event | None = None
+        self.kept: dict[tuple[str, int], int] = {}
+        """What retention has left begins here."""
 
     async def read(
         self, topic: str, slice: int, from_offset: int, max_bytes: int
@@ -159,8 +172,12 @@ class MemoryLog:
         await asyncio.sleep(0)
         if self.pause is not None:
             await self.pause.wait()
+        from_offset = max(from_offset, self.kept.get((topic, slice), 0))
         chunks, _ = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
         return SimpleNamespace(chunks=[memoryview(chunk) for chunk in chunks])
+
+    async def earliest(self, topic: str, slice: int) -> int | None:
+        return self.kept.get((topic, slice))
 
     async def by_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         return None
@@ -170,7 +187,7 @@ class MemorySupervisor:
     """The groups machine; every worker has a new view before the answer."""
 
     def __init__(self, slices: int) -> None:
-        self.groups = Groups([(RING_START, index) for index in range(slices)])
+        self.groups = Groups([(TOKEN_MIN, index) for index in range(slices)])
         self.now = 0.0
         self.workers: list[ShardService | None] = []
         self.deaf: set[int] = set()

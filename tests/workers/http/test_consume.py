@@ -374,6 +374,18 @@ async def test_retention_moves_a_position_forward() -> None:
     assert await broker.values("c") == [2, 3]
 
 
+@run
+async def test_retention_on_disk_moves_a_position_forward() -> None:
+    broker = Broker(workers=1)
+    for n in range(4):
+        broker.produce("t", 0, str(n).encode())
+    broker.reactors[0].memory_floor["t", 0] = 4
+    broker.logs[0].kept["t", 0] = 2
+    await broker.register("c", "t")
+    answer = await broker.poll("c")
+    assert [(item["startOffset"], item["values"]) for item in answer.json] == [("2", [2, 3])]
+
+
 # --- Long polls -----------------------------------------------------------------------------------
 
 
@@ -479,6 +491,21 @@ async def test_an_answer_that_never_arrived_is_given_again() -> None:
     assert again.headers["barco-delivery"] != first.headers["barco-delivery"]
     last = await broker.poll("c", delivery=again.headers["barco-delivery"])
     assert last.status == 204
+
+
+@run
+async def test_a_commit_leaves_out_an_answer_that_never_arrived() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    first = await broker.poll("c")
+    broker.produce("t", 7, b"2")
+    await broker.poll("c")  # Lost on its way.
+    query = {"consumerId": "c", "delivery": first.headers["barco-delivery"]}
+    assert (await broker.request("POST", "/v1/consumer/commit", query)).status == 204
+    assert (await broker.request("POST", "/v1/consumer/goodbye", query)).status == 200
+    await broker.register("d", "t")
+    assert await broker.values("d") == [2]
 
 
 # --- Formats ------------------------------------------------------------------------------------
