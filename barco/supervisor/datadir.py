@@ -39,7 +39,7 @@ class Identity:
 def format_data_dir(
     path: Path, *, workers: int, slices_per_range: int, ordinal: int = 0, cluster_uuid: str = ""
 ) -> Identity:
-    """Make an empty or absent directory a data directory, durably."""
+    """Make an empty or absent directory a data directory, durably. `claim` it before."""
     assert 1 <= workers <= slices_per_range
     identity = Identity(
         cluster_uuid=cluster_uuid or uuid.uuid4().hex,
@@ -86,12 +86,16 @@ def load(path: Path) -> Identity | None:
     return identity
 
 
-def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
+def claim(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
     """A descriptor that holds the directory for as long as it, or a copy of it, is open.
 
-    The workers inherit it, so that a directory stays in use until the last of them is gone.
+    The workers inherit it, so that a directory stays in use until the last of them is gone. An
+    absent directory is made; nothing is put into one that is neither empty nor ours.
     """
     try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(path / IDENTITY):
+            _check_empty(path)
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _refusal(path, error) from None

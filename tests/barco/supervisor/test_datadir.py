@@ -89,13 +89,20 @@ def test_another_format_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_held_by_every_copy_of_its_descriptor(tmp_path: Path) -> None:
-    first = datadir.open_lock(tmp_path)
+    first = datadir.claim(tmp_path)
     copy = os.dup(first)  # As a worker inherits it.
     os.close(first)
     with pytest.raises(InUseError, match=f"is in use by process {os.getpid()}"):
-        datadir.open_lock(tmp_path, wait_seconds=0.1)
+        datadir.claim(tmp_path, wait_seconds=0.1)
     os.close(copy)
-    os.close(datadir.open_lock(tmp_path, wait_seconds=0.1))
+    os.close(datadir.claim(tmp_path, wait_seconds=0.1))
+
+
+def test_nothing_is_put_into_a_directory_that_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(DataDirError, match="is not empty"):
+        datadir.claim(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
