@@ -128,7 +128,7 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
-    at = put_i64(at, reactor->options.log.range_token);
+    at = put_i64(at, reactor->options.range_start);
     at = PUT(at, "\",\"rangeIndex\":");
     at = put_u64(at, part->slice);
     at = PUT(at, ",\"version\":");

@@ -42,11 +42,12 @@ def main(arguments: list[str]) -> int:
     pin(options.core)
     bulk = open_bulk(options.engine)
     store = make_store(options, bulk)
-    reactor = make_reactor(options, store.next_epoch)
+    session = int.from_bytes(os.urandom(7), "little")
+    reactor = make_reactor(options, store.next_epoch, session)
     selector = ReactorSelector(reactor)
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
-    worker = Worker(options, reactor, store, bulk)
+    worker = Worker(options, reactor, store, session)
     selector.on_upcall = worker.upcall
     try:
         return loop.run_until_complete(worker.run())

@@ -45,7 +45,7 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
     """The files of the worker's shard."""
     _, token = shard_range(options)
     return ShardStore(
-        layout.shard_dir(options.data_dir, options.worker),
+        layout.shard_path(options.data_dir, options.worker),
         bulk,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
         token=token,
@@ -67,8 +67,8 @@ def arena_bytes(options: WorkerOptions) -> int:
     return size
 
 
-def make_reactor(options: WorkerOptions, epoch: int) -> Reactor:
-    """The native loop for the generation that will be opened."""
+def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
+    """The native loop for the generation that will be opened, with the start's own number."""
     slices, _ = shard_range(options)
     return Reactor(
         engine=options.engine,
@@ -84,7 +84,7 @@ def make_reactor(options: WorkerOptions, epoch: int) -> Reactor:
         slice_last=slices.stop - 1,
         range_token=RING_START,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        session=int.from_bytes(os.urandom(8), "little"),
+        session=session,
         epoch=epoch,
         connections_max=options.connections_max,
     )
@@ -94,12 +94,12 @@ class Worker:
     """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
 
     def __init__(
-        self, options: WorkerOptions, reactor: Reactor, store: ShardStore, bulk: BulkIo
+        self, options: WorkerOptions, reactor: Reactor, store: ShardStore, session: int
     ) -> None:
         self._options = options
+        self._session = session
         self._reactor = reactor
         self._store = store
-        self._bulk = bulk
         self._supervision = Supervision()
         self._service = ShardService(
             options,
@@ -111,7 +111,10 @@ class Worker:
         frame_max = frame_bytes_max(options.event_bytes_max)
         paths = [socket_path(options.data_dir, w, "rpc") for w in range(options.workers)]
         self._siblings = Siblings(
-            options.worker, self._service.operation, paths, bytes_max=frame_max
+            worker=options.worker,
+            paths=paths,
+            operation=self._service.operation,
+            bytes_max=frame_max,
         )
         self._rpc = RpcServer(self._service.operation, bytes_max=frame_max)
         self._hand_off = HandOff(reactor, options.data_dir, options.worker, options.workers)
@@ -163,8 +166,7 @@ class Worker:
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
         report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
-        session = int.from_bytes(os.urandom(7), "little")
-        epoch, parents = self._store.open_generation(session)
+        epoch, parents = self._store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
         self._reactor.add_segment(*await self._store.next_segment())
         self._reactor.open_generation(parents)
@@ -320,3 +322,6 @@ class _LateReader:
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)
+
+    async def earliest(self, topic: str, slice_: int, /) -> int | None:
+        return await self._store.reader.earliest(topic, slice_)

@@ -157,7 +157,7 @@ class ShardStore:
         """The generations that hold data or may get some, oldest first, for topology answers."""
         return [
             {"epoch": g.epoch, "tail": -1 if g.tail is None else g.tail}
-            for g in self._lineage.generations
+            for g in self._lineage.generations()
             if not g.expired
         ][-GENERATIONS_TOLD_MAX:]
 
