@@ -117,11 +117,11 @@ def load_flights() -> Flights:
 def start_broker() -> dict[str, Any]:
     """Start a broker that outlives the demo, and wait until it is ready."""
     ports = [] if is_free(DEFAULT_PORT) else ["--ports-from", "0"]
-    command = [Path(sys.executable).with_name("barco"), "serve", "--dev", "--json"]
+    command = [str(Path(sys.executable).with_name("barco")), "serve", "--dev", "--json"]
     READY.unlink(missing_ok=True)
     with open(READY, "wb") as ready, open(LOG, "ab") as log:
         process = subprocess.Popen(
-            [*command, "--data-dir", DATA, "--workers", str(WORKERS), *ports],
+            [*command, "--data-dir", str(DATA), "--workers", str(WORKERS), *ports],
             stdin=subprocess.DEVNULL,
             stdout=ready,
             stderr=log,
