@@ -86,16 +86,26 @@ def load(path: Path) -> Identity | None:
     return identity
 
 
-def claim(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
-    """A descriptor that holds the directory for as long as it, or a copy of it, is open.
+def claim(path: Path) -> int:
+    """Lock the directory, before anything else is done to it.
 
-    The workers inherit it, so that a directory stays in use until the last of them is gone. An
-    absent directory is made; nothing is put into one that is neither empty nor ours.
+    An absent directory is made; nothing is put into one that is neither empty nor ours.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.path.lexists(path / IDENTITY):
             _check_empty(path)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return open_lock(path)
+
+
+def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
+    """A descriptor that holds the directory for as long as it, or a copy of it, is open.
+
+    The workers inherit it, so that a directory stays in use until the last of them is gone.
+    """
+    try:
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _refusal(path, error) from None

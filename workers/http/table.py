@@ -7,6 +7,11 @@ _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
 
 _CONSUMER = Parameter("consumerId", "Name of the consumer: 1 to 128 characters.", required=True)
+_DELIVERY = Parameter(
+    "delivery",
+    "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
+    "not committed, and sent again.",
+)
 _MAX_BYTES = Parameter(
     "maxBytes",
     "How much to return at most: 1 MiB if not given, 16 MiB at most. One event is always returned.",
@@ -249,11 +254,7 @@ ROUTES = (
             _CONSUMER,
             _MAX_BYTES,
             _WAIT,
-            Parameter(
-                "delivery",
-                "Barco-Delivery of the last answer that arrived (empty: none did). If it is not "
-                "the last that was sent, that one is sent again instead of being committed.",
-            ),
+            _DELIVERY,
         ),
         answers={
             200: "Events.",
@@ -271,7 +272,7 @@ ROUTES = (
         "consume.commit",
         "Commit what the last poll returned.",
         "consume",
-        (_CONSUMER,),
+        (_CONSUMER, _DELIVERY),
         answers={
             204: "Committed, durably.",
             409: "Not registered, or slices have moved.",
@@ -284,7 +285,7 @@ ROUTES = (
         "consume.goodbye",
         "Commit, and leave the group.",
         "consume",
-        (_CONSUMER, Parameter("commit", "false: leave without committing.", "boolean")),
+        (_CONSUMER, _DELIVERY, Parameter("commit", "false: leave without committing.", "boolean")),
         answers={200: "Gone.", 409: "Not registered."},
         kinds=("text/plain",),
     ),

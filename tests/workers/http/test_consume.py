@@ -493,6 +493,21 @@ async def test_an_answer_that_never_arrived_is_given_again() -> None:
     assert last.status == 204
 
 
+@run
+async def test_a_commit_leaves_out_an_answer_that_never_arrived() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    await broker.register("c", "t")
+    first = await broker.poll("c")
+    broker.produce("t", 7, b"2")
+    await broker.poll("c")  # Lost on its way.
+    query = {"consumerId": "c", "delivery": first.headers["barco-delivery"]}
+    assert (await broker.request("POST", "/v1/consumer/commit", query)).status == 204
+    assert (await broker.request("POST", "/v1/consumer/goodbye", query)).status == 200
+    await broker.register("d", "t")
+    assert await broker.values("d") == [2]
+
+
 # --- Formats ------------------------------------------------------------------------------------
 
 
