@@ -85,17 +85,23 @@ class Load:
         return f"{rate:,.0f} requests/s, p50 {self.figures['p50_us']:.0f} µs"
 
 
-def build(folder: Path = SOURCES, name: str = "loadgen") -> Path:
-    """Compile a program of bench/ if its sources are newer; its path."""
+def build(folder: Path = SOURCES) -> Path:
+    """Compile the program in a folder of bench/, named like it, if a source is newer; its path."""
+    return compile_program(folder.name, sorted(folder.glob("*.c")), sorted(folder.glob("*.h")))
+
+
+def compile_program(
+    name: str, sources: Sequence[Path], headers: Sequence[Path] = (), flags: Sequence[str] = ()
+) -> Path:
+    """Compile a program into build/bench unless it is newer than all its sources; its path."""
     target = BUILD / name
-    sources = sorted(folder.glob("*.c"))
-    newest = max(path.stat().st_mtime for path in [*sources, *folder.glob("*.h")])
+    newest = max(path.stat().st_mtime for path in [*sources, *headers])
     if not target.exists() or target.stat().st_mtime < newest:
         BUILD.mkdir(parents=True, exist_ok=True)
-        compiler = os.environ.get("CC") or "cc"
+        compiler = tool(os.environ.get("CC") or "cc")
         scratch = BUILD / f"{name}.{os.getpid()}"
-        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(scratch)]
-        subprocess.run([tool(compiler), *flags, *map(str, sources)], check=True)
+        options = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(scratch)]
+        subprocess.run([compiler, *options, *map(str, sources), *flags], check=True)
         scratch.replace(target)
     return target
 

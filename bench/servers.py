@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench import machine
+from bench.load import build
 from bench.machine import BUILD, CLIENT_CORE, CORES, SERVER_CORE
 
 READY_SECONDS = 60.0
@@ -265,10 +266,8 @@ def redis() -> Iterator[Peer]:
 @contextlib.contextmanager
 def sink() -> Iterator[Peer]:
     """bench/sink: reads requests of one size and answers 204; the generator's own ceiling."""
-    from bench.load import build
-
     port = machine.free_port()
-    program = build(machine.ROOT / "bench" / "sink", "sink")
+    program = build(machine.ROOT / "bench" / "sink")
     process = subprocess.Popen([program, str(port), str(SERVER_CORE)], start_new_session=True)
     try:
         machine.wait_until(lambda: machine.listens(port), 10, "sink")

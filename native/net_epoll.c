@@ -2,6 +2,7 @@
  * durable writes by one writer thread (pwritev2 with RWF_DSYNC). */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -115,6 +116,7 @@ static void control(struct net_epoll *e, int how, int fd, void *pointer, unsigne
 static void epoll_listen(struct net *net, struct listener *listener)
 {
     listener->armed = true;
+    fcntl(listener->fd, F_SETFL, fcntl(listener->fd, F_GETFL) | O_NONBLOCK);
     control((struct net_epoll *)net, EPOLL_CTL_ADD, listener->fd, listener, TAG_LISTENER, EPOLLIN);
 }
 

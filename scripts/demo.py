@@ -18,6 +18,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ KEY = "tailnum"
 CONSUMERS = 2
 TEXTS = frozenset(["carrier", "tailnum", "origin", "dest", "time_hour"])
 """Every other column is a whole number."""
+DEFAULT_PORT = 9250
 START_S = 30.0
 STOP_S = 30.0
 QUIET_S = 1.0
@@ -189,11 +191,14 @@ def tail_number(line: bytes) -> bytes | None:
 
 
 def start(place: Place) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Starts a broker on free ports, in the background; returns when it is ready."""
+    """Starts a broker in the background; returns when it is ready. It takes the usual ports if
+    they are free, any free ones otherwise."""
     shutil.rmtree(place.data, ignore_errors=True)
     announced = place.root / "ready.json"
-    command = [sys.executable, "-m", "barco", "serve", "--dev", "--workers", "2"]
-    command += ["--ports-from", "0", "--json", "--data-dir", str(place.data)]
+    command = [sys.executable, "-m", "barco", "serve", "--dev", "--workers", "2", "--json"]
+    command += ["--data-dir", str(place.data)]
+    if not is_free(DEFAULT_PORT):
+        command += ["--ports-from", "0"]
     with announced.open("wb") as out, place.log.open("wb") as log:
         broker = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True
@@ -211,6 +216,12 @@ def start(place: Place) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
         broker.wait(STOP_S)
     place.pid.unlink(missing_ok=True)
     raise DemoError(f"the broker did not start: {last[0]} (all of it: {place.log})")
+
+
+def is_free(port: int) -> bool:
+    """True if nobody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def stop_previous(place: Place) -> bool:

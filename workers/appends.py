@@ -23,7 +23,10 @@ class Appends:
             raise BusyError("Too many internal events are waiting for the disk.")
         self._last_tag += 1
         tag = self._last_tag
-        self._reactor.append(tag, topic, slice, key, value)
+        try:
+            self._reactor.append(tag, topic, slice, key, value)
+        except RuntimeError as error:
+            raise BusyError(f"The log does not take the event now: {error}.") from None
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())

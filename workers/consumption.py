@@ -17,14 +17,14 @@ from barco import limits
 from barco.errors import BarcoError, TooManyRequestsError
 from barco.workers.appends import Appends
 from barco.workers.membership import Member, Membership
-from barco.workers.reads import Extent, Reads
+from barco.workers.reads import Extent, Reads, Slot
 from barco.workers.seams import ReactorLike
 from barco.workers.waiting import Waiters
 
 OFFSETS = "__offsets"
 
 Key = tuple[str, int]
-Slot = tuple[str, int]
+"""(consumer id, session)."""
 
 
 @dataclass(slots=True)
@@ -201,8 +201,10 @@ class Consumption:
             return None  # Taken over or moved while the disk was read.
         if extent.chunks:
             return extent
-        if extent.more and (bounds := self._reads.bounds(cursor.topic, cursor.slice)):
-            cursor.position = max(cursor.position, bounds[0])  # Retention was faster.
+        if extent.more:  # Retention was faster.
+            start = await self._reads.earliest(cursor.topic, cursor.slice)
+            if cursor.holder == request.member.key and cursor.revision == revision:
+                cursor.position = max(cursor.position, start)
         return None
 
     def _claim(self, cursor: Cursor, key: Key) -> None:
@@ -280,7 +282,7 @@ class Consumption:
             cursor = self._cursors.get((group, topic, index))
             if cursor is None:
                 cursor = self._new_cursor(group, topic, index)
-                earliest, latest = self._reads.bounds(topic, index) or (0, 0)
+                earliest, latest = self._reads.bounds(topic, index)
                 offset = earliest if start == "startFromEarliest" else latest
                 try:
                     self._commit(cursor, offset)
@@ -323,7 +325,7 @@ class Consumption:
         if cursor is None:
             return False
         position = cursor.position if cursor.holder == member.key else cursor.asked
-        return self._reads.high_watermark(topic, index, position) > position
+        return self._reads.bounds(topic, index)[1] > position
 
     async def commit(self, key: Key) -> list[Slot]:
         """Commit all that this consumer was given, and wait until that is stable.
@@ -375,12 +377,13 @@ class Consumption:
         """Groups with an offset on a slice of this worker."""
         return sorted({group for group, _, _ in self._cursors})
 
-    def positions(self, group: str) -> list[dict[str, Any]]:
+    async def positions(self, group: str) -> list[dict[str, Any]]:
         """The group's offsets on the slices of this worker, with the bounds of the slices."""
         found = []
-        for cursor in self._cursors.values():
+        for cursor in list(self._cursors.values()):
             if cursor.group == group:
-                start, end = self._reads.bounds(cursor.topic, cursor.slice) or (0, 0)
+                start = await self._reads.earliest(cursor.topic, cursor.slice)
+                _, end = self._reads.bounds(cursor.topic, cursor.slice)
                 found.append(
                     {
                         "topic": cursor.topic,

@@ -5,13 +5,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barco import _native
-from barco.errors import CorruptDataError
+from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.seams import LogReaderLike, ReactorLike
 
 STEP_BYTES = 2 * CHUNK_RAW_BYTES_MAX
 """How much is fetched at once where the budget counts uncompressed bytes: text compresses five to
 twenty times, so fetching the whole budget would read much for nothing."""
+
+Slot = tuple[str, int]
+"""(topic, slice)."""
+
+Bounds = tuple[int, int]
+"""(start offset, stable end)."""
 
 Chunk = bytes | memoryview
 """A stored chunk; a view of a read buffer when it came from disk."""
@@ -87,20 +93,17 @@ class Reads:
         self._reactor = reactor
         self._reader = reader
 
-    def bounds(self, topic: str, slice: int) -> tuple[int, int] | None:
-        """(start offset, stable end), or None if nothing was ever written there."""
-        for name, index, start, end, _ in self._reactor.streams():
-            if index == slice and name == topic:
-                return start, end
-        return None
+    def bounds(self, topic: str, slice: int) -> Bounds:
+        """(start offset, stable end); (0, 0) if nothing was ever written there."""
+        return self._reactor.stream_ends(topic, slice) or (0, 0)
 
-    def high_watermark(self, topic: str, slice: int, offset: int) -> int:
-        """The stable end; `offset` is where the caller stands, which is usually near it."""
-        tail = self._reactor.tail_read(topic, slice, offset, 0)
-        if tail is not None:
-            return tail[2]
-        bounds = self.bounds(topic, slice)
-        return bounds[1] if bounds else 0
+    async def earliest(self, topic: str, slice: int) -> int:
+        """The first offset that deletion and retention have left; the stable end if none is."""
+        start, end = self.bounds(topic, slice)
+        if start >= end:
+            return end
+        kept = await self._reader.earliest(topic, slice)
+        return start if kept is None else min(max(start, kept), end)
 
     async def read(
         self, topic: str, slice: int, start: int, budget: int, *, stored: bool
@@ -112,7 +115,12 @@ class Reads:
         extent = Extent(topic, slice, start, start, 0)
         while extent.cost < budget:
             want = budget - extent.cost if stored else min(STEP_BYTES, budget - extent.cost)
-            chunks, extent.high_watermark = await self._fetch(extent, want)
+            try:
+                chunks, extent.high_watermark = await self._fetch(extent, want)
+            except BarcoError:
+                if extent.chunks:  # What is good first; the next read meets the error.
+                    return extent
+                raise
             taken = False
             for chunk in chunks:
                 for piece, head in split_chunks(chunk):
@@ -145,21 +153,21 @@ class Reads:
         tail = self._reactor.tail_read(topic, slice, offset, want)
         if tail is not None:
             return tail[0], tail[2]
-        bounds = self.bounds(topic, slice)
-        if bounds is None or offset >= bounds[1]:
-            return [], bounds[1] if bounds else 0
-        result = await self._reader.read(topic, slice, max(offset, bounds[0]), want)
-        return result.chunks, bounds[1]
+        start, end = self.bounds(topic, slice)
+        if offset >= end:
+            return [], end
+        result = await self._reader.read(topic, slice, max(offset, start), want)
+        return result.chunks, end
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
         """The offset of the first event that is as late as this; the stable end if there is none."""
         offset = await self._reader.by_timestamp(topic, slice, timestamp_us)
         if offset is None:
             offset = self._reactor.locate_timestamp(topic, slice, timestamp_us)
-        bounds = self.bounds(topic, slice)
-        if offset is None or bounds is None:
-            return bounds[1] if bounds else 0
-        extent = await self.read(topic, slice, max(offset, bounds[0]), 1, stored=True)
+        start, end = self.bounds(topic, slice)
+        if offset is None or start >= end:
+            return end
+        extent = await self.read(topic, slice, max(offset, start), 1, stored=True)
         for chunk in extent.chunks:
             for event_offset, event_timestamp, _, _ in _native.chunk_events(chunk):
                 if event_timestamp >= timestamp_us:

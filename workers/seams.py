@@ -23,10 +23,16 @@ class ReactorLike(Protocol):
         """Why it is not io_uring; empty if it is."""
 
     def append(self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes) -> None:
-        """Append one event; the upcall "appended" with this tag follows when it is stable."""
+        """Append one event; the upcall "appended" with this tag follows when it is stable.
+
+        RuntimeError: it was not taken, there is no room for it now.
+        """
 
     def streams(self) -> list[Stream]:
         """Every (topic, slice) of this shard."""
+
+    def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:
+        """(start offset, stable end) of one of them."""
 
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         """The latest value of each key of an internal topic."""
@@ -67,6 +73,9 @@ class LogReaderLike(Protocol):
         self, topic: str, slice_: int, from_offset: int, max_bytes: int, /
     ) -> ReadResultLike:
         """About so many stored bytes, at least one chunk if there is any. Or a BarcoError."""
+
+    async def earliest(self, topic: str, slice_: int, /) -> int | None:
+        """The lowest offset that is still on disk; None when there is nothing."""
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         """An offset at or shortly before the first event that is as late as this."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from barco import limits
-from barco.errors import NotRegisteredError, RequestError
+from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
@@ -89,13 +89,15 @@ class ShardService:
         self.topics.open()
         self.consumption.open(epoch)
 
-    async def adopt_topics(self, siblings: SiblingsLike) -> None:
-        """Learn of topic settings that were decided while this worker was away."""
+    async def adopt_topics(self, siblings: SiblingsLike) -> int:
+        """Learn of topic settings decided while this worker was away; returns how many."""
+        taken = 0
         others = [w for w in range(self.options.workers) if w != self.options.worker]
         answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
         for answer in answers.values():
             if isinstance(answer, dict):
-                await self.topics.adopt(answer.values())
+                taken += await self.topics.adopt(answer.values())
+        return taken
 
     def upcall(self, upcall: Sequence[Any]) -> bool:
         """Take an upcall of the reactor, if it is one for the shard: appended or stable."""
@@ -113,6 +115,8 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
+        if not self.epoch and op not in ("ping", "stats"):
+            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -144,9 +148,7 @@ class ShardService:
         if (topic := args.get("topic")) is None:
             return await self.consumption.wait(await self._member(args), timeout)
         index, offset = args["slice"], args["offset"]
-        return await self.waiters.wait(
-            lambda: self.reads.high_watermark(topic, index, offset) > offset, timeout
-        )
+        return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
 
     async def _commit(self, args: Args) -> list[list[Any]]:
         fenced = await self.consumption.commit((args["consumer"], args["session"]))
@@ -167,13 +169,13 @@ class ShardService:
         return self.consumption.groups()
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        return self.consumption.positions(args["group"])
+        return await self.consumption.positions(args["group"])
 
     async def _seek(self, args: Args) -> dict[int, int]:
         topic, to = args["topic"], args["to"]
         offsets: dict[int, int] = {}
         for index in self.slices:
-            start, end = self.reads.bounds(topic, index) or (0, 0)
+            start, end = self.reads.bounds(topic, index)
             if isinstance(to, dict):
                 if index in to:
                     offsets[index] = min(max(start, to[index]), end)
@@ -194,37 +196,36 @@ class ShardService:
     async def _read(self, args: Args) -> dict[str, Any]:
         """Events of one slice, without a group; the bounds are those from before the read."""
         topic, index = args["topic"], args["slice"]
-        known = self.reads.bounds(topic, index)
-        start, end = known or (0, 0)
+        start, end = self.reads.bounds(topic, index)
         where = args["from"]
         if where == "earliest":
-            offset = start
+            offset = await self.reads.earliest(topic, index)
         elif where == "latest":
             offset = end
         elif isinstance(where, str):
             offset = await self.reads.at_timestamp(topic, index, int(where))
         else:
             offset = where
-        answer: dict[str, Any] = {
-            "epoch": self.epoch,
-            "start": start,
-            "end": end,
-            "offset": offset,
-            "extent": None,
-        }
-        answer["known"] = known is not None
+        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
+        answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
                 topic, index, offset, args["budget"], stored=args["stored"]
             )
+            # Where retention has been, events begin later than the log says.
+            answer["start"] = max(start, extent.start) if extent.chunks else end
             answer["end"] = max(end, extent.high_watermark)
-            answer["extent"] = extent_to_list(extent)
+            answer["extent"] = extent_to_list(extent) if extent.chunks else None
         return answer
 
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
-        return self.topics.describe(args["topic"])
+        described = self.topics.describe(args["topic"])
+        if (only := described.get(args["topic"])) is not None:
+            for stream in only["streams"]:
+                stream[1] = await self.reads.earliest(args["topic"], stream[0])
+        return described
 
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))

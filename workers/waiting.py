@@ -9,6 +9,9 @@ CHECK_INTERVAL_S = 0.001
 """Waiters are looked at no more often than this: a busy log becomes stable thousands of times a
 second, and each look costs a microsecond for each slice of each waiter."""
 
+CHECK_SHARE = 0.1
+"""Nor for more than this share of the time, however many wait."""
+
 
 class Waiters:
     """Who waits, and for what. The reactor is asked to report only while somebody does."""
@@ -17,6 +20,7 @@ class Waiters:
         self._reactor = reactor
         self._waiting: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._checked = 0.0
+        self._cost = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -46,11 +50,11 @@ class Waiters:
         if not self._waiting or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
-        since = loop.time() - self._checked
-        if since >= CHECK_INTERVAL_S:
+        pause = max(CHECK_INTERVAL_S, self._cost / CHECK_SHARE) + self._checked - loop.time()
+        if pause <= 0:
             self._check()
         else:
-            self._timer = loop.call_later(CHECK_INTERVAL_S - since, self._check)
+            self._timer = loop.call_later(pause, self._check)
 
     def wake(self) -> None:
         """Let everyone look again for themselves (the assignment of slices has changed)."""
@@ -60,10 +64,13 @@ class Waiters:
 
     def _check(self) -> None:
         self._timer = None
-        self._checked = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         for future, ready in self._waiting.items():
             if not future.done() and ready():
                 future.set_result(True)
+        self._checked = loop.time()
+        self._cost = self._checked - began
 
 
 async def breathe() -> None:

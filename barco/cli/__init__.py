@@ -24,6 +24,7 @@ COMMANDS = (
     "groups",
     "status",
     "dump",
+    "recover",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""

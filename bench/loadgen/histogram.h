@@ -1,4 +1,4 @@
-/* Latencies in a log-linear histogram: 128 steps to a power of two, so within 0.8 % of the truth. */
+/* Latencies in a log-linear histogram: 128 steps to a power of two, within 0.8 % of the truth. */
 #ifndef LOADGEN_HISTOGRAM_H
 #define LOADGEN_HISTOGRAM_H
 

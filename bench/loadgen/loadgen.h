@@ -92,7 +92,7 @@ int loadgen_run(struct loadgen *g);
 /* Command line into options; exits with 2 and a sentence on a mistake. */
 void options_parse(int argc, char **argv, struct options *out);
 
-/* Parts of the head that every request of a template shares, as a template text; NULL: no memory. */
+/* The head of the requests of one path, as text to compile; NULL: no memory. */
 char *options_template(const struct options *options, uint32_t path);
 
 #endif

@@ -13,20 +13,15 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static const char *const words[64] = {
-    "order",    "shipped",  "warehouse", "customer", "invoice",  "gateway",  "returned", "delayed",
-    "session",  "checkout", "north",     "harbour",  "sensor",   "pressure", "reading",  "battery",
-    "terminal", "airport",  "departure", "boarding", "runway",   "weather",  "visible",  "carrier",
-    "payment",  "declined", "approved",  "currency", "transfer", "balance",  "account",  "branch",
-    "upload",   "download", "timeout",   "retried",  "replica",  "healthy",  "degraded", "restart",
-    "engine",   "turbine",  "coolant",   "rotation", "valve",    "pipeline", "station",  "voltage",
-    "search",   "product",  "category",  "discount", "review",   "wishlist", "campaign", "browser",
-    "mobile",   "desktop",  "tablet",    "firmware", "upgrade",  "rollback", "release",  "channel",
-};
-static const char *const kinds[8] = {"page_view", "order_paid", "item_sent", "sensor_read",
-                                     "log_line",  "sign_in",    "refund",    "heartbeat"};
-static const char *const places[8] = {"eu-west-1", "eu-north-1", "us-east-2",  "us-west-1",
-                                      "ap-east-1", "sa-east-1",  "me-south-1", "af-south-1"};
+static const char *const kinds[8] = {"page_view", "add_to_cart", "checkout", "search",
+                                     "sign_in",   "refund",      "shipment", "review"};
+static const char *const places[4] = {"eu-west-1", "us-east-2", "ap-south-1", "sa-east-1"};
+static const char *const agents[4] = {
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36", "okhttp/4.12.0",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X)", "python-requests/2.32"};
+static const char *const things[8] = {"wireless keyboard", "garden chair", "espresso machine",
+                                      "running shoes",     "desk lamp",    "travel backpack",
+                                      "cast iron pan",     "noise cancelling headphones"};
 
 static char *put_text(char *out, const char *text)
 {
@@ -49,60 +44,93 @@ static char *put_hex(char *out, uint64_t value, int width)
     return out + width;
 }
 
-/* One further member of an event. About 60 bytes, of which a third is different every time. */
-static char *put_member(uint64_t *random, char *out, int index)
+/* What an order line costs, at most; put_item writes no more. */
+#define ITEM_BYTES_MAX 150
+
+static char *put_item(uint64_t *random, char *out, int index)
 {
     uint64_t r = next_random(random);
-    out = put_text(out, ",\"attribute_");
+    out = put_text(out, ",\"item_");
     out = put_digits(out, (uint64_t)index, 2);
-    out = put_text(out, "\":{\"name\":\"");
-    out = put_text(out, words[r & 63]);
-    out = put_text(out, "\",\"value\":");
-    out = put_digits(out, 1 + (r >> 6) % 9, 1);
-    out = put_digits(out, (r >> 10) % 100000, 5);
-    out = put_text(out, ",\"unit\":\"");
-    out = put_hex(out, r >> 28, 7);
+    out = put_text(out, "\":{\"sku\":\"");
+    out = put_hex(out, next_random(random), 16);
+    out = put_hex(out, r >> 36, 6);
+    out = put_text(out, "\",\"name\":\"");
+    out = put_text(out, things[r & 7]);
+    out = put_text(out, "\",\"quantity\":");
+    out = put_digits(out, 1 + (r >> 3) % 9, 1);
+    out = put_text(out, ",\"price_cents\":");
+    out = put_digits(out, 1 + (r >> 8) % 9, 1);
+    out = put_digits(out, (r >> 12) % 10000, 4);
+    out = put_text(out, ",\"warehouse\":\"bay-");
+    out = put_digits(out, (r >> 32) % 1000, 3);
     return put_text(out, "\"}");
 }
 
-/* Words with a number now and then, so that the filler is neither constant nor noise. */
-static void fill_words(uint64_t *random, char *out, char *end)
+/* Identifiers, times and numbers as a shop's events have them: about two bytes in five are new,
+ * the rest are names and phrases that come again. */
+static char *put_base(uint64_t *random, char *out)
 {
-    char scratch[32];
-    while (out < end) {
-        uint64_t r = next_random(random);
-        char *p = put_text(scratch, words[r & 63]);
-        if ((r >> 6) % 4 == 0)
-            p = put_digits(p, (r >> 16) % 1000, 3);
-        *p++ = ' ';
-        size_t len = (size_t)(p - scratch);
-        if (len > (size_t)(end - out))
-            len = (size_t)(end - out);
-        memcpy(out, scratch, len);
-        out += len;
-    }
+    uint64_t r = next_random(random);
+    out = put_text(out, "{\"event_id\":\"");
+    out = put_hex(out, next_random(random), 16);
+    out = put_text(out, "\",\"timestamp\":17");
+    out = put_digits(out, next_random(random) % 100000000000000ull, 14);
+    out = put_text(out, ",\"type\":\"");
+    out = put_text(out, kinds[r & 7]);
+    return put_text(out, "\"");
+}
+
+static char *put_session(uint64_t *random, char *out)
+{
+    uint64_t r = next_random(random);
+    out = put_text(out, ",\"user\":\"u");
+    out = put_digits(out, r % 10000000, 7);
+    out = put_text(out, "\",\"session\":\"");
+    out = put_hex(out, next_random(random), 16);
+    out = put_text(out, "\",\"latency_ms\":");
+    out = put_digits(out, 1 + (r >> 24) % 9, 1);
+    out = put_digits(out, (r >> 28) % 100, 2);
+    out = put_text(out, ",\"region\":\"");
+    out = put_text(out, places[(r >> 40) & 3]);
+    return put_text(out, "\"");
+}
+
+static char *put_agent(uint64_t *random, char *out)
+{
+    uint64_t r = next_random(random);
+    out = put_text(out, ",\"agent\":\"");
+    out = put_text(out, agents[r & 3]);
+    out = put_text(out, "\",\"page\":\"/products/");
+    out = put_digits(out, (r >> 8) % 100000, 5);
+    return put_text(out, "/reviews\"");
+}
+
+/* Up to sixteen new characters, then text that comes again: brings an event to its exact size. */
+static void fill_note(uint64_t *random, char *out, char *end)
+{
+    static const char text[] = " left at the side entrance as agreed with the customer by phone; "
+                               "the second parcel follows with the next delivery of the week";
+    int width = end - out < 16 ? (int)(end - out) : 16;
+    out = put_hex(out, next_random(random), width);
+    for (size_t i = 0; out < end; i++)
+        *out++ = text[i % (sizeof text - 1)];
 }
 
 void pool_event(uint64_t *random, char *out, uint32_t len)
 {
     char *end = out + len;
-    uint64_t r = next_random(random);
-    out = put_text(out, "{\"id\":\"");
-    out = put_hex(out, r, 12);
-    out = put_text(out, "\",\"at\":17");
-    out = put_digits(out, next_random(random) % 100000000000000ull, 14);
-    out = put_text(out, ",\"kind\":\"");
-    out = put_text(out, kinds[(r >> 48) & 7]);
-    out = put_text(out, "\",\"zone\":\"");
-    out = put_text(out, places[(r >> 51) & 7]);
-    out = put_text(out, "\"");
-    for (int i = 0; end - out >= 96; i++)
-        out = put_member(random, out, i % 100);
+    out = put_base(random, out);
+    if (end - out > 110)
+        out = put_session(random, out);
+    if (end - out > 110)
+        out = put_agent(random, out);
+    for (int i = 0; end - out > ITEM_BYTES_MAX; i++)
+        out = put_item(random, out, i % 100);
     if (end - out >= 12) {
         out = put_text(out, ",\"note\":\"");
-        fill_words(random, out, end - 2);
-        out = end - 2;
-        *out++ = '"';
+        fill_note(random, out, end - 2);
+        end[-2] = '"';
     } else {
         memset(out, ' ', (size_t)(end - out) - 1);
     }

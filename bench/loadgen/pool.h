@@ -1,4 +1,4 @@
-/* The payload pool: different, compressible, JSON-like events, made once before the clock starts. */
+/* The payload pool: different, compressible JSON events, made before the clock starts. */
 #ifndef LOADGEN_POOL_H
 #define LOADGEN_POOL_H
 

@@ -7,7 +7,11 @@ static const struct {
     const char *name;
     enum part_kind kind;
 } places[] = {
-    {"{topic}", PART_TOPIC}, {"{key}", PART_KEY}, {"{length}", PART_LENGTH}, {"{cursor}", PART_CURSOR}};
+    {"{topic}", PART_TOPIC},
+    {"{key}", PART_KEY},
+    {"{length}", PART_LENGTH},
+    {"{cursor}", PART_CURSOR},
+};
 
 static int add(struct request_template *t, enum part_kind kind, const char *text, size_t len)
 {

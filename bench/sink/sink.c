@@ -39,7 +39,9 @@ static bool serve(int fd)
     ssize_t n = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
     if (n <= 0)
         return n < 0;
-    if (conns[fd].request_bytes == 0 && !(conns[fd].request_bytes = request_bytes(buffer, (size_t)n)))
+    if (conns[fd].request_bytes == 0)
+        conns[fd].request_bytes = request_bytes(buffer, (size_t)n);
+    if (conns[fd].request_bytes == 0)
         return false;
     size_t have = conns[fd].have + (size_t)n, count = have / conns[fd].request_bytes;
     conns[fd].have = have % conns[fd].request_bytes;

@@ -51,7 +51,7 @@ IMPURE = {
     "uuid",
 }
 
-ENVIRONMENT = {"barco.config", "barco.supervisor.systemd"}
+ENVIRONMENT = {"barco.config", "barco.supervisor.systemd", "barco.cli._shared"}
 
 
 def within(name: str, prefix: str) -> bool:

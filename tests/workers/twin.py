@@ -76,6 +76,11 @@ class MemoryReactor:
             for (topic, slice), end in self.ends.items()
         ]
 
+    def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:
+        if (topic, slice) not in self.ends:
+            return None
+        return self.starts.get((topic, slice), 0), self.ends[topic, slice]
+
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         return [(key, value) for (name, key), value in self.kept.items() if name == topic]
 
@@ -83,7 +88,12 @@ class MemoryReactor:
         self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = 0
     ) -> tuple[list[bytes], int, int] | None:
         place = (topic, slice)
-        if place not in self.ends or from_offset < self.memory_floor.get(place, 0):
+        if place not in self.ends:
+            return [], from_offset, 0
+        from_offset = max(from_offset, self.starts.get(place, 0))
+        if from_offset >= self.ends[place]:
+            return [], from_offset, self.ends[place]
+        if from_offset < self.memory_floor.get(place, 0):
             return None
         return (*self._from(place, from_offset, max_bytes), self.ends[place])
 
@@ -95,7 +105,7 @@ class MemoryReactor:
             end = info["base_offset"] + info["count"]
             if end <= max(offset, self.starts.get(place, 0)):
                 continue
-            if size <= 0:
+            if found and size < len(chunk):
                 break
             found.append(chunk)
             size -= len(chunk)
@@ -149,6 +159,8 @@ class MemoryLog:
         self.reads = 0
         self.corrupt: set[tuple[str, int]] = set()
         self.pause: asyncio.Event | None = None
+        self.kept: dict[tuple[str, int], int] = {}
+        """What retention has left begins here."""
 
     async def read(
         self, topic: str, slice: int, from_offset: int, max_bytes: int
@@ -159,8 +171,12 @@ class MemoryLog:
         await asyncio.sleep(0)
         if self.pause is not None:
             await self.pause.wait()
+        from_offset = max(from_offset, self.kept.get((topic, slice), 0))
         chunks, _ = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
         return SimpleNamespace(chunks=[memoryview(chunk) for chunk in chunks])
+
+    async def earliest(self, topic: str, slice: int) -> int | None:
+        return self.kept.get((topic, slice))
 
     async def by_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         return None

@@ -29,7 +29,7 @@ class CorruptLogError(CorruptDataError):
         super().__init__(
             f"{path}: corrupt at byte {offset}, group {gseq}: {reason}; groups up to {durable} "
             "were stable, so this is not a torn tail. Restore the file, or give up everything "
-            f"from group {gseq} on with: barco recover --accept-data-loss",
+            f"from group {gseq} on with: barco recover DATA_DIR --accept-data-loss",
             file=path,
             offset=offset,
             gseq=gseq,

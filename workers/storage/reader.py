@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barco import _native
 from barco.errors import BarcoError
 from barco.limits import PAGE_BYTES
@@ -22,6 +20,7 @@ from barco.types import KiB, MiB
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import UNIT_BYTES, BulkIo
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
+from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
 from barco.workers.storage.index import Location
 
@@ -41,9 +40,7 @@ SPAN_GAP_BYTES_MAX = 64 * KiB
 SPAN_BYTES_MAX = UNIT_BYTES - 2 * PAGE_BYTES
 """Widened to pages at both ends a span still fits one buffer of 1 MiB."""
 
-_CHUNK_HEADER_BYTES = 80
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_SECTION = struct.Struct("<BBHIII")
 
 Locate = Callable[[str, int, int, int], list[tuple[int, int, int, int, int]]]
 """(topic, slice, from_offset, max_chunks) -> (segment, file_offset, stored_bytes, base_offset,
@@ -419,12 +416,4 @@ def _check(chunk: memoryview, topic: str, slice_: int, location: Location) -> tu
         location.stored_bytes, topic, slice_, location.base_offset, location.event_count,
     ):  # fmt: skip
         return "another chunk is here", True
-    # The directory's checksum was part of the header's; now the sections themselves.
-    at = _CHUNK_HEADER_BYTES + (chunk[6] + 7 & ~7)
-    end = at + chunk[7] * _SECTION.size
-    data = end
-    for section, _, _, _, length, crc in _SECTION.iter_unpack(chunk[at:end]):
-        if crc32c(chunk[data : data + length]) != crc:
-            return f"section {section} fails its checksum", False
-        data += length + 7 & ~7
-    return "", False
+    return section_damage(chunk), False

@@ -124,6 +124,8 @@ class ScanResult:
     stop: str = "end"
     """end (zeros only behind it), torn, sealed (at the tail given) or lost (given up)."""
     reason: str = ""
+    bad_at: tuple[int, int] = (0, 0)
+    """(segment index, byte) where the chain stops, for messages."""
     lost: tuple[int, int] | None = None
     """With `accept_loss`: (first, last known) gseq behind a corruption."""
     segments: list[SegmentSummary] = field(default_factory=list)
@@ -409,6 +411,8 @@ class _Walk:
     def finish(self, accept_loss: bool) -> ScanResult:
         """The verdict: end, torn, sealed, lost; or CorruptLogError."""
         result, bad = self.result, self.result.tail + 1
+        if self.segments:
+            result.bad_at = (self.segments[self.bad_at[0]].index, self.bad_at[1])
         if result.tail == self.tail_wanted:
             result.stop = "sealed"
             return result

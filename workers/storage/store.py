@@ -1,14 +1,14 @@
 """The files of one shard behind one object, from recovery to the drain: what a worker talks to.
 
-    store = ShardStore(shard_dir, ...)
-    # make the core with store.next_epoch, then:
-    report = await store.recover(core.restore, core.apply_group)
-    epoch, parents = store.open_generation(session)
-    core.add_segment(*await store.next_segment())
-    core.open_generation(parents)
-    await store.start(core.locate, core.locate_timestamp, core.truncate_stream)
-    # from then on: next_segment() on "segment_wanted", segment_sealed() on "segment_sealed",
-    # store.reader for what is not in memory, run_retention() every minute, close() at the end.
+store = ShardStore(shard_dir, ...)
+# make the core with store.next_epoch, then:
+report = await store.recover(core.restore, core.apply_group)
+epoch, parents = store.open_generation(session)
+core.add_segment(*await store.next_segment())
+core.open_generation(parents)
+await store.start(core.locate, core.locate_timestamp, core.truncate_stream)
+# from then on: next_segment() on "segment_wanted", segment_sealed() on "segment_sealed",
+# store.reader for what is not in memory, run_retention() every minute, close() at the end.
 """
 
 import asyncio

@@ -374,6 +374,18 @@ async def test_retention_moves_a_position_forward() -> None:
     assert await broker.values("c") == [2, 3]
 
 
+@run
+async def test_retention_on_disk_moves_a_position_forward() -> None:
+    broker = Broker(workers=1)
+    for n in range(4):
+        broker.produce("t", 0, str(n).encode())
+    broker.reactors[0].memory_floor["t", 0] = 4
+    broker.logs[0].kept["t", 0] = 2
+    await broker.register("c", "t")
+    answer = await broker.poll("c")
+    assert [(item["startOffset"], item["values"]) for item in answer.json] == [("2", [2, 3])]
+
+
 # --- Long polls -----------------------------------------------------------------------------------
 
 

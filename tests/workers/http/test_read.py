@@ -122,6 +122,20 @@ async def test_what_retention_removed_is_410() -> None:
 
 
 @run
+async def test_what_retention_removed_from_disk_is_410_too() -> None:
+    broker = Broker()
+    for n in range(3):
+        broker.produce("t", 0, str(n).encode())
+    broker.reactors[0].memory_floor["t", 0] = 2
+    broker.logs[0].kept["t", 0] = 1
+    answer = await events(broker, from_=str(Cursor(1, 0)))
+    assert answer.status == 410 and answer.json["earliest"] == str(Cursor(0, 1))
+    assert values(await events(broker)) == [1, 2]
+    slices = (await broker.request("GET", "/v1/topic/t/slices")).json["slices"]
+    assert slices[0]["start"] == str(Cursor(0, 1))
+
+
+@run
 async def test_a_topic_is_found_wherever_it_has_events() -> None:
     broker = Broker()
     assert (await events(broker)).status == 404

@@ -1,0 +1,116 @@
+"""`barco recover`: give up what corruption has made unreadable, on the operator's word only."""
+
+import argparse
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from barco.cli.dump import load_identity, shard_numbers
+from barco.supervisor import datadir
+from barco.workers.storage import layout
+from barco.workers.storage.bulk import open_bulk
+from barco.workers.storage.inspect import Record, Wishes, inspect_shard, range_token
+from barco.workers.storage.recovery import RecoveryReport, recover_accepting_loss
+
+DESCRIPTION = """\
+A shard whose newest log is damaged where it was known to be stable does not start: what is behind
+the damage was acknowledged, and barco never gives up acknowledged events by itself. Restoring the
+file is the better way. Where that is not possible, this command gives up the events of the shard
+from the damaged group on, and records it in lineage.log. The bytes stay in their files.
+
+Without --accept-data-loss it only says what would be lost. The broker must be stopped.
+"""
+
+EPILOG = """\
+Examples:
+  barco recover /var/lib/barco                       what would be lost
+  barco recover /var/lib/barco --accept-data-loss    give it up
+
+Exit codes:
+  0    nothing is damaged, or the loss was accepted and recorded
+  2    wrong usage
+  1    something is damaged and nothing was changed, or a broker is running
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "recover",
+        help="give up what corruption has made unreadable",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("data_dir", metavar="DATA_DIR", type=Path, help="a broker's data directory")
+    parser.add_argument("--shard", metavar="N", type=int, help="only this shard")
+    parser.add_argument(
+        "--accept-data-loss", action="store_true", help="do it: acknowledged events are given up"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object for each shard")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look at each shard, and give up what has to be."""
+    identity = load_identity(args.data_dir)
+    uuid = bytes.fromhex(identity.cluster_uuid)
+    lock = datadir.open_lock(args.data_dir)
+    try:
+        damaged = 0
+        for number in shard_numbers(args.shard, identity.workers):
+            shard = layout.shard_path(args.data_dir, number)
+            if not shard.is_dir():
+                continue
+            problems = _problems(shard, number, uuid)
+            report = None
+            if problems and args.accept_data_loss:
+                report = asyncio.run(_accept(shard, uuid))
+            elif problems:
+                damaged += 1
+            _tell(number, problems, report, args.json)
+        return 1 if damaged else 0
+    finally:
+        os.close(lock)
+
+
+def _problems(shard: Path, number: int, uuid: bytes) -> list[Record]:
+    """Corruption that keeps the shard from starting: in its newest generation with anything in."""
+    found: list[Record] = []
+    inspect_shard(shard, number, uuid, Wishes(), False, found.append)
+    damaged = {r["epoch"] for r in found if r["type"] == "corruption"}
+    used = {r["epoch"] for r in found if r["type"] == "generation" and r["tail"]}
+    newest = max(damaged | used, default=0)
+    return [r for r in found if r["type"] == "corruption" and r["epoch"] == newest]
+
+
+async def _accept(shard: Path, uuid: bytes) -> RecoveryReport:
+    bulk = open_bulk("threads")
+    try:
+        return await recover_accepting_loss(
+            shard, cluster_uuid=uuid, token=range_token(shard), bulk=bulk
+        )
+    finally:
+        bulk.close()
+
+
+def _tell(
+    number: int, problems: list[Record], report: RecoveryReport | None, as_json: bool
+) -> None:
+    lost = report.lost if report is not None else None
+    if as_json:
+        print(json.dumps({"shard": number, "damaged": problems, "lost_groups": lost}))
+    elif not problems:
+        print(f"shard {number}: nothing is damaged that a start needs")
+    else:
+        for r in problems:
+            print(f"shard {number}: {r['path']} at byte {r['offset']:,}: {r['reason']}")
+        if lost is not None:
+            print(
+                f"shard {number}: groups {lost[0]:,} to at least {lost[1]:,} are given up, and "
+                "recorded in lineage.log; the shard will start"
+            )
+        else:
+            print(f"shard {number}: nothing was changed; --accept-data-loss gives them up")

@@ -1,0 +1,144 @@
+"""`barco dump` and `barco recover` on real directories, through the command line's own entry."""
+
+import json
+import os
+
+import builder
+import pytest
+
+from barco.cli import main
+from barco.supervisor import datadir
+from barco.workers.storage import layout, recovery
+from barco.workers.storage.lineage import Lineage
+
+
+@pytest.fixture
+def data_dir(root):
+    """Two sealed generations and an open one, for the identity of broker.json."""
+    path = root / "data"
+    identity = datadir.format_data_dir(path, workers=1, slices_per_range=8)
+    shard = layout.shard_path(path, 0)
+    shard.mkdir()
+    uuid = bytes.fromhex(identity.cluster_uuid)
+    lineage = Lineage.load(shard)
+    for epoch in (2, 3, 4):
+        lineage.opened(epoch, builder.SESSION, [(epoch - 1, 0)])
+        log = builder.Log(epoch=epoch)
+        log.roll = _rolling(log, uuid)  # type: ignore[method-assign]
+        for _ in range(2):
+            log.roll()
+            for number in range(4):
+                log.append(builder.chunk("a", 0, number * 3, 3, epoch), uuid=uuid)
+        log.write(shard)
+        if epoch < 4:
+            lineage.sealed(epoch, 10, 1, 5 * 4096)
+    return path
+
+
+def _rolling(log, uuid):
+    def roll():
+        log.segments.append(bytearray())
+        log.append(b"state", flags=3 if len(log.segments) == 1 else 2, uuid=uuid)
+
+    return roll
+
+
+def records(capsys, *arguments):
+    code = main(["dump", *map(str, arguments), "--json"])
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def damage(data_dir, epoch, segment, at):
+    path = layout.segment_path(layout.shard_path(data_dir, 0), epoch, segment)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_dump_of_a_sound_directory(data_dir, capsys):
+    code, found = records(capsys, data_dir)
+    assert code == 0
+    generations = [r for r in found if r["type"] == "generation"]
+    assert [(g["epoch"], g["tail"], g["end"]) for g in generations] == [
+        (2, 10, "sealed"), (3, 10, "sealed"), (4, 10, "end"),
+    ]  # fmt: skip
+    segments = [r for r in found if r["type"] == "segment"]
+    assert [(s["first_gseq"], s["last_gseq"]) for s in segments] == [(1, 5), (6, 10)] * 3
+    assert found[0]["running"] is False
+
+
+def test_dump_says_everything_that_is_asked_for(data_dir, capsys):
+    code, found = records(
+        capsys, data_dir, "--groups", "--chunks", "--events", "--verify", "--hash"
+    )
+    assert code == 0
+    count = {kind: sum(r["type"] == kind for r in found) for kind in ("group", "chunk", "event")}
+    assert count == {"group": 30, "chunk": 24, "event": 72}
+    hashes = [r["hash"] for r in found if r["type"] == "generation" and r["sealed"]]
+    assert len(hashes) == 2 and all(len(digest) == 64 for digest in hashes)
+    assert next(r for r in found if r["type"] == "event")["value"] == "a/0/0" * 3
+    _, found = records(capsys, data_dir, "--events", "--topic", "none")
+    assert not [r for r in found if r["type"] == "event"]
+    assert main(["dump", str(data_dir), "--groups", "--chunks", "--events", "--verify"]) == 0
+    text = capsys.readouterr().out
+    assert "generation 3: 10 group(s)" in text and "chunk a/0 offsets 0 to 2" in text
+
+
+def test_dump_names_the_damaged_place(data_dir, capsys):
+    path = damage(data_dir, 2, 1, 2 * 4096 + 200)
+    code, found = records(capsys, data_dir, "--verify")
+    assert code == 1
+    (place,) = [r for r in found if r["type"] == "corruption"]
+    assert (place["path"], place["offset"], place["gseq"]) == (str(path), 2 * 4096, 8)
+    assert main(["dump", str(data_dir), "--verify"]) == 1
+    captured = capsys.readouterr()
+    assert f"CORRUPT {path} at byte 8,192, group 8" in captured.out
+    assert "1 corrupt place" in captured.err
+
+
+def test_dump_of_a_torn_tail(data_dir, capsys):
+    damage(data_dir, 4, 1, 4 * 4096 + 200)
+    code, found = records(capsys, data_dir, "--verify")
+    assert code == 0
+    last = [r for r in found if r["type"] == "generation"][-1]
+    assert (last["end"], last["tail"], last["torn_bytes"]) == ("torn", 9, 4096)
+
+
+def test_dump_of_something_else(root, capsys):
+    assert main(["dump", str(root)]) != 0
+    assert "not a data directory of barco" in capsys.readouterr().err
+
+
+def test_dump_tells_that_a_broker_runs(data_dir, capsys):
+    lock = datadir.open_lock(data_dir)
+
+    try:
+        assert records(capsys, data_dir)[1][0]["running"] is True
+        assert main(["recover", str(data_dir)]) != 0
+        assert "is in use" in capsys.readouterr().err
+    finally:
+        os.close(lock)
+
+
+def test_recover_asks_first(data_dir, capsys, go):
+    assert main(["recover", str(data_dir)]) == 0
+    assert "nothing is damaged" in capsys.readouterr().out
+    damage(data_dir, 4, 0, 3 * 4096 + 200)
+    before = (layout.shard_path(data_dir, 0) / "lineage.log").read_bytes()
+    assert main(["recover", str(data_dir)]) == 1
+    assert "nothing was changed" in capsys.readouterr().out
+    shard = layout.shard_path(data_dir, 0)
+    assert (shard / "lineage.log").read_bytes() == before
+    assert main(["recover", str(data_dir), "--accept-data-loss", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lost_groups"] == [4, 10]
+    uuid = bytes.fromhex(datadir.load(data_dir).cluster_uuid)
+
+    async def start(bulk):
+        return await recovery.recover_shard(
+            shard, cluster_uuid=uuid, token=builder.TOKEN, bulk=bulk,
+            restore=lambda _: None, apply_group=lambda _: None,
+        )  # fmt: skip
+
+    assert go(start).T == 3
+    assert main(["recover", str(data_dir)]) == 0
