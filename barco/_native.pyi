@@ -138,9 +138,7 @@ def render_json(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> b
     other valid UTF-8 becomes a string, anything else {"base64": "..."}.
     """
 
-def render_ndjson(
-    chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int
-) -> bytes:
+def render_ndjson(chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int) -> bytes:
     """A line for each event with from_offset <= offset < to_offset; checksums verified.
 
     Fields: topic, token (start of the shard's range, as a string), rangeIndex, version, offset

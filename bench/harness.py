@@ -12,6 +12,7 @@ from bench.load import Load, median
 from bench.machine import BUILD
 
 RESULTS = BUILD / "results.json"
+OTHERS_MAX = 0.15  # The kernel's block layer takes up to about a tenth under full writing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.results: dict[str, Result] = {}
+        self.others: list[float] = []
 
     def record(self, row: str, values: Sequence[float], note: str = "", **details: Any) -> None:
         """The figures of a row, one a round, in its unit."""
@@ -128,7 +130,12 @@ class Lab:
             | {"value": result.value, "verdict": result.verdict}
             for result in self.all()
         ]
-        document = {"machine": machine.describe(), "settings": asdict(SETTINGS), "rows": rows}
+        document: dict[str, Any] = {
+            "machine": machine.describe(),
+            "settings": asdict(SETTINGS),
+            "rows": rows,
+        }
+        document["others"] = median(self.others) if self.others else None
         document["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         RESULTS.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
@@ -151,6 +158,11 @@ class Lab:
             for line in lines
         ]
         text.insert(1, "  ".join("-" * width for width in widths))
+        if self.others:
+            share = max(median(self.others), 0)
+            text += ["", f"Of the server's core, {share:.0%} went to others in the median run."]
+            if share > OTHERS_MAX:
+                text.append("This machine is busy with something else: measure again, alone.")
         return "\n".join(line.rstrip() for line in text)
 
 
@@ -170,7 +182,9 @@ def interleave(
     for number in range(rounds or SETTINGS.rounds):
         at = number % len(names)
         for name in names[at:] + names[:at]:
-            runs[name].append(cases[name]())
+            run = cases[name]()
+            LAB.others.append(run.others)
+            runs[name].append(run)
     return runs
 
 

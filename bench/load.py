@@ -79,6 +79,11 @@ class Load:
         """Share of its core that the generator used; near 1 the wall figures are its own."""
         return float(self.figures["client_cpu_seconds"]) / max(self.seconds, 1e-9)
 
+    @property
+    def others(self) -> float:
+        """Share of the server's core that went to anything but the server, the kernel included."""
+        return float(self.figures["core_busy_seconds"] - self.cpu) / max(self.seconds, 1e-9)
+
     def wall(self) -> str:
         """The wall figures in a few words."""
         rate = self.requests / max(self.seconds, 1e-9)

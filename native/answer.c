@@ -45,6 +45,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_VERSION] = {505, "http-version", "only HTTP/1.0 and HTTP/1.1 are spoken here", 0, 0},
     [PROBLEM_NOT_IMPLEMENTED] = {501, "not-implemented", "this transfer coding or method is not implemented", 0, 0},
     [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice", "a batch with a producer id must lie in one slice", 0, 0},
+    [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
 };
 
 static const char *reason(uint16_t status)
@@ -127,7 +128,7 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
-    at = put_i64(at, reactor->options.log.range_token);
+    at = put_i64(at, reactor->options.range_start);
     at = PUT(at, "\",\"rangeIndex\":");
     at = put_u64(at, part->slice);
     at = PUT(at, ",\"version\":");

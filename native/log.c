@@ -470,3 +470,11 @@ bool log_idle(const struct log *log)
 {
     return log->queue == NULL && log->append_count == 0;
 }
+
+bool log_short_of_room(const struct log *log)
+{
+    if (log->current < 0 || log->current + 1 < (int)log->segment_count)
+        return false;
+    const struct segment *segment = &log->segments[log->current];
+    return segment->capacity - segment->used < 2 * (uint64_t)GROUP_RAW_SOFT + log->queued_bytes;
+}

@@ -90,6 +90,8 @@ void log_written(struct log *log, struct append *append, int64_t result);
 /* An empty group that tells recovery how far the log was stable; flags: enum group_flag. */
 void log_heartbeat(struct log *log, int64_t wall_us, uint16_t flags);
 bool log_idle(const struct log *log);
+/* True when the current segment may not hold another full group and there is no next one. */
+bool log_short_of_room(const struct log *log);
 /* The lowest position whose bytes are still in memory. */
 uint64_t log_memory_low(const struct log *log);
 const uint8_t *log_memory(const struct log *log, uint64_t pos);

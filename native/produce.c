@@ -198,6 +198,8 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         return problem;
     if (reactor->draining || reactor->io_failed || !reactor->log->open)
         return PROBLEM_NOT_READY;
+    if (reactor->disk_full)
+        return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
     if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;

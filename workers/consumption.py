@@ -327,26 +327,28 @@ class Consumption:
         position = cursor.position if cursor.holder == member.key else cursor.asked
         return self._reads.bounds(topic, index)[1] > position
 
-    async def commit(self, key: Key) -> list[Slot]:
+    async def commit(self, key: Key, received: str | None) -> list[Slot]:
         """Commit all that this consumer was given, and wait until that is stable.
 
-        Returns the slices that went to another consumer before: nothing of them was committed.
+        What was in another answer than the last that it says it received is left out. Returns the
+        slices that went to another consumer before: nothing of them was committed.
         """
         waiting = []
         for name in sorted(self._held.get(key, ())):
             cursor = self._cursors[name]
-            if cursor.position > cursor.asked:
+            got_it = received is None or received == cursor.delivery
+            if cursor.position > cursor.asked and got_it:
                 self._commit(cursor, cursor.position)
             if cursor.pending is not None:
                 waiting.append(cursor.pending)
         await _all_stable(waiting)
         return sorted(self._fenced.pop(key, ()))
 
-    async def goodbye(self, key: Key, *, commit: bool) -> None:
+    async def goodbye(self, key: Key, *, commit: bool, received: str | None) -> None:
         """The consumer leaves; its slices are free for the others."""
         try:
             if commit:
-                await self.commit(key)
+                await self.commit(key, received)
         finally:
             for name in list(self._held.get(key, ())):
                 self._release(self._cursors[name])

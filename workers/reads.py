@@ -1,13 +1,16 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.seams import LogReaderLike, ReactorLike
+
+if TYPE_CHECKING:
+    from barco._native import ChunkInfo
 
 STEP_BYTES = 2 * CHUNK_RAW_BYTES_MAX
 """How much is fetched at once where the budget counts uncompressed bytes: text compresses five to
@@ -22,50 +25,28 @@ Bounds = tuple[int, int]
 Chunk = bytes | memoryview
 """A stored chunk; a view of a read buffer when it came from disk."""
 
-# The first 72 of a chunk's 80 header bytes (native/format.h).
-_HEAD = struct.Struct("<IHBBIIQQqqqqII")
-_MAGIC = 0x4B484342
 
-
-@dataclass(frozen=True, slots=True)
-class ChunkHead:
-    """What the header of a stored chunk says."""
-
-    stored_bytes: int
-    raw_bytes: int
-    epoch: int
-    base_offset: int
-    count: int
-    max_timestamp_us: int
-
-    @property
-    def end(self) -> int:
-        """The offset after its last event."""
-        return self.base_offset + self.count
-
-
-def chunk_head(chunk: Chunk, position: int = 0) -> ChunkHead:
-    """The header of the stored chunk at this position."""
-    if len(chunk) - position < 80:
+def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
+    """What the header of the stored chunk at this position says; it is verified."""
+    try:
+        head = _native.chunk_info(chunk, position)
+    except ValueError as error:
+        raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
+    if head is None:
         raise CorruptDataError("A stored chunk is cut off.")
-    (magic, _, _, _, stored, count, epoch, base, _, latest, _, _, _, raw) = _HEAD.unpack_from(
-        chunk, position
-    )
-    if magic != _MAGIC or not 80 <= stored <= len(chunk) - position:
-        raise CorruptDataError("A stored chunk has no valid header.")
-    return ChunkHead(stored, raw, epoch, base, count, latest)
+    return head
 
 
-def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, ChunkHead]]:
+def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
     """The chunks that stand back to back in a buffer; usually it is only one."""
     position = 0
     while position < len(buffer):
         head = chunk_head(buffer, position)
-        if position == 0 and head.stored_bytes == len(buffer):
+        if position == 0 and head["stored_bytes"] == len(buffer):
             yield buffer, head
             return
-        yield buffer[position : position + head.stored_bytes], head
-        position += head.stored_bytes
+        yield buffer[position : position + head["stored_bytes"]], head
+        position += head["stored_bytes"]
 
 
 @dataclass(slots=True)
@@ -124,7 +105,7 @@ class Reads:
             taken = False
             for chunk in chunks:
                 for piece, head in split_chunks(chunk):
-                    cost = head.stored_bytes if stored else head.raw_bytes
+                    cost = head["stored_bytes"] if stored else head["raw_bytes"]
                     if extent.chunks and extent.cost + cost > budget:
                         return extent
                     taken |= self._take(extent, piece, head, cost)
@@ -133,19 +114,20 @@ class Reads:
         return extent
 
     @staticmethod
-    def _take(extent: Extent, chunk: Chunk, head: ChunkHead, cost: int) -> bool:
-        if head.end <= extent.end:
+    def _take(extent: Extent, chunk: Chunk, head: "ChunkInfo", cost: int) -> bool:
+        end = head["base_offset"] + head["count"]
+        if end <= extent.end:
             return False
         if not extent.chunks:
             # Later than asked for: retention has removed what was before it.
-            extent.start = max(extent.start, head.base_offset)
-        elif head.base_offset != extent.end:
+            extent.start = max(extent.start, head["base_offset"])
+        elif head["base_offset"] != extent.end:
             raise CorruptDataError(
-                f"Events {extent.end} to {head.base_offset} of {extent.topic} are missing."
+                f"Events {extent.end} to {head['base_offset']} of {extent.topic} are missing."
             )
         extent.chunks.append(chunk)
         extent.cost += cost
-        extent.end = head.end
+        extent.end = end
         return True
 
     async def _fetch(self, extent: Extent, want: int) -> tuple[Sequence[Chunk], int]:
@@ -160,7 +142,7 @@ class Reads:
         return result.chunks, end
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
-        """The offset of the first event that is as late as this; the stable end if there is none."""
+        """The offset of the first event that is as late as this, else the stable end."""
         offset = await self._reader.by_timestamp(topic, slice, timestamp_us)
         if offset is None:
             offset = self._reactor.locate_timestamp(topic, slice, timestamp_us)

@@ -10,6 +10,8 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
+from barco.model.placement import slices_of_worker
+from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
 from barco.workers.membership import Member, Membership
@@ -18,7 +20,7 @@ from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, Superv
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
-RING_START = -(2**63)
+RING_START = TOKEN_MIN
 """The token of a ring of one broker."""
 
 Args = Mapping[str, Any]
@@ -26,9 +28,7 @@ Args = Mapping[str, Any]
 
 def slices_of(worker: int, workers: int, slices: int) -> range:
     """The slices of a worker: slice i of S belongs to worker i * W // S."""
-    owned = [index for index in range(slices) if index * workers // slices == worker]
-    assert owned, "a worker has at least one slice"
-    return range(owned[0], owned[-1] + 1)
+    return slices_of_worker(worker, slices=slices, workers=workers)
 
 
 class ShardService:
@@ -44,7 +44,9 @@ class ShardService:
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
-        self.slices = slices_of(options.worker, options.workers, options.slices_per_range)
+        self.slices = slices_of_worker(
+            options.worker, slices=options.slices_per_range, workers=options.workers
+        )
         self.epoch = 0
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
@@ -53,7 +55,7 @@ class ShardService:
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.membership = Membership(supervisor, RING_START)
+        self.membership = Membership(supervisor, TOKEN_MIN)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -151,12 +153,13 @@ class ShardService:
         return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
 
     async def _commit(self, args: Args) -> list[list[Any]]:
-        fenced = await self.consumption.commit((args["consumer"], args["session"]))
+        key = (args["consumer"], args["session"])
+        fenced = await self.consumption.commit(key, args["received"])
         return [list(slot) for slot in fenced]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
-        await self.consumption.goodbye(key, commit=args["commit"])
+        await self.consumption.goodbye(key, commit=args["commit"], received=args["received"])
 
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -49,12 +50,16 @@ def run(args: argparse.Namespace) -> int:
     """Format the directory and say what it is now."""
     config, path = settings(args)
     machine.check_cluster(config)
-    identity = datadir.format_data_dir(
-        path,
-        workers=machine.worker_count(config),
-        slices_per_range=config.cluster.slices_per_range,
-        ordinal=configuration.ordinal(config),
-    )
+    lock = datadir.claim(path)
+    try:
+        identity = datadir.format_data_dir(
+            path,
+            workers=machine.worker_count(config),
+            slices_per_range=config.cluster.slices_per_range,
+            ordinal=configuration.ordinal(config),
+        )
+    finally:
+        os.close(lock)
     if args.json:
         print(json.dumps(asdict(identity)))
     else:

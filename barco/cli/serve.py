@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -161,9 +162,12 @@ def _number(low: int, high: int) -> Any:
 
 
 def _announce(ready: Ready, as_json: bool) -> None:
-    """A banner for people on stderr; one line for scripts on stdout."""
+    """A banner for a person at the terminal, a log line otherwise; one line for scripts."""
     if as_json:
         print(json.dumps({"event": "ready"} | asdict(ready)), flush=True)
+    if not sys.stderr.isatty():
+        logging.getLogger("barco.supervisor").info("broker ready", extra=asdict(ready))
+        return
     host = f"[{ready.bind}]" if ":" in ready.bind else ready.bind
     rows = [(name, f"http://{host}:{port}") for name, port in ready.ports.items()]
     rows += [(f"shard {worker}", f"http://{at}") for worker, at in enumerate(ready.shards)]

@@ -60,10 +60,10 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
     machine.check_cluster(plan.config)
     open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
     os.umask(0o077)
-    identity = identify(plan)
-    datadir.prepare(plan.data_dir)
-    lock = datadir.open_lock(plan.data_dir)
+    lock = datadir.claim(plan.data_dir)
     try:
+        identity = identify(plan)
+        datadir.prepare(plan.data_dir)
         machine.raise_file_limit()
         config = plan.config
         listeners = open_listeners(config.broker.bind, config.ports, identity.workers)

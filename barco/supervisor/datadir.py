@@ -39,7 +39,7 @@ class Identity:
 def format_data_dir(
     path: Path, *, workers: int, slices_per_range: int, ordinal: int = 0, cluster_uuid: str = ""
 ) -> Identity:
-    """Make an empty or absent directory a data directory, durably."""
+    """Make an empty or absent directory a data directory, durably. `claim` it before."""
     assert 1 <= workers <= slices_per_range
     identity = Identity(
         cluster_uuid=cluster_uuid or uuid.uuid4().hex,
@@ -84,6 +84,20 @@ def load(path: Path) -> Identity | None:
     if not _plausible(identity):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
     return identity
+
+
+def claim(path: Path) -> int:
+    """Lock the directory, before anything else is done to it.
+
+    An absent directory is made; nothing is put into one that is neither empty nor ours.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(path / IDENTITY):
+            _check_empty(path)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return open_lock(path)
 
 
 def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:

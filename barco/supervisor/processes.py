@@ -206,11 +206,19 @@ class Keeper:
         ended = asyncio.Event()
         pidfd = os.pidfd_open(life.pid)
         loop.add_reader(pidfd, ended.set)
+
+        def failed(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("supervising failed", exc_info=error, extra={"worker": self.worker})
+                life.kill("could not be supervised")
+
         tasks = [
             asyncio.create_task(self._listen(life, loop)),
             asyncio.create_task(self._watch(life, loop)),
         ]
         words = asyncio.create_task(self._read_output(life))
+        for task in (*tasks, words):
+            task.add_done_callback(failed)
         try:
             await ended.wait()
             life.process.wait()

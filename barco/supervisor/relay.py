@@ -2,6 +2,7 @@
 
 import json
 import logging
+from datetime import datetime
 from typing import Any, TextIO
 
 from barco.limits import LOG_LINE_BYTES_MAX
@@ -65,7 +66,10 @@ def _structured(text: str) -> dict[str, Any] | None:
 
 
 def _for_terminal(worker: int, values: dict[str, Any]) -> str:
-    clock = str(values.get("time", ""))[11:19]
+    try:
+        clock = f"{datetime.fromisoformat(str(values.get('time'))).astimezone():%H:%M:%S}"
+    except ValueError:
+        clock = ""
     rest = {"worker": worker}
     rest |= {k: v for k, v in values.items() if k not in ("time", "level", "logger", "message")}
-    return terminal_line(clock, str(values.get("level", "")), str(values["message"]), rest)
+    return terminal_line(clock, str(values.get("level", "info")), str(values["message"]), rest)

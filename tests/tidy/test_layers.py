@@ -23,6 +23,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.supervisor": (*BYTES, "barco", "barco.config", "barco.log", "barco.cluster"),
     "barco.client": (*BYTES, "barco"),
     "barco.cli": (*BYTES, "barco", "barco.config", "barco.log", "barco.supervisor", "barco.client"),
+    # Offline tools look at files that only the storage of a worker understands.
+    "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
+    "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.workers": (*BYTES, "barco", "barco.log"),
     "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
 }

@@ -16,10 +16,11 @@ from urllib.parse import urlencode
 from barco import _native
 from barco.cluster.groups import Groups
 from barco.errors import BarcoError, CorruptDataError, NotReadyError
+from barco.model.token import TOKEN_MIN
 from barco.protocol import frame
 from barco.workers.http.app import App
 from barco.workers.http.messages import Response
-from barco.workers.service import RING_START, ShardService
+from barco.workers.service import ShardService
 
 
 class MemoryReactor:
@@ -186,7 +187,7 @@ class MemorySupervisor:
     """The groups machine; every worker has a new view before the answer."""
 
     def __init__(self, slices: int) -> None:
-        self.groups = Groups([(RING_START, index) for index in range(slices)])
+        self.groups = Groups([(TOKEN_MIN, index) for index in range(slices)])
         self.now = 0.0
         self.workers: list[ShardService | None] = []
         self.deaf: set[int] = set()

@@ -176,8 +176,9 @@ class Consume:
         consumer_id = _consumer_id(request)
         member = await self._context.membership.require(consumer_id)
         self._context.membership.heard_of(consumer_id)
+        args = {**self._who(member), "received": request.value("delivery")}
         answers = await self._context.siblings.broadcast(
-            "commit", self._context.everyone(self._who(member)), 10.0
+            "commit", self._context.everyone(args), 10.0
         )
         lost: list[str] = []
         for answer in answers.values():
@@ -196,7 +197,8 @@ class Consume:
         """Commit (unless commit=false) and leave the group."""
         commit = request.flag("commit", default=True)
         member = await self._context.membership.require(_consumer_id(request))
-        args = {**self._who(member), "commit": commit}
+        received = request.value("delivery")
+        args = {**self._who(member), "commit": commit, "received": received}
         answers = await self._context.siblings.broadcast(
             "goodbye", self._context.everyone(args), 10.0
         )

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.model.placement import slices_of_worker, worker_of_slice
+from barco.types import SliceIndex
 from barco.workers.membership import Membership
 from barco.workers.seams import SiblingsLike, SupervisorLike
-from barco.workers.service import ShardService, slices_of
+from barco.workers.service import ShardService
 
 
 class Context:
@@ -22,7 +24,9 @@ class Context:
         self.ready = False
         self.reason = "The shard is being recovered."
         count, slices = self.options.workers, self.options.slices_per_range
-        self.slices_of = [slices_of(worker, count, slices) for worker in range(count)]
+        self.slices_of = [
+            slices_of_worker(worker, slices=slices, workers=count) for worker in range(count)
+        ]
         self._deliveries = 0
 
     @property
@@ -32,7 +36,8 @@ class Context:
 
     def owner(self, index: int) -> int:
         """The worker of a slice."""
-        return index * self.options.workers // self.options.slices_per_range
+        slices, workers = self.options.slices_per_range, self.options.workers
+        return worker_of_slice(SliceIndex(index), slices=slices, workers=workers)
 
     def owners(self, indexes: Iterable[int]) -> list[int]:
         """The workers of these slices."""

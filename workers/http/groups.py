@@ -3,6 +3,7 @@
 from typing import Any
 
 from barco.errors import ConflictError, NotFoundError, RequestError
+from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     Request,
@@ -11,8 +12,7 @@ from barco.workers.http.messages import (
     check_topic,
     json_response,
 )
-from barco.workers.http.read import Cursor, parse_place
-from barco.workers.service import RING_START
+from barco.workers.http.read import parse_cursor, parse_place
 
 
 class GroupRoutes:
@@ -65,7 +65,7 @@ class GroupRoutes:
                 found.append(
                     {
                         "topic": place["topic"],
-                        "token": str(RING_START),
+                        "token": str(TOKEN_MIN),
                         "rangeIndex": place["slice"],
                         "worker": worker,
                         "offset": str(place["committed"]),
@@ -104,13 +104,11 @@ class GroupRoutes:
                 '"to" is "earliest", "latest", "timestamp:<µs>" or {"slices": {"0": cursor}}.'
             )
         known = {str(index) for index in range(self._context.options.slices_per_range)}
-        target = {}
+        target: dict[int, int] = {}
         for name, cursor in slices.items():
             if name not in known or not isinstance(cursor, str):
                 raise RequestError("Slices are named by their index, each with a cursor.")
-            target[int(name)] = Cursor.parse(cursor).offset
-        if any(offset >= 2**63 for offset in target.values()):
-            raise RequestError("The cursor is not between 0 and 2^63 - 1.")
+            target[int(name)] = parse_cursor(cursor).offset
         return target
 
     async def delete(self, request: Request) -> Response:

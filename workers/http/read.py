@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from barco import limits
@@ -12,6 +11,9 @@ from barco.errors import (
     RequestError,
     TopicNotFoundError,
 )
+from barco.model.token import TOKEN_MIN
+from barco.protocol.cursor import Cursor
+from barco.types import Epoch, Offset
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     RETRY_AFTER_S,
@@ -24,7 +26,7 @@ from barco.workers.http.messages import (
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
 from barco.workers.reads import Extent, chunk_head
-from barco.workers.service import RING_START, extent_from_list
+from barco.workers.service import extent_from_list
 
 NEXT_CURSOR = "Barco-Next-Cursor"
 HIGH_WATERMARK = "Barco-High-Watermark"
@@ -32,25 +34,17 @@ HIGH_WATERMARK = "Barco-High-Watermark"
 _TIMESTAMP = "timestamp:"
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A place in a slice. Its text sorts as the places do."""
+def cursor_text(epoch: int, offset: int) -> str:
+    """A place in a slice, for clients."""
+    return str(Cursor(Epoch(epoch), Offset(offset)))
 
-    epoch: int
-    offset: int
 
-    def __str__(self) -> str:
-        return f"{self.epoch:08x}-{self.offset:016x}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Cursor":
-        """The cursor, as an earlier answer gave it."""
-        epoch, dash, offset = text.partition("-")
-        if dash and len(epoch) == 8 and len(offset) == 16:
-            digits = set(epoch + offset)
-            if digits <= set("0123456789abcdef"):
-                return cls(int(epoch, 16), int(offset, 16))
-        raise RequestError("This is no cursor: use one that an answer gave.")
+def parse_cursor(text: str) -> Cursor:
+    """The cursor, as an earlier answer gave it."""
+    try:
+        return Cursor.parse(text)
+    except ValueError:
+        raise RequestError("This is no cursor: use one that an answer gave.") from None
 
 
 def parse_place(text: str) -> str | int:
@@ -59,10 +53,7 @@ def parse_place(text: str) -> str | int:
         return text
     if text.startswith(_TIMESTAMP):
         return str(parse_number("The timestamp", text[len(_TIMESTAMP) :]))
-    cursor = Cursor.parse(text)
-    if cursor.offset >= 2**63:
-        raise RequestError("The cursor is not between 0 and 2^63 - 1.")
-    return cursor.offset
+    return parse_cursor(text).offset
 
 
 class Read:
@@ -86,7 +77,7 @@ class Read:
             shard = shards[owner]
             found.append(
                 {
-                    "token": str(RING_START),
+                    "token": str(TOKEN_MIN),
                     "index": index,
                     "rangeIndex": index,
                     "endpoint": self._context.options.shard_endpoints[owner],
@@ -95,8 +86,8 @@ class Read:
                     "replicas": [self._context.options.ordinal],
                     "version": shard["epoch"],
                     "generations": shard["lineage"],
-                    "start": str(Cursor(0, start)),
-                    "end": str(Cursor(shard["epoch"], end)),
+                    "start": cursor_text(0, start),
+                    "end": cursor_text(shard["epoch"], end),
                     "startOffset": str(start),
                     "endOffset": str(end),
                     "lastTimestamp": last,
@@ -129,7 +120,7 @@ class Read:
 
     def _index(self, token: str, index: str) -> int:
         slices = self._context.options.slices_per_range
-        if token != str(RING_START) or not index.isascii() or not index.isdecimal():
+        if token != str(TOKEN_MIN) or not index.isascii() or not index.isdecimal():
             raise NotFoundError("No slice has this token and index: see the topic's slices.")
         if len(index) > 4 or int(index) >= slices:
             raise NotFoundError(f"A token range has slices 0 to {slices - 1}.")
@@ -172,7 +163,7 @@ class Read:
     @staticmethod
     def _check(offset: int, answer: Mapping[str, Any]) -> None:
         if offset < answer["start"]:
-            earliest = str(Cursor(0, answer["start"]))
+            earliest = cursor_text(0, answer["start"])
             raise CursorExpiredError(
                 "Retention has removed the events at this cursor.", earliest=earliest
             )
@@ -188,15 +179,15 @@ class Read:
         if stop is not None and extent.end > stop:
             # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
             stop = max(stop, extent.start)
-            wanted = [c for c in extent.chunks if chunk_head(c).base_offset < stop]
+            wanted = [c for c in extent.chunks if chunk_head(c)["base_offset"] < stop]
             extent.chunks = wanted if stop > extent.start else []
             extent.end = stop
         if extent.chunks and extent.more:
-            epoch = chunk_head(extent.chunks[-1]).epoch
+            epoch = chunk_head(extent.chunks[-1])["epoch"]
         headers = [
             ("Cache-Control", "no-store"),
-            (NEXT_CURSOR, str(Cursor(epoch, extent.end))),
-            (HIGH_WATERMARK, str(Cursor(answer["epoch"], answer["end"]))),
+            (NEXT_CURSOR, cursor_text(epoch, extent.end)),
+            (HIGH_WATERMARK, cursor_text(answer["epoch"], answer["end"])),
         ]
         if not extent.chunks:
             headers.append(("Retry-After", str(RETRY_AFTER_S)))

@@ -7,9 +7,9 @@ import zstandard
 
 from barco import _native
 from barco.errors import CorruptDataError
+from barco.model.token import TOKEN_MIN
 from barco.workers.http.messages import JSON, NDJSON, Part
 from barco.workers.reads import Chunk, Extent, split_chunks
-from barco.workers.service import RING_START
 from barco.workers.waiting import breathe
 
 POLAR = "application/vnd.polar.consumermessage"
@@ -44,9 +44,9 @@ def runs(extents: Sequence[Extent]) -> list[Run]:
         run: Run | None = None
         for chunk in extent.chunks:
             for piece, head in split_chunks(chunk):
-                if run is None or run.epoch != head.epoch:
-                    start = extent.start if run is None else head.base_offset
-                    run = Run(extent, head.epoch, start)
+                if run is None or run.epoch != head["epoch"]:
+                    start = extent.start if run is None else head["base_offset"]
+                    run = Run(extent, head["epoch"], start)
                     found.append(run)
                 run.chunks.append(piece)
     return found
@@ -85,7 +85,7 @@ async def _render_json(extents: Sequence[Extent]) -> list[Part]:
     for run in runs(extents):
         # A topic's name needs no escapes; int64 values are strings, as JavaScript has no such.
         parts.append(
-            f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{RING_START}",'
+            f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{TOKEN_MIN}",'
             f'"rangeIndex":{run.slice},"version":{run.epoch},'
             f'"startOffset":"{run.start}","values":['.encode()
         )
@@ -107,7 +107,7 @@ async def _render_ndjson(extents: Sequence[Extent]) -> list[Part]:
     parts: list[Part] = []
     for run in runs(extents):
         for step in _steps(run):
-            parts.append(_native.render_ndjson(step, run.start, run.end, RING_START))
+            parts.append(_native.render_ndjson(step, run.start, run.end, TOKEN_MIN))
             await breathe()
     return parts
 
@@ -125,7 +125,7 @@ async def _render_polar(extents: Sequence[Extent]) -> list[Part]:
             await breathe()
         payload = compressor.compress(b"".join(records))
         topic = run.topic.encode()
-        parts.append(_POLAR_ITEM.pack(RING_START, run.slice & 0xFF, run.epoch, len(topic)))
+        parts.append(_POLAR_ITEM.pack(TOKEN_MIN, run.slice & 0xFF, run.epoch, len(topic)))
         parts += (topic, struct.pack(">qi", run.start, len(payload)), payload)
     return parts
 
@@ -136,6 +136,6 @@ def skips(extents: Sequence[Extent]) -> str:
     for extent in extents:
         if extent.chunks:
             _, head = next(split_chunks(extent.chunks[0]))
-            if head.base_offset < extent.start:
+            if head["base_offset"] < extent.start:
                 found.append(f"{extent.topic}/{extent.slice}@{extent.start}")
     return ", ".join(found)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from barco.errors import BarcoError
+from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     JSON,
@@ -15,7 +16,6 @@ from barco.workers.http.messages import (
 from barco.workers.http.openapi import document
 from barco.workers.http.routes import Route
 from barco.workers.metrics import CONTENT_TYPE, exposition
-from barco.workers.service import RING_START
 
 _STATUS_TIMEOUT_S = 1.0
 
@@ -89,7 +89,7 @@ class Status:
                     "worker": worker,
                     "ordinal": options.ordinal,
                     "endpoint": options.shard_endpoints[worker],
-                    "token": str(RING_START),
+                    "token": str(TOKEN_MIN),
                     "slices": [owned.start, owned.stop - 1],
                     "up": up,
                     "version": answer["epoch"] if up else None,
@@ -109,10 +109,10 @@ class Status:
             "clusterUuid": options.cluster_uuid,
             "ringSize": 1,
             "slicesPerRange": options.slices_per_range,
-            "brokers": [{**broker, "token": str(RING_START), "diskUuid": options.disk_uuid}],
+            "brokers": [{**broker, "token": str(TOKEN_MIN), "diskUuid": options.disk_uuid}],
             "ranges": [
                 {
-                    "token": str(RING_START),
+                    "token": str(TOKEN_MIN),
                     "leader": options.ordinal,
                     "replicas": [options.ordinal],
                     "slices": slices,

@@ -1,5 +1,7 @@
 """The table of the API."""
 
+from dataclasses import replace
+
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route
 
@@ -7,6 +9,11 @@ _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
 
 _CONSUMER = Parameter("consumerId", "Name of the consumer: 1 to 128 characters.", required=True)
+_DELIVERY = Parameter(
+    "delivery",
+    "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
+    "not committed, and sent again.",
+)
 _MAX_BYTES = Parameter(
     "maxBytes",
     "How much to return at most: 1 MiB if not given, 16 MiB at most. One event is always returned.",
@@ -57,24 +64,28 @@ _PRODUCE = Route(
     shape="stored",
 )
 
-_REGISTER = {
-    "summary": "Join a group. A new group starts at the latest event, or at the earliest.",
-    "tag": "consume",
-    "parameters": (
+_REGISTER = Route(
+    "PUT",
+    "/v1/consumer/register",
+    "consume.register",
+    "Join a group. A new group starts at the latest event, or at the earliest.",
+    "consume",
+    (
         _CONSUMER,
         Parameter("group", "Name of the group; else `default`."),
         Parameter("topic", "A topic to read; several are allowed.", required=True, repeated=True),
         Parameter("onNewGroup", "startFromLatest (else) or startFromEarliest."),
     ),
-    "body": {"application/json": _OBJECT},
-    "answers": {
+    body={"application/json": _OBJECT},
+    answers={
         200: "Registered: OK, or Already registered.",
         400: "A parameter is wrong.",
         409: "Registered with other parameters.",
         429: "Too many consumers or groups.",
+        503: "A worker is restarting: register again.",
     },
-    "kinds": ("text/plain",),
-}
+    kinds=("text/plain",),
+)
 
 _EVENTS = Route(
     "GET",
@@ -237,8 +248,8 @@ ROUTES = (
         answers={200: "Topology."},
     ),
     _PRODUCE,
-    Route("PUT", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
-    Route("POST", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
+    _REGISTER,
+    replace(_REGISTER, method="POST"),
     Route(
         "POST",
         "/v1/consumer/poll",
@@ -249,11 +260,7 @@ ROUTES = (
             _CONSUMER,
             _MAX_BYTES,
             _WAIT,
-            Parameter(
-                "delivery",
-                "Barco-Delivery of the last answer that arrived (empty: none did). If it is not "
-                "the last that was sent, that one is sent again instead of being committed.",
-            ),
+            _DELIVERY,
         ),
         answers={
             200: "Events.",
@@ -271,7 +278,7 @@ ROUTES = (
         "consume.commit",
         "Commit what the last poll returned.",
         "consume",
-        (_CONSUMER,),
+        (_CONSUMER, _DELIVERY),
         answers={
             204: "Committed, durably.",
             409: "Not registered, or slices have moved.",
@@ -284,7 +291,7 @@ ROUTES = (
         "consume.goodbye",
         "Commit, and leave the group.",
         "consume",
-        (_CONSUMER, Parameter("commit", "false: leave without committing.", "boolean")),
+        (_CONSUMER, _DELIVERY, Parameter("commit", "false: leave without committing.", "boolean")),
         answers={200: "Gone.", 409: "Not registered."},
         kinds=("text/plain",),
     ),

@@ -5,9 +5,9 @@ from typing import Any
 
 from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
+from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import Request, Response, check_topic, json_response
-from barco.workers.service import RING_START
 
 _SETTINGS = {
     "retentionHours": ("retention_hours", limits.RETENTION_HOURS_MAX),
@@ -38,7 +38,7 @@ class Topics:
             raise TopicNotFoundError(f"There is no topic {topic}.")
         document["slices"] = [
             {
-                "token": str(RING_START),
+                "token": str(TOKEN_MIN),
                 "rangeIndex": index,
                 "startOffset": str(start),
                 "endOffset": str(end),

@@ -34,6 +34,10 @@ from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.segment import SegmentPool
 
 
+GENERATIONS_TOLD_MAX = 64
+"""In topology answers; older ones are still readable by cursor."""
+
+
 class ShardStore:
     """Recovers a shard, makes its segments, reads, indexes and expires them."""
 
@@ -148,6 +152,14 @@ class ShardStore:
     async def run_retention(self, now_us: int) -> int:
         """Deletes what is due by the wall clock `now_us`; returns how many segments."""
         return await self._retention.run(now_us) if self._retention is not None else 0
+
+    def lineage(self) -> list[dict[str, int]]:
+        """The generations that hold data or may get some, oldest first, for topology answers."""
+        return [
+            {"epoch": g.epoch, "tail": -1 if g.tail is None else g.tail}
+            for g in self._lineage.generations()
+            if not g.expired
+        ][-GENERATIONS_TOLD_MAX:]
 
     def stats(self) -> dict[str, int]:
         """Counters and sizes, for /status and the metrics."""

@@ -98,6 +98,13 @@ def test_the_lock_is_held_by_every_copy_of_its_descriptor(tmp_path: Path) -> Non
     os.close(datadir.open_lock(tmp_path, wait_seconds=0.1))
 
 
+def test_nothing_is_put_into_a_directory_that_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(DataDirError, match="is not empty"):
+        datadir.claim(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

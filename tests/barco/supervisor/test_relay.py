@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from datetime import datetime
 
 import pytest
 
@@ -29,7 +30,10 @@ def test_structured_lines_pass_as_they_are() -> None:
 def test_a_person_gets_short_ones() -> None:
     stream = Terminal()
     Relay(3, stream).feed(f"{LINE}\n".encode())
-    assert stream.getvalue() == "12:00:00 hi worker=3 n=1\n"
+    at = datetime.fromisoformat("2026-01-01T12:00:00Z").astimezone()
+    assert stream.getvalue() == f"{at:%H:%M:%S} hi worker=3 n=1\n"
+    Relay(3, stream).feed(b'{"message": "no time"}\n')
+    assert stream.getvalue().endswith("\nno time worker=3\n")
 
 
 def test_other_lines_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import pytest
 from twin import Answer, Broker, run
 
 from barco import _native
-from barco.workers.http.read import Cursor
+from barco.protocol.cursor import Cursor
 
 
 async def seek(broker: Broker, to: Any, topic: str = "t") -> Answer:

@@ -1,0 +1,71 @@
+"""`python -P -m barco.workers OPTIONS`: started by the supervisor, never by hand."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from barco import __version__
+from barco.errors import BarcoError, ConfigError
+from barco.log import setup
+from barco.model.options import WorkerOptions
+from barco.workers.reactor.selector import ReactorSelector
+from barco.workers.storage.bulk import open_bulk
+from barco.workers.worker import Worker, make_reactor, make_store
+
+EXIT_CONFIG = 78
+
+log = logging.getLogger("barco.worker")
+
+
+def pin(core: int | None) -> None:
+    """One worker, one core: its caches stay warm, and nobody else of ours runs there."""
+    if core is None:
+        return
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError as error:
+        log.warning("cannot pin to core %d: %s", core, error.strerror)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one worker to its end; returns the exit status."""
+    setup(sys.stderr)
+    if not __debug__:
+        raise ConfigError("barco must not run under python -O: its assertions guard the data")
+    if len(arguments) != 1:
+        print("usage: started by `barco serve`, with its options as JSON", file=sys.stderr)
+        return 2
+    options = WorkerOptions.from_json(arguments[0])
+    if options.version != __version__:
+        raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
+    pin(options.core)
+    bulk = open_bulk(options.engine)
+    store = make_store(options, bulk)
+    session = int.from_bytes(os.urandom(7), "little")
+    reactor = make_reactor(options, store.next_epoch, session)
+    selector = ReactorSelector(reactor)
+    loop = asyncio.SelectorEventLoop(selector)
+    asyncio.set_event_loop(loop)
+    worker = Worker(options, reactor, store, session)
+    selector.on_upcall = worker.upcall
+    try:
+        return loop.run_until_complete(worker.run())
+    finally:
+        loop.close()
+        bulk.close()
+        reactor.close()
+
+
+if __name__ == "__main__":
+    try:
+        status = main(sys.argv[1:])
+    except ConfigError as error:
+        log.critical(str(error))
+        status = EXIT_CONFIG
+    except (BarcoError, OSError) as error:
+        log.critical(str(error))
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,1 @@
+"""The only package that touches the kernel's event interfaces: the native reactor under asyncio."""

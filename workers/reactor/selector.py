@@ -1,0 +1,31 @@
+"""The native reactor as the selector of the worker's asyncio loop: one thread, one wait point.
+
+asyncio's own descriptors (pipes, Unix sockets, executors' wake-ups) stay in a stock epoll; its
+descriptor is one poll entry of the reactor. `select` submits, waits and handles the produce path
+natively, and returns to Python only for what Python must decide.
+"""
+
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from barco._native import Reactor
+
+Upcall = tuple[Any, ...]
+
+
+class ReactorSelector(selectors.EpollSelector):
+    """`select` is a stay in the native loop. `on_upcall` must not raise, block or wait."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        super().__init__()
+        self._reactor = reactor
+        self.on_upcall: Callable[[Upcall], None] = lambda upcall: None
+        reactor.watch(self.fileno())
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Seconds as asyncio gives them; None waits for ever."""
+        ready, upcalls = self._reactor.run(timeout)
+        for upcall in upcalls:
+            self.on_upcall(upcall)
+        return super().select(0) if ready else []

@@ -1,0 +1,327 @@
+"""The composition of a worker: reactor, storage, shard service, HTTP application, supervision."""
+
+import asyncio
+import gc
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from barco import limits
+from barco._native import Reactor
+from barco.errors import BarcoError, DiskFullError, NotReadyError
+from barco.model.options import WorkerOptions
+from barco.protocol import messages
+from barco.types import MiB
+from barco.workers.http.app import App
+from barco.workers.http.messages import problem_response
+from barco.workers.reactor.selector import Upcall
+from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max
+from barco.workers.service import RING_START, ShardService, slices_of
+from barco.workers.siblings import HTTP, HandOff, socket_path
+from barco.workers.storage import layout
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.retention import Policy
+from barco.workers.storage.store import ShardStore
+from barco.workers.supervision import Supervision
+
+RETENTION_SECONDS = 60.0
+DISK_FULL_RETRY_SECONDS = 2.0
+DRAIN_SECONDS = 10.0
+"""For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
+
+log = logging.getLogger("barco.worker")
+
+
+def shard_range(options: WorkerOptions) -> tuple[range, int]:
+    """The worker's slices, and the token at which its range starts."""
+    slices = slices_of(options.worker, options.workers, options.slices_per_range)
+    width = 2**64 // options.slices_per_range
+    return slices, RING_START + slices.start * width
+
+
+def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
+    """The files of the worker's shard."""
+    _, token = shard_range(options)
+    return ShardStore(
+        layout.shard_path(options.data_dir, options.worker),
+        bulk,
+        cluster_uuid=bytes.fromhex(options.cluster_uuid),
+        token=token,
+        segment_bytes=options.segment_bytes,
+        policy=Policy(
+            hours=options.retention_hours,
+            shard_bytes=options.retention_bytes // options.workers,
+            sole_member=True,
+        ),
+        on_error=lambda error: log.error(str(error)),
+    )
+
+
+def arena_bytes(options: WorkerOptions) -> int:
+    """A quarter of the budget, a power of two, and room for three of the largest requests."""
+    size = 8 * MiB
+    while size * 2 <= options.memory_bytes // 4 or size < 3 * options.request_bytes_max:
+        size *= 2
+    return size
+
+
+def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
+    """The native loop for the generation that will be opened, with the start's own number."""
+    slices, _ = shard_range(options)
+    return Reactor(
+        engine=options.engine,
+        arena_bytes=arena_bytes(options),
+        request_bytes_max=options.request_bytes_max,
+        event_bytes_max=options.event_bytes_max,
+        body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
+        auto_create=options.auto_create,
+        worker=options.worker,
+        workers=options.workers,
+        slices=options.slices_per_range,
+        slice_first=slices.start,
+        slice_last=slices.stop - 1,
+        range_token=RING_START,
+        cluster_uuid=bytes.fromhex(options.cluster_uuid),
+        session=session,
+        epoch=epoch,
+        connections_max=options.connections_max,
+    )
+
+
+class Worker:
+    """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
+
+    def __init__(
+        self, options: WorkerOptions, reactor: Reactor, store: ShardStore, session: int
+    ) -> None:
+        self._options = options
+        self._session = session
+        self._reactor = reactor
+        self._store = store
+        self._supervision = Supervision()
+        self._service = ShardService(
+            options,
+            reactor=reactor,
+            reader=_LateReader(store),
+            supervisor=self._supervision,
+            now_us=lambda: time.time_ns() // 1000,
+        )
+        frame_max = frame_bytes_max(options.event_bytes_max)
+        paths = [socket_path(options.data_dir, w, "rpc") for w in range(options.workers)]
+        self._siblings = Siblings(
+            worker=options.worker,
+            paths=paths,
+            operation=self._service.operation,
+            bytes_max=frame_max,
+        )
+        self._rpc = RpcServer(self._service.operation, bytes_max=frame_max)
+        self._hand_off = HandOff(reactor, options.data_dir, options.worker, options.workers)
+        self._app = App(self._service, siblings=self._siblings, supervisor=self._supervision)
+        self._requests: dict[int, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._end: asyncio.Future[int] | None = None
+        self._upcalls: dict[str, Callable[[Upcall], None]] = {
+            "request": self._request,
+            "aborted": self._aborted,
+            "appended": self._service.upcall,
+            "stable": self._service.upcall,
+            "segment_wanted": lambda upcall: self._spawn(self._next_segment()),
+            "segment_sealed": lambda upcall: self._spawn(self._segment_sealed(upcall[1])),
+            "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
+            "peer_closed": lambda upcall: self._hand_off.connect(upcall[1]),
+        }
+
+    # --- Life ------------------------------------------------------------------------------------
+
+    def upcall(self, upcall: Upcall) -> None:
+        """From the selector: taken in the loop's next turn, where exceptions are ordinary ones."""
+        asyncio.get_event_loop_policy().get_event_loop().call_soon(
+            self._upcalls[upcall[0]], upcall
+        )
+
+    async def run(self) -> int:
+        """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
+        self._end = asyncio.get_running_loop().create_future()
+        self._supervision.on_view = self._service.membership.apply
+        self._supervision.on_drain = lambda: self._finish(0)
+        self._supervision.on_lost = lambda: self._finish(0)
+        channel = await self._supervision.open(self._options.channel_fd)
+        self._background.add(channel)
+        heartbeat = self._spawn(self._heartbeat())
+        for fds in self._options.listeners.values():
+            for fd in fds:
+                self._reactor.listen(fd, HTTP)
+        try:
+            await self._open()
+            status = await self._end
+        except (BarcoError, OSError) as error:
+            self._fatal(str(error))
+            status = await self._end
+        await self._close(status)
+        heartbeat.cancel()
+        return status
+
+    async def _open(self) -> None:
+        """From the recovery of the shard to READY."""
+        report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
+        epoch, parents = self._store.open_generation(self._session)
+        assert epoch == self._reactor.log_state()["epoch"]
+        self._reactor.add_segment(*await self._store.next_segment())
+        self._reactor.open_generation(parents)
+        while self._reactor.log_state()["stable_gseq"] < 1:
+            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
+        await self._store.start(
+            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
+        )
+        self._service.lineage = self._store.lineage
+        self._service.open(epoch)
+        rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
+        await self._rpc.start(rpc_path)
+        os.chmod(rpc_path, 0o600)
+        for worker, endpoint in enumerate(self._options.shard_endpoints):
+            self._reactor.set_endpoint(worker, endpoint)
+        self._hand_off.start()
+        await self._service.adopt_topics(self._siblings)
+        self._app.open()
+        self._spawn(self._retention())
+        self._supervision.send(
+            {
+                "type": messages.READY,
+                "pid": os.getpid(),
+                "engine": self._reactor.engine,
+                "engine_reason": self._reactor.engine_reason,
+                "epoch": epoch,
+                "recovered_groups": report.groups,
+                "recovery_seconds": round(report.seconds, 3),
+            }
+        )
+        # What start-up made stays for ever: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    async def _close(self, status: int) -> None:
+        """Answers what is under way, writes what waits, seals, lets everything go."""
+        self._app.close("The broker is stopping.")
+        self._reactor.drain()
+        for task in self._requests.values():
+            task.cancel()
+        end = time.monotonic() + DRAIN_SECONDS
+        while status == 0 and time.monotonic() < end and not self._idle():
+            await asyncio.sleep(0.005)
+        if status == 0:
+            self._reactor.seal()
+            while time.monotonic() < end and not self._reactor.idle():
+                await asyncio.sleep(0.002)
+        await self._hand_off.close()
+        await self._rpc.close()
+        await self._siblings.close()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._supervision.flush()
+        await self._store.close()
+
+    def _idle(self) -> bool:
+        return not self._requests and self._reactor.idle()
+
+    def _finish(self, status: int) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(status)
+
+    def _fatal(self, text: str) -> None:
+        """The last word: one line, through the channel and in the log."""
+        log.critical(text)
+        self._supervision.send({"type": messages.FATAL, "text": text})
+        self._finish(1)
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._spawned)
+        return task
+
+    def _spawned(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background work failed", exc_info=error)
+            self._fatal(f"background work failed: {error!r}")
+
+    async def _heartbeat(self) -> None:
+        while True:
+            stats = self._reactor.stats() | self._store.stats()
+            self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
+            await asyncio.sleep(limits.HEARTBEAT_SECONDS)
+
+    async def _retention(self) -> None:
+        while True:
+            await asyncio.sleep(RETENTION_SECONDS)
+            try:
+                await self._store.run_retention(time.time_ns() // 1000)
+            except (BarcoError, OSError) as error:
+                log.error("retention failed: %s", error)
+
+    # --- Upcalls ---------------------------------------------------------------------------------
+
+    def _request(self, upcall: Upcall) -> None:
+        _, number, method, path, query, headers, body = upcall
+        task = asyncio.create_task(self._answer(number, method, path, query, headers, body))
+        self._requests[number] = task
+        task.add_done_callback(lambda done: self._requests.pop(number, None))
+
+    async def _answer(
+        self,
+        number: int,
+        method: str,
+        path: str,
+        query: str,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> None:
+        try:
+            response = await self._app.handle(method, path, query, headers, body)
+        except asyncio.CancelledError:
+            response = problem_response(NotReadyError("The broker is stopping."))
+        content = response.body
+        self._reactor.respond(
+            number, response.status, response.head(), content if content is not None else b""
+        )
+
+    def _aborted(self, upcall: Upcall) -> None:
+        if (task := self._requests.get(upcall[1])) is not None:
+            task.cancel()
+
+    async def _next_segment(self) -> None:
+        while True:
+            try:
+                index, fd, capacity = await self._store.next_segment()
+            except DiskFullError as error:
+                log.error("the disk is full, produces answer 507: %s", error)
+                self._reactor.set_disk_full(True)
+                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
+                continue
+            self._reactor.set_disk_full(False)
+            self._reactor.add_segment(index, fd, capacity)
+            return
+
+    async def _segment_sealed(self, index: int) -> None:
+        body = self._reactor.export_index(index)
+        await self._store.segment_sealed(index, body)
+        self._reactor.drop_index(index)
+
+
+class _LateReader:
+    """The store's reader, which is there only once recovery is done."""
+
+    def __init__(self, store: ShardStore) -> None:
+        self._store = store
+
+    async def read(self, topic: str, slice_: int, from_offset: int, max_bytes: int, /) -> Any:
+        return await self._store.reader.read(topic, slice_, from_offset, max_bytes)
+
+    async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
+        return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)
+
+    async def earliest(self, topic: str, slice_: int, /) -> int | None:
+        return await self._store.reader.earliest(topic, slice_)
