@@ -142,7 +142,7 @@ class Reads:
         return result.chunks, end
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
-        """The offset of the first event that is as late as this; the stable end if there is none."""
+        """The offset of the first event that is as late as this, else the stable end."""
         offset = await self._reader.by_timestamp(topic, slice, timestamp_us)
         if offset is None:
             offset = self._reactor.locate_timestamp(topic, slice, timestamp_us)

@@ -1,5 +1,7 @@
 """The table of the API."""
 
+from dataclasses import replace
+
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route
 
@@ -62,24 +64,28 @@ _PRODUCE = Route(
     shape="stored",
 )
 
-_REGISTER = {
-    "summary": "Join a group. A new group starts at the latest event, or at the earliest.",
-    "tag": "consume",
-    "parameters": (
+_REGISTER = Route(
+    "PUT",
+    "/v1/consumer/register",
+    "consume.register",
+    "Join a group. A new group starts at the latest event, or at the earliest.",
+    "consume",
+    (
         _CONSUMER,
         Parameter("group", "Name of the group; else `default`."),
         Parameter("topic", "A topic to read; several are allowed.", required=True, repeated=True),
         Parameter("onNewGroup", "startFromLatest (else) or startFromEarliest."),
     ),
-    "body": {"application/json": _OBJECT},
-    "answers": {
+    body={"application/json": _OBJECT},
+    answers={
         200: "Registered: OK, or Already registered.",
         400: "A parameter is wrong.",
         409: "Registered with other parameters.",
         429: "Too many consumers or groups.",
+        503: "A worker is restarting: register again.",
     },
-    "kinds": ("text/plain",),
-}
+    kinds=("text/plain",),
+)
 
 _EVENTS = Route(
     "GET",
@@ -242,8 +248,8 @@ ROUTES = (
         answers={200: "Topology."},
     ),
     _PRODUCE,
-    Route("PUT", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
-    Route("POST", "/v1/consumer/register", "consume.register", **_REGISTER),  # type: ignore[arg-type]
+    _REGISTER,
+    replace(_REGISTER, method="POST"),
     Route(
         "POST",
         "/v1/consumer/poll",

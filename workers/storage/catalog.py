@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from barco.errors import CorruptDataError
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import explain
@@ -123,8 +124,11 @@ class Catalog:
         if summary is None:
             walk = read_headers(segment.size, index, self._tags(epoch))
             summary = await self._drive(walk, segment)
-        if summary is not None:
-            await self._bulk.run(write_sidecar, segment.path, body, epoch, summary)
+        if summary is None:
+            raise CorruptDataError(
+                f"{segment.path}: no group of generation {epoch} is at its start"
+            )
+        await self._bulk.run(write_sidecar, segment.path, body, epoch, summary)
         self._insert(segment)
         sidecar = await self.sidecar(key)
         for (topic, slice_), parts in self._streams.items():

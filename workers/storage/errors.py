@@ -39,6 +39,16 @@ class CorruptLogError(CorruptDataError):
         self.durable = durable
 
 
+class ForeignLogError(DataDirError):
+    """A segment is sound, but was written by another broker or another worker."""
+
+    def __init__(self, path: str, token: int, cluster_uuid: str) -> None:
+        super().__init__(
+            f"{path} belongs to another shard (token {token}, cluster {cluster_uuid}): put the "
+            "shard directories back where they were"
+        )
+
+
 class CorruptChunkError(CorruptDataError):
     """A stored chunk does not match its checksums; it is not served."""
 

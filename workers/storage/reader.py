@@ -25,12 +25,13 @@ from barco.workers.storage.errors import CorruptChunkError, explain
 from barco.workers.storage.index import Location
 
 READ_AHEAD_BYTES = 4 * MiB
-"""Four units of 1 MiB, in parallel: where a sequential reader reaches the device's rate."""
+"""Four units of 1 MiB, in parallel: where a sequential reader reaches the device's rate. While as
+much is ready, as much again is on its way."""
 
 SEQUENTIAL_READS_MIN = 2
 """Reads that continued where the last one ended, before anything is read ahead."""
 
-REPLAYS_MAX = 4
+REPLAYS_MAX = 3
 REPLAY_IDLE_SECONDS = 5.0
 """Readers with read-ahead at one time; buffers of one that went away are given back."""
 
@@ -82,6 +83,7 @@ class _Replay:
     ready: deque[tuple[memoryview, int, int]] = field(default_factory=deque)
     """(chunk, its end offset, epoch)"""
     ready_bytes: int = 0
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
     failure: Exception | None = None
     timer: asyncio.TimerHandle | None = None
@@ -332,20 +334,27 @@ class LogReader:
             replay.task = loop.create_task(self._fill(topic, slice_, replay))
 
     async def _fill(self, topic: str, slice_: int, replay: _Replay) -> None:
+        """Reads ahead until enough is ready; the reader takes from it meanwhile."""
         try:
-            offset = replay.fetch_offset
-            result = await self._fetch(topic, slice_, offset, READ_AHEAD_BYTES, wait=False)
-            for chunk in result.chunks:
-                # Verified a moment ago: base offset and count stand where the format says.
-                (count,) = _U32.unpack_from(chunk, 12)
-                (base,) = _U64.unpack_from(chunk, 24)
-                replay.ready.append((chunk, base + count, result.epoch))
-                replay.ready_bytes += len(chunk)
-            replay.fetch_offset = result.next_offset
+            while replay.ready_bytes <= READ_AHEAD_BYTES:
+                result = await self._fetch(
+                    topic, slice_, replay.fetch_offset, READ_AHEAD_BYTES, wait=False
+                )
+                if not result.chunks:
+                    break
+                for chunk in result.chunks:
+                    # Verified a moment ago: count and base offset stand where the format says.
+                    (count,) = _U32.unpack_from(chunk, 12)
+                    (base,) = _U64.unpack_from(chunk, 24)
+                    replay.ready.append((chunk, base + count, result.epoch))
+                    replay.ready_bytes += len(chunk)
+                replay.fetch_offset = result.next_offset
+                replay.arrived.set()
         except BarcoError as error:
             replay.failure = error
         finally:
             replay.task = None
+            replay.arrived.set()
 
     async def _read_on(
         self, topic: str, slice_: int, replay: _Replay, max_bytes: int
@@ -353,7 +362,8 @@ class LogReader:
         if replay.timer is not None:
             replay.timer.cancel()
         if not replay.ready and replay.task is not None:
-            await asyncio.shield(replay.task)
+            replay.arrived.clear()
+            await replay.arrived.wait()
         if not replay.ready:
             # The end, a failure, or no buffer: find out afresh, and begin again as a new reader.
             self._drop(replay)
@@ -371,7 +381,7 @@ class LogReader:
             result.chunks.append(chunk)
             result.next_offset, result.epoch = end, epoch
         replay.next_offset = result.next_offset
-        if replay.ready_bytes < READ_AHEAD_BYTES // 2:
+        if replay.ready_bytes <= READ_AHEAD_BYTES:
             self._fetch_more(topic, slice_, replay)
         self._keep((topic, slice_, replay.next_offset), replay)
         return result

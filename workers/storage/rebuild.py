@@ -38,7 +38,9 @@ class _Summary:
         tags, old = self.tags, self.value
         own = (tags.cluster_uuid, tags.token, tags.epoch, self.index)
         found = (header.cluster_uuid, header.token, header.epoch, header.segment_index)
-        if own != found or (self.session is not None and header.session != self.session):
+        # The first group of a file tells the session: nothing that a client sends stands there.
+        known = None if at == 0 else self.session
+        if own != found or (known is not None and header.session != known):
             return False
         if (self.tail is not None and header.gseq > self.tail) or (
             old is not None and header.gseq <= old.last_gseq

@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import MiB
-from barco.workers.storage.errors import CorruptLogError
+from barco.workers.storage.errors import CorruptLogError, ForeignLogError
 
 MAGIC = b"BGRP"
 VERSION = 1
@@ -317,6 +317,9 @@ class _Walk:
             header = parse_header(window, at)
             if header is None:
                 return at, 0, _describe(window[at : at + PAGE_BYTES])
+            first = offset + at == 0 and self.result.tail == 0
+            if first and self._not_ours_at_all(header):
+                raise ForeignLogError(segment.name, header.token, header.cluster_uuid.hex())
             reason = self._refuse(header, segment)
             if reason:
                 return at, 0, reason
@@ -332,6 +335,21 @@ class _Walk:
             if self.result.tail == self.tail_wanted:
                 return at, 0, "sealed here"
         return at, WINDOW_BYTES, ""
+
+    def _not_ours_at_all(self, header: GroupHeader) -> bool:
+        """Whether a file begins with a sound group of this epoch, but of another shard.
+
+        Epochs are unique within a range, so such a file has been brought here. Its first group
+        also tells the session: nothing that a client sends comes to stand there.
+        """
+        tags = self.tags
+        if (header.epoch, header.segment_index) != (tags.epoch, self.segments[0].index):
+            return False
+        if (header.cluster_uuid, header.token) != (tags.cluster_uuid, tags.token):
+            return True
+        if header.gseq == 1:
+            self.result.session = header.session
+        return False
 
     def _refuse(self, header: GroupHeader, segment: SegmentSource) -> str:
         """Why a valid header is not the next group of this generation; empty when it is."""

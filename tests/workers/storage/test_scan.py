@@ -6,7 +6,7 @@ import builder
 import pytest
 
 from barco.workers.storage import scan
-from barco.workers.storage.errors import CorruptLogError
+from barco.workers.storage.errors import CorruptLogError, ForeignLogError
 from barco.workers.storage.scan import SegmentSource, SegmentSummary, Tags
 
 CAPACITY = 64 * 1024
@@ -300,3 +300,17 @@ def test_every_subset_of_unstable_pages():
         assert stable <= result.tail <= len(log.groups) and len(seen) == result.tail
         whole = mask == (1 << len(pages)) - 1
         assert (result.tail == len(log.groups)) == whole
+
+
+def test_the_first_group_tells_the_session():
+    """lineage.log is never needed: a session that it has wrong must not make a log look empty."""
+    result, seen = walk(numbered(builder.simple(4)), session=123)
+    assert (result.tail, len(seen), result.session) == (5, 5, builder.SESSION)
+
+
+@pytest.mark.parametrize("tag", ["token", "uuid"])
+def test_a_segment_of_another_shard_is_refused(tag):
+    other = {"token": 5, "uuid": bytes(16)}[tag]
+    piece, _ = builder.group(1, 0, b"state", flags=3, **{tag: other})
+    with pytest.raises(ForeignLogError, match="another shard"):
+        walk({0: piece.ljust(CAPACITY, b"\0")})
