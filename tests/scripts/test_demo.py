@@ -28,6 +28,10 @@ def test_the_flights_are_what_the_package_has(demo: ModuleType) -> None:
     assert first["time_hour"] == "2013-01-01T10:00:00Z"
 
 
+def test_the_row_of_an_event(demo: ModuleType) -> None:
+    assert demo.row_of(b'{"row":336775,"year":2013}') == 336775
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("NA", None), ("", None), ("5", 5), ("-3.0", -3), ("1.5", 1.5), ("N14228", "N14228")],
