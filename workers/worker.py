@@ -12,13 +12,15 @@ from barco import limits
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.options import WorkerOptions
+from barco.model.placement import slices_of_worker
+from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
 from barco.types import MiB
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
 from barco.workers.reactor.selector import Upcall
 from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max
-from barco.workers.service import RING_START, ShardService, slices_of
+from barco.workers.service import ShardService
 from barco.workers.siblings import HTTP, HandOff, socket_path
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
@@ -36,9 +38,11 @@ log = logging.getLogger("barco.worker")
 
 def shard_range(options: WorkerOptions) -> tuple[range, int]:
     """The worker's slices, and the token at which its range starts."""
-    slices = slices_of(options.worker, options.workers, options.slices_per_range)
+    slices = slices_of_worker(
+        options.worker, slices=options.slices_per_range, workers=options.workers
+    )
     width = 2**64 // options.slices_per_range
-    return slices, RING_START + slices.start * width
+    return slices, TOKEN_MIN + slices.start * width
 
 
 def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
@@ -82,7 +86,7 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         slices=options.slices_per_range,
         slice_first=slices.start,
         slice_last=slices.stop - 1,
-        range_token=RING_START,
+        range_token=TOKEN_MIN,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
         session=session,
         epoch=epoch,

@@ -21,7 +21,7 @@ from barco.client.admin import AsyncAdmin
 from barco.client.codec import Event, decode_chunks, parse_skips
 from barco.client.delivery import retry_after
 from barco.client.discovery import Directory
-from barco.client.errors import ClosedError, TransportError, response_error
+from barco.client.errors import ClosedError, response_error
 from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
 from barco.client.transport import Pool, Request, Response
@@ -300,7 +300,9 @@ class AsyncConsumer:
             except NotRegisteredError as error:
                 _log.info("registering again: %s", error)
                 await member.register()
-            except (TransportError, BusyError) as error:
+            except BarcoError as error:
+                if not error.retryable:
+                    raise
                 if time.monotonic() + pause >= deadline:
                     return []
                 told = error.fields.get("retry_after_s") or 0.0

@@ -16,11 +16,11 @@ from barco.client.admin import AsyncAdmin
 from barco.client.batching import SliceKey
 from barco.client.codec import Event, decode_chunks, parse_skips
 from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
-from barco.client.errors import BadAnswerError, TransportError, response_error
+from barco.client.errors import BadAnswerError, response_error
 from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.transport import Pool, Request, Response
-from barco.errors import BusyError
+from barco.errors import BarcoError
 from barco.protocol.cursor import Cursor
 
 Start = str | int | Mapping[int, str]
@@ -104,8 +104,8 @@ class _SliceReader:
                 if answer.ok:
                     return answer
                 raise response_error(answer.status, answer.headers, answer.body, "read")
-            except (TransportError, BusyError):
-                if time.monotonic() + pause >= deadline:
+            except BarcoError as error:
+                if not error.retryable or time.monotonic() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)

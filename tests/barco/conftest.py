@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httptools
 import pytest
 
+from barco import _native
 from barco.client.loopthread import LoopThread
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol.batch import decode_batch
@@ -44,6 +45,17 @@ Fault = Callable[[Asked], "Answer | str | None"]
 
 
 @dataclass
+class Group:
+    """The one group: who is in it, and its offsets by (topic, slice)."""
+
+    members: dict[str, list[str]] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    delivered: dict[tuple[str, int], int] = field(default_factory=dict)
+    delivery: str = "none"
+    count: int = 0
+
+
+@dataclass
 class FakeBroker:
     """`fault`, if set, sees each produce first. It may return an answer to give instead, "drop"
     (close without storing) or "lose" (store, then close without an answer)."""
@@ -58,6 +70,8 @@ class FakeBroker:
     in_flight_high: int = 0
     topology: bool = True
     connections: int = 0
+    group: "Group" = field(default_factory=lambda: Group())
+    chunk_events_max: int = 100
 
     @property
     def endpoint(self) -> str:
@@ -79,8 +93,21 @@ class FakeBroker:
             return self._brokers()
         if asked.path == "/v1/topology":
             return self._topology()
+        if asked.path == "/status":
+            return json_answer({"status": "ready", "version": "0", "engine": "fake"})
+        if asked.path == "/v1/topics":
+            names = sorted({name for name, _ in self.streams})
+            return json_answer({"topics": [{"topic": name} for name in names]})
         if asked.path.startswith("/v1/topic/") and asked.method == "POST":
             return await self._produce(asked)
+        if asked.path.startswith("/v1/topic/"):
+            return self._read(asked)
+        if asked.path.startswith("/v1/consumer/"):
+            fault = self.fault(asked) if self.fault else None
+            answer = await self._consumer(asked)
+            return "drop" if isinstance(fault, str) else fault or answer
+        if asked.path.startswith("/v1/groups/"):
+            return self._seek(asked)
         return problem(404, "not-found", "no such path")
 
     async def _produce(self, asked: Asked) -> Answer | str:
@@ -135,6 +162,103 @@ class FakeBroker:
             "count": len(values),
         }
         return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+    def chunks(self, topic: str, index: int, start: int) -> bytes:
+        """The stored chunks that hold what begins at `start`; the first may begin before."""
+        stream = self.streams.get((topic, index), [])
+        size = self.chunk_events_max
+        body = b""
+        for base in range(start - start % size, len(stream), size):
+            part = stream[base : base + size]
+            body += _native.chunk_encode(
+                topic,
+                index,
+                7,
+                base,
+                [event.value for event in part],
+                [event.key for event in part],
+                [event.timestamp_us or 1_000 for event in part],
+            )
+        return body
+
+    async def _consumer(self, asked: Asked) -> Answer:
+        action, group = asked.path.rsplit("/", 1)[1], self.group
+        name = asked.query["consumerId"][0]
+        if action == "register":
+            group.members[name] = asked.query["topic"]
+            return 200, {}, b"OK"
+        if name not in group.members:
+            return problem(409, "not-registered", "who?")
+        if action == "poll":
+            for _ in range(1 + int(asked.query["waitMs"][0]) // 10):
+                answer = self._poll(name, asked.query.get("delivery", [""])[0])
+                if answer[0] != 204:
+                    break
+                await asyncio.sleep(0.01)
+            return answer
+        if action == "commit" or asked.query.get("commit") == ["true"]:
+            group.committed |= group.delivered
+        if action == "goodbye":
+            group.delivered = dict(group.committed)
+            del group.members[name]
+        return 204, {}, b""
+
+    def _poll(self, name: str, received: str) -> Answer:
+        group = self.group
+        if received == group.delivery:
+            group.committed |= group.delivered
+        group.delivered = dict(group.committed)
+        body, skips = b"", []
+        for topic, index in list(self.streams):
+            start = group.committed.get((topic, index), 0)
+            if topic not in group.members[name] or start >= len(self.streams[topic, index]):
+                continue
+            body += self.chunks(topic, index, start)
+            skips.append(f"{topic}/{index}@{start}")
+            group.delivered[topic, index] = len(self.streams[topic, index])
+        if not body:
+            return 204, {"Retry-After": "1"}, b""
+        group.count += 1
+        group.delivery = f"d{group.count}"
+        headers = {"Barco-Delivery": group.delivery, "Barco-Start": ", ".join(skips)}
+        return 200, headers, body
+
+    def _seek(self, asked: Asked) -> Answer:
+        given = json.loads(asked.body)
+        for index, cursor in given["to"]["slices"].items():
+            place = (given["topic"], int(index))
+            self.group.committed[place] = self.group.delivered[place] = int(cursor[9:], 16)
+        return json_answer({"positions": []})
+
+    def _read(self, asked: Asked) -> Answer:
+        parts = asked.path.split("/")
+        topic = parts[3]
+        if len(parts) == 5:
+            slices = [
+                {
+                    "token": str(TOKEN_MIN),
+                    "index": index,
+                    "endpoint": self.endpoint,
+                    "endOffset": str(len(self.streams.get((topic, index), []))),
+                }
+                for index in range(SLICES)
+            ]
+            return json_answer({"slices": slices})
+        index, place = int(parts[6]), asked.query["from"][0]
+        end = len(self.streams.get((topic, index), []))
+        start = {"earliest": 0, "latest": end}.get(place)
+        if start is None:
+            start = int(place[9:], 16)
+        if start >= end:
+            return 204, {"Barco-Next-Cursor": f"{7:08x}-{start:016x}"}, b""
+        stop = min(end, start - start % self.chunk_events_max + 2 * self.chunk_events_max)
+        whole = self.streams[topic, index]
+        self.streams[topic, index] = whole[:stop]
+        body = self.chunks(topic, index, start)
+        self.streams[topic, index] = whole
+        headers = {"Barco-Next-Cursor": f"{7:08x}-{stop:016x}"}
+        headers["Barco-Start"] = f"{topic}/{index}@{start}"
+        return 200, headers, body
 
     def _brokers(self) -> Answer:
         body = {
@@ -210,6 +334,11 @@ class _Parsing:
         method = self.parser.get_method().decode()
         query = parse_qs(url.query)
         self._on_request(Asked(method, url.path, query, self._headers, b"".join(self._body)))
+
+
+def json_answer(document: Any) -> Answer:
+    """200 with a document."""
+    return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()
 
 
 def problem(status: int, slug: str, detail: str, **extra: Any) -> Answer:

@@ -1,0 +1,231 @@
+"""The commands that talk to a broker, against one that keeps everything in memory."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barco.cli import _shared, main
+from barco.cli._lines import BadInputError, KeyField, blocks, csv_blocks, split_lines
+
+
+@pytest.fixture
+def run(broker, capfd):
+    """Runs a command against the broker: (exit code, stdout, stderr)."""
+
+    def command(*arguments):
+        code = main([*arguments, "--endpoint", broker.endpoint])
+        return code, *capfd.readouterr()
+
+    return command
+
+
+def piped(broker, *arguments, given=b""):
+    command = [sys.executable, "-m", "barco", *arguments]
+    environment = {**os.environ, "BARCO_ENDPOINT": broker.endpoint}
+    return subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
+
+
+def test_produce_and_consume(broker, run, tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes(b'{"k":"a","n":1}\r\n\n{"k":"b","n":2}\n{"n":3}\n{"k":4.50}')
+    code, out, err = run("produce", "t", str(file), "--key-field", "k")
+    assert (code, out, err) == (0, "", "4 events acknowledged in t\n")
+    assert {event.key for event in broker.events("t")} == {b"a", b"b", None, b"4.50"}
+    code, out, _ = run("consume", "t", "--values")
+    assert sorted(out.splitlines()) == [
+        '{"k":"a","n":1}', '{"k":"b","n":2}', '{"k":4.50}', '{"n":3}',
+    ]  # fmt: skip
+    code, out, _ = run("consume", "t", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert {event["value"].get("n") for event in events} == {1, 2, 3, None}
+    assert set(events[0]) == {
+        "topic", "slice", "epoch", "offset", "timestamp", "cursor", "key", "value",
+    }  # fmt: skip
+
+
+def test_produce_reads_standard_input(broker):
+    done = piped(broker, "produce", "t", "--key", "k", "--json", given=b"one\ntwo\n")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["events"] == 2
+    assert [(e.key, e.value) for e in broker.events("t")] == [(b"k", b"one"), (b"k", b"two")]
+
+
+def test_produce_takes_a_whole_file_as_one_event(broker, run, tmp_path):
+    file = tmp_path / "picture"
+    file.write_bytes(bytes(range(256)) * 300)
+    assert run("produce", "t", str(file), "--raw", "--key", "k")[0] == 0
+    assert [event.value for event in broker.events("t")] == [file.read_bytes()]
+    _, out, _ = run("consume", "t", "--json")
+    assert set(json.loads(out)["value"]) == {"base64"}
+
+
+def test_consume_for_people_obeys_no_control_characters(broker, run, tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes(b"\x1b[31mred\x07 \xff\xc3\xa4")
+    run("produce", "t", str(file), "--raw", "--key", "k\n")
+    _, out, _ = run("consume", "t")
+    assert out.endswith("@0  k\\n  \\x1b[31mred\\x07 \\xffä\n")
+    assert out.startswith("1970-01-01T00:00:00.001000Z  t/")
+
+
+def test_consume_with_a_group_goes_on_where_it_stopped(broker, run, tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes(b"".join(b"%d\n" % number for number in range(500)))
+    run("produce", "t", str(file), "--key", "k")
+    got = []
+    for count in ("1", "250", "249"):
+        code, out, err = run("consume", "t", "--group", "g", "--count", count, "--values")
+        assert (code, err) == (0, "")
+        got += out.splitlines()
+    assert got == [str(number) for number in range(500)]
+    code, out, err = run("consume", "t", "--group", "g", "--count", "1", "--timeout", "0.1")
+    assert (code, out, err) == (1, "", "barco: 0 of 1 events came\n")
+
+
+def test_load(broker, run, tmp_path):
+    lines = tmp_path / "a.ndjson"
+    lines.write_text("".join(f'{{"id":"{n % 7}","n":{n}}}\n' for n in range(5_000)))
+    table = tmp_path / "b.csv"
+    table.write_text('id,name\n1,"a, ""b"""\n2,ä\n,"two\nlines"\n', "utf-8")
+    code, out, _ = run(
+        "load", str(lines), str(table), "--topic", "t", "--key-field", "id", "--json"
+    )
+    summary = json.loads(out)
+    assert (code, summary["events"]) == (0, 5_003)
+    assert summary["bytes"] == lines.stat().st_size + table.stat().st_size
+    rows = [json.loads(event.value) for event in broker.events("t")]
+    assert {"id": "1", "name": 'a, "b"'} in rows
+    assert {"id": "", "name": "two\nlines"} in rows
+    ordered = [r["n"] for r in rows if r["id"] == "3" and "n" in r]
+    assert ordered == list(range(3, 5_000, 7))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["produce", "a/b"], 2, "not a topic name"),
+        (["produce", "t", "--key", "a", "--key-field", "b"], 2, "not allowed with"),
+        (["produce", "t", "--raw", "--key-field", "b"], 2, "--raw"),
+        (["produce", "t", "/no/such/file"], 1, "cannot read /no/such/file"),
+        (["load", "/no/such/file", "--topic", "t"], 1, "cannot read /no/such/file"),
+        (["load", "--topic", "t"], 2, "required: FILE"),
+        (["consume", "t", "--from", "noon"], 2, "neither earliest"),
+        (["consume", "t", "--group", "g", "--from", "12"], 2, "barco groups seek"),
+        (["consume", "t", "--count", "0"], 2, "whole number from 1"),
+        (["consume", "t", "u", "--follow"], 2, "--group"),
+        (["topics", "create", "t", "--retention-hours", "-1"], 2, "--retention-hours"),
+        (["topics"], 2, "list|create|describe|delete"),
+        (["groups", "seek", "g", "--topic", "t", "--to", "noon"], 2, "neither earliest"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong(broker, capfd, arguments, code, text):
+    if "topics" not in arguments or len(arguments) > 1:
+        arguments = [*arguments, "--endpoint", broker.endpoint]
+    assert main(arguments) == code
+    assert text in capfd.readouterr().err
+
+
+def test_bad_input_names_the_line(broker, run, tmp_path):
+    file = tmp_path / "in"
+    file.write_text('{"k":1}\n{"k":\n')
+    code, _, err = run("load", str(file), "--topic", "t", "--key-field", "k")
+    assert code == 1
+    assert "event 2 is not JSON" in err
+    file = tmp_path / "in.csv"
+    file.write_text("a,b\n1,2\n1,2,3\n")
+    assert "line 3: 3 fields" in run("load", str(file), "--topic", "t")[2]
+    assert "no column 'c'" in run("load", str(file), "--topic", "t", "--key-field", "c")[2]
+
+
+def test_status_and_lists(run):
+    assert run("topics", "list", "--json")[1] == "[]\n"
+    code, _, err = run("topics", "describe", "t")
+    assert (code, err.startswith("barco: ")) == (1, True)
+    assert main(["status", "--endpoint", "127.0.0.1:1", "--timeout", "0.1"]) == 1
+
+
+@pytest.mark.parametrize("name", ["produce", "consume", "load", "topics", "groups", "status"])
+def test_help_has_examples_and_exit_codes(name, capsys):
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Examples:\n" in text
+    assert "Exit codes:\n" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+KEYS = [
+    (b'{"k":"v"}', b"v"),
+    (b' { "a" : 1, "k" : "v" } ', b"v"),
+    (b'{"a":{"k":"inner"},"k":"v"}', b"v"),
+    (b'{"a":{"k":"inner"}}', None),
+    (b'{"a":[{"k":"inner"}]}', None),
+    (b'{"a":"{","k":"v"}', b"v"),
+    (b'{"a":"\\"k\\":\\"no\\"","k":"v"}', b"v"),
+    (b'{"x\\"k":"no"}', None),
+    (b'{"a":"k","b":1}', None),
+    (b'{"a":"\\"k\\": \\"no\\""}', None),
+    (b'{"k":"a","k":"b"}', b"b"),
+    (b'{"k":"a\\u00e4\\n"}', "aä\n".encode()),
+    ('{"k":"ä"}'.encode(), "ä".encode()),
+    (b'{"k":1.10}', b"1.10"),
+    (b'{"k":-2e5,"a":1}', b"-2e5"),
+    (b'{"k":true}', b"true"),
+    (b'{"k":null}', None),
+    (b'{"k":{"a":1}}', b'{"a":"1"}'),
+    (b"{}", None),
+]
+
+
+@pytest.mark.parametrize(("line", "key"), KEYS)
+def test_the_key_is_what_a_parser_finds(line, key):
+    assert KeyField("k").keys([line]) == [key]
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'"k"', b"{", b"\xff"])
+def test_no_json_object_no_key(line):
+    with pytest.raises(BadInputError, match="event 2 is not"):
+        KeyField("k").keys([b"{}", line])
+
+
+class Trickle(io.RawIOBase):
+    """A file that gives a few bytes at a time."""
+
+    def __init__(self, data, size):
+        self.data, self.size = data, size
+
+    def readable(self):
+        return True
+
+    def read(self, size=-1):
+        piece, self.data = self.data[: self.size], self.data[self.size :]
+        return piece
+
+    def readinto(self, buffer):
+        piece = self.read()
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_lines_are_found_however_they_come(size):
+    text = b"a\r\n\n  \nbb\nc\rc\n\r\nlast"
+    lines = [line for block in blocks(Trickle(text, size)) for line in block]
+    assert lines == split_lines(text) == [b"a", b"bb", b"c\rc", b"last"]
+
+
+def test_csv_in_pieces():
+    text = '\ufeffid,n\r\n1,2\r\n3,"4\r\n5"\r\n'.encode()
+    found = list(csv_blocks(Trickle(text, 64), "n"))
+    assert found == [([b'{"id":"1","n":"2"}', b'{"id":"3","n":"4\\r\\n5"}'], [b"2", b"4\r\n5"])]
+
+
+def test_times():
+    assert _shared.place("2026-01-31T12:00:00Z") == "timestamp:1769860800000000"
+    assert _shared.place("timestamp:5") == _shared.place("5") == "timestamp:5"
+    assert _shared.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
+    assert _shared.time_of(2**62) == f"{2**62}us"
+    assert _shared.size_of(1536) == "1.5 KiB"

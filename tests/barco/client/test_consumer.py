@@ -1,0 +1,166 @@
+"""Consumers and readers against a broker that stores, commits, and misbehaves on request."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+import barco
+from barco.client.errors import BadAnswerError, ClosedError
+from barco.errors import RequestError
+
+
+@pytest.fixture
+def filled(broker):
+    """A broker with 1,000 events of 20 keys in topic t."""
+    with barco.Producer(broker.endpoint) as producer:
+        producer.send_many(
+            "t", [b"%d" % n for n in range(1_000)], [b"%d" % (n % 20) for n in range(1_000)]
+        ).result(10)
+    return broker
+
+
+def check_order(events):
+    seen = defaultdict(list)
+    for event in events:
+        seen[event.key].append(event.value)
+    for key in range(20):
+        assert seen[b"%d" % key] == [b"%d" % n for n in range(key, 1_000, 20)]
+
+
+def test_a_group_gets_every_event_once_and_in_order(filled):
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        events = consumer.poll(5)
+        assert consumer.poll(0) == []
+    check_order(events)
+    event = events[0]
+    assert (event.topic, event.epoch, event.timestamp_us) == ("t", 7, 1_000)
+    assert sum(filled.group.committed.values()) == 1_000
+    assert filled.group.members == {}
+
+
+def test_iteration_commits_to_the_event(filled):
+    taken = []
+    for size in (1, 333, 666):
+        with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+            for event in consumer:
+                taken.append(event)
+                if len(taken) == sum((1, 333, 666)[: (1, 333, 666).index(size) + 1]):
+                    break
+    check_order(taken)
+
+
+def test_an_exception_commits_nothing_of_the_batch(filled):
+    with (
+        pytest.raises(ZeroDivisionError),
+        barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer,
+    ):
+        for _ in consumer:
+            raise ZeroDivisionError
+    assert filled.group.committed == {}
+
+
+def test_commit_waits_until_all_was_taken(filled):
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        iterator = iter(consumer)
+        next(iterator)
+        assert consumer.commit() is False
+        assert filled.group.committed == {}
+        assert len(consumer.poll()) == 999
+        assert consumer.commit() is True
+        assert sum(filled.group.committed.values()) == 1_000
+
+
+def test_a_lost_answer_is_given_again(filled):
+    faults = iter(["lose", "drop"])
+    filled.fault = lambda asked: next(faults, None) if asked.path.endswith("/poll") else None
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        check_order(consumer.poll(5))
+
+
+def test_a_forgotten_consumer_registers_again(filled):
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        filled.group.members.clear()
+        check_order(consumer.poll(5))
+
+
+def test_a_busy_broker_is_waited_for(filled, refusal):
+    faults = iter([refusal(503, "not-ready", "wait"), refusal(429, "busy", "wait"), (504, {}, b"")])
+    filled.fault = lambda asked: next(faults, None) if asked.path.endswith("/poll") else None
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        check_order(consumer.poll(5) or consumer.poll(5))
+
+
+def test_a_refusal_is_raised(filled, refusal):
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        filled.fault = lambda asked: refusal(400, "bad-request", "because")
+        with pytest.raises(RequestError, match="because"):
+            consumer.poll(5)
+        filled.fault = None
+
+
+def test_a_damaged_chunk_is_never_delivered(filled):
+    good = filled.chunks("t", 0, 0)
+    for body in (good[:-1], good[:90] + bytes([good[90] ^ 1]) + good[91:], b"x" * 100):
+        filled.fault = lambda asked, body=body: (
+            (200, {}, body) if asked.path.endswith("/poll") else None
+        )
+        consumer = barco.Consumer("t", group="g", endpoint=filled.endpoint)
+        with pytest.raises(BadAnswerError):
+            consumer.poll(1)
+        filled.fault = None
+        consumer.close(commit=False)
+
+
+def test_closing_wakes_a_waiting_poll_and_ends_the_consumer(broker):
+    async def main():
+        consumer = await barco.AsyncConsumer("t", endpoint=broker.endpoint).start()
+        waiting = asyncio.ensure_future(anext(aiter(consumer)))
+        await asyncio.sleep(0.05)
+        await consumer.close()
+        with pytest.raises((asyncio.CancelledError, ClosedError)):
+            await waiting
+        with pytest.raises(ClosedError):
+            await consumer.poll()
+
+    asyncio.run(main())
+
+
+def test_wrong_use_is_refused_at_once(broker):
+    with pytest.raises(ValueError, match="at least one topic"):
+        barco.Consumer([], endpoint=broker.endpoint)
+    with pytest.raises(ValueError, match="latest"):
+        barco.Consumer("t", endpoint=broker.endpoint, start="yesterday")
+    with pytest.raises(ValueError, match="not a topic"):
+        barco.Consumer("a b", endpoint=broker.endpoint)
+    with pytest.raises(ValueError, match="not a cursor"):
+        next(barco.read("t", broker.endpoint, start={0: "abc"}))
+    with pytest.raises(ValueError, match="start is"):
+        next(barco.read("t", broker.endpoint, start="yesterday"))
+
+
+def test_reading_without_a_group(filled):
+    events = list(barco.read("t", filled.endpoint))
+    check_order(events)
+    assert list(barco.read("t", filled.endpoint, start="latest")) == []
+    middle = next(event for event in events if event.offset == 50)
+    rest = list(barco.read("t", filled.endpoint, start={middle.slice: middle.next_cursor}))
+    assert rest == [event for event in events if event.slice == middle.slice and event.offset > 50]
+
+
+def test_a_reader_follows(filled):
+    with barco.Producer(filled.endpoint) as producer:
+        following = barco.read("t", filled.endpoint, start="latest", follow=True)
+        with pytest.raises(StopIteration):
+            next(barco.read("t", filled.endpoint, start="latest", follow=True, quiet_s=0.1))
+        producer.send("t", b"new", key=b"0").result(5)
+        assert [event.value for event in barco.read("t", filled.endpoint)].count(b"new") == 1
+        following.close()
+
+
+def test_administration(filled):
+    with barco.Admin(filled.endpoint) as admin:
+        assert admin.status()["status"] == "ready"
+        assert admin.topics() == [{"topic": "t"}]
+        assert len(admin.slices("t")) == 8
+        assert "ranges" in admin.topology()
