@@ -100,7 +100,7 @@ class ShardStore:
         return self._report
 
     def open_generation(self, session: int) -> tuple[int, bytes]:
-        """Records the new generation: its epoch, and its parents as `open_generation` takes them."""
+        """Records the new generation: its epoch, and its parents as the core takes them."""
         assert self._report is not None, "recover first"
         self._epoch = open_next(self._report, session)
         return self._epoch, pack_parents(self._report.parents)
