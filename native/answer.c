@@ -29,7 +29,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_METHOD] = {405, "method-not-allowed", "this path takes POST", 0, 0},
     [PROBLEM_LENGTH_REQUIRED] = {411, "length-required", "send Content-Length or Transfer-Encoding: chunked", 0, 0},
     [PROBLEM_EVENT_TOO_LARGE] = {413, "event-too-large", "an event is larger than limits.event_bytes_max", 0, 0},
-    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large", "the body is larger than the limit", 0, 0},
+    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large", "the body, or what its events take, is larger than the limit", 0, 0},
     [PROBLEM_HEAD_TOO_LARGE] = {431, "head-too-large", "the request head is larger than 32 KiB or has more than 64 fields", 0, 0},
     [PROBLEM_URI_TOO_LONG] = {414, "uri-too-long", "the request line is larger than 16 KiB", 0, 0},
     [PROBLEM_EXPECTATION] = {417, "expectation-failed", "only Expect: 100-continue is known", 0, 0},
@@ -209,8 +209,8 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                         (unsigned long long)slot->expected);
     case PROBLEM_BODY_TOO_LARGE:
         return snprintf(out, cap, ",\"limit\":%llu",
-                        (unsigned long long)(slot->control ? CONTROL_BODY_MAX
-                                                           : options->request_bytes_max));
+                        (unsigned long long)(slot->expected ? slot->expected
+                                                            : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
         return snprintf(out, cap, ",\"owner\":\"%s\"",
                         conn->reactor->endpoints[slot->expected % WORKERS_MAX]);
