@@ -6,6 +6,9 @@
 #include "group.h"
 #include "reactor.h"
 
+/* LZ4's acceleration: 1.3 to 1.5 times the speed of 1, for 1 to 3 % more bytes (tuning.md). */
+#define LZ4_ACCELERATION 4
+
 typedef struct {
     PyObject_HEAD
     struct reactor *reactor;
@@ -60,13 +63,13 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
                             "body_memory_max", "auto_create", "worker", "workers", "slices",
                             "slice_first", "slice_last", "range_token", "cluster_uuid", "session",
                             "epoch", "connections_max", "acceleration", NULL};
-    struct reactor_options o = {.log = {.acceleration = 1}};
+    struct reactor_options o = {0};
     const char *engine = "auto", *uuid = NULL, *error = NULL;
     Py_ssize_t uuid_len = 0;
     unsigned long long arena = 64u << 20, request = 16u << 20, event = 1u << 20, body = 64u << 20;
     unsigned long long session = 0, epoch = 0;
     long long token = INT64_MIN;
-    int auto_create = 1, acceleration = 1;
+    int auto_create = 1, acceleration = LZ4_ACCELERATION;
     o.workers = o.slices = 1;
     o.connections_max = 16384;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIi", names, &engine, &arena,
