@@ -142,7 +142,7 @@ def load(port: int, *, pids: Sequence[int] = (), check: bool = True, **options: 
 def _reason(figures: dict[str, Any]) -> str:
     """Status line and body of the first answer that was not good, or what else went wrong."""
     head, _, body = str(figures.get("first_error", "no answers")).partition("\r\n\r\n")
-    return f"{head.splitlines()[0]}: {body}" if body else head
+    return f"{head.splitlines()[0]} {body}".strip()
 
 
 def median(values: Sequence[float]) -> float:
