@@ -141,9 +141,7 @@ class Worker:
 
     def upcall(self, upcall: Upcall) -> None:
         """From the selector: taken in the loop's next turn, where exceptions are ordinary ones."""
-        asyncio.get_event_loop_policy().get_event_loop().call_soon(
-            self._upcalls[upcall[0]], upcall
-        )
+        asyncio.get_event_loop_policy().get_event_loop().call_soon(self._upcalls[upcall[0]], upcall)
 
     async def run(self) -> int:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
@@ -210,7 +208,8 @@ class Worker:
         self._app.close("The broker is stopping.")
         self._reactor.drain()
         for task in self._requests.values():
-            task.cancel()
+            if self._app.interruptible(task):
+                task.cancel()
         end = time.monotonic() + DRAIN_SECONDS
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
@@ -287,13 +286,17 @@ class Worker:
             response = await self._app.handle(method, path, query, headers, body)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
-        content = response.body
-        self._reactor.respond(
-            number, response.status, response.head(), content if content is not None else b""
-        )
+        arrived = self._reactor.respond(number, response.status, response.head(), response.body)
+        if not arrived and response.undo is not None:
+            await response.undo()
 
     def _aborted(self, upcall: Upcall) -> None:
-        if (task := self._requests.get(upcall[1])) is not None:
+        """The client has gone, or has closed its side: nothing is handed out to it any more.
+
+        Only what waits for events ends; a change that has begun is carried through.
+        """
+        task = self._requests.get(upcall[1])
+        if task is not None and self._app.interruptible(task):
             task.cancel()
 
     async def _next_segment(self) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from barco import limits
@@ -93,13 +94,21 @@ class Consume:
             "delivery": delivery,
             "received": request.value("delivery"),
         }
+
+        async def undo() -> None:
+            await self._revoke(member, delivery)
+
         try:
-            found = await self._poll_until(member, args, wait_ms / 1000)
-            return await _poll_response(kind, found, delivery, member)
+            # A client that asks once and closes its side may still read the answer; one that
+            # waits for events and closes its side is taken to have gone.
+            with context.polling() if wait_ms else nullcontext():
+                found = await self._poll_until(member, args, wait_ms / 1000)
+                response = await _poll_response(kind, found, delivery, member)
         except BaseException:
             # The client has gone, or gets an error: it must be given these events again.
-            await asyncio.shield(self._revoke(member, delivery))
+            await asyncio.shield(undo())
             raise
+        return replace(response, undo=undo) if found.extents else response
 
     async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
         loop = asyncio.get_running_loop()
