@@ -178,6 +178,7 @@ class Worker:
             self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
         )
         self._service.lineage = self._store.lineage
+        self._service.more_stats = self._store.stats
         self._service.open(epoch)
         rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
         await self._rpc.start(rpc_path)

@@ -46,6 +46,8 @@ class Pass:
 
     extents: list[Extent]
     unavailable: set[int]
+    superseded: bool = False
+    """The same consumer polls on another connection."""
 
 
 class Consume:
@@ -93,6 +95,7 @@ class Consume:
             "stored": kind == CHUNKS,
             "delivery": delivery,
             "received": request.value("delivery"),
+            "first": True,
         }
 
         async def undo() -> None:
@@ -116,8 +119,9 @@ class Consume:
         while True:
             found = await self._pass(member, args)
             left = deadline - loop.time()
-            if found.extents or left <= 0:
+            if found.extents or left <= 0 or found.superseded:
                 return found
+            args = {**args, "first": False}
             began = loop.time()
             await self._wait(member, left)
             if loop.time() - began < _PAUSE_S / 10:
@@ -159,6 +163,7 @@ class Consume:
             for extent in extents:
                 _add(found.extents, extent)
             found.unavailable.update(answer["unavailable"])
+            found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
                 more.append(worker)
         return more
