@@ -126,7 +126,7 @@ class Worker:
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
-        self._upcalls: dict[str, Callable[[Upcall], None]] = {
+        self._upcalls: dict[str, Callable[[Upcall], object]] = {
             "request": self._request,
             "aborted": self._aborted,
             "appended": self._service.upcall,
@@ -170,13 +170,13 @@ class Worker:
         report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
         epoch, parents = self._store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
-        self._reactor.add_segment(*await self._store.next_segment())
-        self._reactor.open_generation(parents)
-        while self._reactor.log_state()["stable_gseq"] < 1:
-            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         await self._store.start(
             self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
         )
+        await self._first_segment()
+        self._reactor.open_generation(parents)
+        while self._reactor.log_state()["stable_gseq"] < 1:
+            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = self._store.lineage
         self._service.more_stats = self._store.stats
         self._service.open(epoch)
@@ -299,6 +299,18 @@ class Worker:
         task = self._requests.get(upcall[1])
         if task is not None and self._app.interruptible(task):
             task.cancel()
+
+    async def _first_segment(self) -> None:
+        """On a full disk nothing is deleted but what retention says: then it is waited for room."""
+        while True:
+            try:
+                self._reactor.add_segment(*await self._store.next_segment())
+                return
+            except DiskFullError as error:
+                self._app.close("The disk is full: free some space, or lower the retention.")
+                log.error("the disk is full, the shard cannot open: %s", error)
+                await self._store.run_retention(time.time_ns() // 1000)
+                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
 
     async def _next_segment(self) -> None:
         while True:
