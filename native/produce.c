@@ -372,7 +372,8 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
     uint64_t total;
     if (spans == NULL)
         return PROBLEM_BUSY;
-    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total, detail);
+    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total,
+                                detail);
     if (count < 0)
         return PROBLEM_EVENT_TOO_LARGE;
     if (count == 0)
@@ -426,7 +427,8 @@ uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, ui
         *slice = slice_of_token(reactor, produce->producer_token);
     else /* all that one group gathers goes to one slice: larger chunks */
         *slice = options->slice_first +
-                 (uint32_t)(reactor->log->next_gseq % (options->slice_last - options->slice_first + 1));
+                 (uint32_t)(reactor->log->next_gseq %
+                            (options->slice_last - options->slice_first + 1));
     return PROBLEM_NONE;
 }
 
