@@ -1,4 +1,5 @@
-/* Client batches: one slice's batch is stored as it came; one that spans slices is cut into rows. */
+/* Client batches: one slice's batch is stored as it came; one that spans slices is cut into rows.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,7 +252,8 @@ static uint16_t send_rows(struct reactor *reactor, const struct produce *produce
     part.has_key = false;
     if (rows == NULL)
         return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, slice, waiter, rows->data, rows->len, rows, detail);
+    uint16_t problem = produce_to(reactor, &part, slice, waiter, rows->data, rows->len, rows,
+                                  detail);
     body_release(rows);
     return problem;
 }

@@ -177,12 +177,14 @@ static uint8_t *at_pos(const struct log *log, uint64_t pos)
 
 uint64_t log_memory_low(const struct log *log)
 {
-    return log->dirty_end > log->options.arena_bytes ? log->dirty_end - log->options.arena_bytes : 0;
+    return log->dirty_end > log->options.arena_bytes ? log->dirty_end - log->options.arena_bytes
+                                                     : 0;
 }
 
 const uint8_t *log_memory(const struct log *log, uint64_t pos) { return at_pos(log, pos); }
 
-/* True when a group of up to bound bytes may be built without touching bytes still being written. */
+/* True when a group of up to bound bytes may be built without touching bytes still being written.
+ */
 static bool arena_has_room(const struct log *log, size_t bound)
 {
     uint64_t oldest = log->append_count ? log->appends[log->append_first].pos : log->head;

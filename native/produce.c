@@ -328,7 +328,7 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
-    if (len == 0)
+    if (len == 0 && waiter.kind != WAITER_APPEND) /* the broker's own: "this key is no more" */
         return PROBLEM_NO_EVENTS;
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;
@@ -377,7 +377,8 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
     uint64_t total;
     if (spans == NULL)
         return PROBLEM_BUSY;
-    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total, detail);
+    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total,
+                                detail);
     if (count < 0)
         return PROBLEM_EVENT_TOO_LARGE;
     if (count == 0)
@@ -435,7 +436,8 @@ uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, ui
         *slice = slice_of_token(reactor, produce->producer_token);
     else /* all that one group gathers goes to one slice: larger chunks */
         *slice = options->slice_first +
-                 (uint32_t)(reactor->log->next_gseq % (options->slice_last - options->slice_first + 1));
+                 (uint32_t)(reactor->log->next_gseq %
+                            (options->slice_last - options->slice_first + 1));
     return PROBLEM_NONE;
 }
 

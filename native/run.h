@@ -55,7 +55,7 @@ struct run {
     const struct span *value_spans;   /* NULL: one event, values[0, value_len) */
     uint32_t value_len;
     const uint8_t *keys;              /* NULL: no key */
-    const struct span *key_spans;     /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
+    const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
     uint32_t key_len;
     const int64_t *timestamps;        /* NULL: timestamp for all; else that is their earliest */
     const struct batch_view *batch;   /* sealed only */

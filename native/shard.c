@@ -134,7 +134,8 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     return topic;
 }
 
-struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic, uint32_t slice)
+struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
+                                uint32_t slice)
 {
     if (slice < shard->slice_first || slice - shard->slice_first >= shard->slice_count)
         return NULL;
@@ -270,8 +271,9 @@ static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uin
 {
     for (uint32_t at = hash & shard->compacted_mask;; at = (at + 1) & shard->compacted_mask) {
         struct compacted *row = &shard->compacted[at];
-        if (row->bytes == NULL || (row->hash == hash && row->topic == topic &&
-                                   row->key_len == key_len && memcmp(row->bytes, key, key_len) == 0))
+        if (row->bytes == NULL ||
+            (row->hash == hash && row->topic == topic && row->key_len == key_len &&
+             memcmp(row->bytes, key, key_len) == 0))
             return row;
     }
 }
@@ -287,7 +289,8 @@ static bool compacted_grow(struct shard *shard)
     shard->compacted_mask = old_mask * 2 + 1;
     for (uint32_t i = 0; i <= old_mask; i++)
         if (old[i].bytes != NULL)
-            *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes, old[i].key_len) = old[i];
+            *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes,
+                            old[i].key_len) = old[i];
     free(old);
     return true;
 }

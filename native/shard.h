@@ -25,7 +25,7 @@
 struct index_entry {
     uint64_t base_offset;
     uint64_t log_pos;       /* of the chunk's first byte; log.h says what a log position is */
-    int64_t max_timestamp;  /* highest of this and all earlier entries, so that it can be searched */
+    int64_t max_timestamp; /* highest of this and all earlier entries, so that it can be searched */
     uint32_t stored_bytes, count;
 };
 
@@ -93,11 +93,12 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
 /* The stream of a topic for one of the shard's own slices, made on first use. */
 struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t slice);
 /* The same, or NULL where nothing was ever stored. */
-struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic, uint32_t slice);
+struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
+                                uint32_t slice);
 
 enum dedup { DEDUP_NEW, DEDUP_DUPLICATE, DEDUP_STALE_EPOCH, DEDUP_GAP, DEDUP_FULL };
-/* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its last_seq
- * not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
+/* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its
+ * last_seq not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected);

@@ -1,7 +1,8 @@
 /* The shard's state as bytes, and its rebuilding from a log: snapshot, then the groups after it.
  *
- * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers and
- * compacted values, prefix length u32, 0 u32, prefix; then the rows. The group's crc covers it all.
+ * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers
+ * and compacted values, prefix length u32, 0 u32, prefix; then the rows. The group's crc covers it
+ * all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -266,7 +267,8 @@ static int apply_producers(struct shard *shard, struct stream *stream,
             memcpy(&record, chunk->sections[i].p + at, sizeof record);
             struct producer *row = NULL;
             uint64_t expected;
-            /* The leader let it in, so it is taken as it is: a gap here is a producer that expired. */
+            /* The leader let it in, so it is taken as it is: a gap here is a producer that expired.
+             */
             enum dedup verdict = shard_dedup(shard, stream, record.id, record.epoch,
                                              record.seq, true, now_us, &row, &expected);
             if (verdict == DEDUP_FULL || row == NULL)

@@ -32,8 +32,17 @@ class Answer:
 class RunningBroker:
     """`barco serve` on free ports. `settings` are keys such as limits_memory_bytes."""
 
-    def __init__(self, data_dir: Path, *, workers: int = 2, engine: str = "", **settings: Any):
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        workers: int = 2,
+        engine: str = "",
+        ports_from: int = 0,
+        **settings: Any,
+    ):
         self.data_dir = data_dir
+        self.ports_from = ports_from  # 0: free ones, others after each restart.
         self.workers = workers
         self.engine = engine
         self.settings = settings
@@ -44,7 +53,7 @@ class RunningBroker:
     def start(self) -> None:
         """Returns when it is ready."""
         command = [sys.executable, "-P", "-m", "barco", "serve", "--dev", "--json"]
-        command += ["--data-dir", str(self.data_dir), "--ports-from", "0"]
+        command += ["--data-dir", str(self.data_dir), "--ports-from", str(self.ports_from)]
         command += ["--workers", str(self.workers)]
         if self.engine:
             command += ["--engine", self.engine]
