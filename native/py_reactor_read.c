@@ -362,6 +362,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"group_bytes", log->group_bytes},
         {"queued_bytes", log->queued_bytes},
         {"in_flight_bytes", log->in_flight_bytes},
+        {"answer_bytes", outputs_foreign_bytes()},
         {"body_memory_bytes", reactor->body_bytes},
         {"index_entries", reactor->shard->entries_total},
         {"topics", reactor->shard->topic_count},

@@ -26,6 +26,7 @@ class Gauge(NamedTuple):
 
 
 GAUGES = {
+    "answer_bytes": Gauge("Bytes of answers that their clients have not taken yet."),
     "body_memory_bytes": Gauge("Memory of request bodies under way."),
     "connections": Gauge("Connections that are open.", name="connections_open"),
     "consumers_registered": Gauge("Consumers registered with the broker.", shared=True),

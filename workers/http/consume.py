@@ -9,7 +9,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
-from barco.workers.http.context import Context
+from barco.workers.http.context import AnswerRoom, Context
 from barco.workers.http.messages import (
     JSON,
     RETRY_AFTER_S,
@@ -98,6 +98,8 @@ class Consume:
             "first": True,
         }
 
+        room = AnswerRoom(context, args["budget"])
+
         async def undo() -> None:
             await self._revoke(member, delivery)
 
@@ -105,22 +107,28 @@ class Consume:
             # A client that asks once and closes its side may still read the answer; one that
             # waits for events and closes its side is taken to have gone.
             with context.polling() if wait_ms else nullcontext():
-                found = await self._poll_until(member, args, wait_ms / 1000)
+                found = await self._poll_until(member, args, wait_ms / 1000, room)
                 response = await _poll_response(kind, found, delivery, member)
         except BaseException:
             # The client has gone, or gets an error: it must be given these events again.
             await asyncio.shield(undo())
             raise
+        finally:
+            room.give()
         return replace(response, undo=undo) if found.extents else response
 
-    async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
+    async def _poll_until(
+        self, member: Member, args: dict[str, Any], wait_s: float, room: AnswerRoom
+    ) -> Pass:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while True:
+            await room.take()
             found = await self._pass(member, args)
             left = deadline - loop.time()
             if found.extents or left <= 0 or found.superseded:
                 return found
+            room.give()
             args = {**args, "first": False}
             began = loop.time()
             await self._wait(member, left)
