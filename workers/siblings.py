@@ -9,7 +9,7 @@ from pathlib import Path
 from barco._native import Reactor
 
 RETRY_SECONDS_FIRST = 0.02
-RETRY_SECONDS_MAX = 1.0
+RETRY_SECONDS_MAX = 0.1
 HTTP, HAND_OFF = 0, 1
 """Kinds of `Reactor.listen`."""
 
@@ -68,6 +68,11 @@ class HandOff:
         task = self._tasks.get(sibling)
         if not self._closed and (task is None or task.done()):
             self._tasks[sibling] = asyncio.create_task(self._connect(sibling))
+
+    async def connected(self, seconds: float) -> None:
+        """Waits until every sibling is reached, or for so long: one may be down."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=seconds)
 
     async def _connect(self, sibling: int) -> None:
         delay = RETRY_SECONDS_FIRST

@@ -30,6 +30,8 @@ from barco.workers.supervision import Supervision
 
 RETENTION_SECONDS = 60.0
 DISK_FULL_RETRY_SECONDS = 2.0
+HAND_OFF_SECONDS = 2.0
+"""How long a start waits for its siblings: "ready" means that any worker takes any event."""
 DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
 
@@ -187,6 +189,7 @@ class Worker:
             self._reactor.set_endpoint(worker, endpoint)
         self._hand_off.start()
         await self._service.adopt_topics(self._siblings)
+        await self._hand_off.connected(HAND_OFF_SECONDS)
         self._app.open()
         self._spawn(self._retention())
         self._supervision.send(
