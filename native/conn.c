@@ -594,19 +594,24 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
+void conn_abandoned(struct conn *conn)
+{
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
+        const struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+        if (slot->control && slot->kind == SLOT_OPEN) {
+            reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
+            conn->reactor->aborted++;
+        }
+    }
+}
+
 void conn_close(struct conn *conn)
 {
     if (conn->closed)
         return;
     conn->closed = true;
     struct reactor *reactor = conn->reactor;
-    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
-        const struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
-        if (slot->control && slot->kind == SLOT_OPEN) {
-            reactor_upcall(reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
-            reactor->aborted++;
-        }
-    }
+    conn_abandoned(conn);
     if (conn->kind == CONN_PEER)
         handoff_lost(reactor, conn);
     conn->next_closing = reactor->closing;

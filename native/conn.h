@@ -119,6 +119,8 @@ void conn_write_foreign(struct output **first, struct output **last, const void 
                         void (*release)(void *), void *owner);
 struct output *output_new(size_t capacity);
 void outputs_free(struct output *output);
+/* Tells Python of every request of the connection that it is still working on: upcall "aborted". */
+void conn_abandoned(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Called about once a second. */
 void conn_deadlines(struct conn *conn, int64_t now_ms);

@@ -362,8 +362,11 @@ void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error
         (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
         conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
         conn_close(conn);
-    else
+    else {
+        /* It may as well have gone for good: whoever waits for events on its behalf must know. */
+        conn_abandoned(conn);
         reactor_mark_dirty(reactor, conn);
+    }
 }
 
 void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)

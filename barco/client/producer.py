@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from barco.client.batching import Ack, SliceKey
 from barco.client.errors import BufferFullError, ClosedError
+from barco.client.future import Delivery
 from barco.client.loopthread import LoopThread
 from barco.client.names import (
     DEFAULT_ENDPOINT,
@@ -101,14 +102,6 @@ class AsyncProducer:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-class Delivery(concurrent.futures.Future[Any]):
-    """The future of an event on its way. It cannot be cancelled: the event may be gone already."""
-
-    def cancel(self) -> bool:
-        """False."""
-        return False
 
 
 class Producer:

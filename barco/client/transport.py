@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 import httptools
 
-from barco.client.errors import ConnectError, RequestTimeoutError, TransportError
+from barco.client.errors import (
+    NOT_WRITTEN,
+    UNKNOWN,
+    ConnectError,
+    RequestTimeoutError,
+    TransportError,
+)
 
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # A poll or a replay is at most a few chunks: far below.
@@ -213,10 +219,12 @@ class Pool:
         if place is None:
             place = _Endpoint(endpoint, self._connections_max, self._pipeline_max)
             self._endpoints[endpoint] = place
+        sent = False
         try:
             async with asyncio.timeout(timeout_s), place.places:
                 connection = await place.connection()
                 connection.outstanding += 1
+                sent = True
                 try:
                     return await connection.exchange(request)
                 finally:
@@ -224,7 +232,8 @@ class Pool:
         except TimeoutError as error:
             raise RequestTimeoutError(
                 f"{endpoint} did not answer {request.method} {request.target.partition('?')[0]}"
-                f" within {timeout_s:g} s"
+                f" within {timeout_s:g} s",
+                outcome=UNKNOWN if sent else NOT_WRITTEN,
             ) from error
 
     def close(self) -> None:
