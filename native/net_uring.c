@@ -187,7 +187,7 @@ static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
 }
 
 /* How many completions are worth waking up for. While an append of many events is on its way, what
- * arrives can only wait for the next one: to wake for each request would cost more than the request.
+ * arrives can only wait for the next one: to wake for each would cost more than it does.
  * A group of a few events is a quiet log: its answer must not wait. */
 static unsigned gather_count(const struct reactor *reactor)
 {
