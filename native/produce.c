@@ -323,7 +323,7 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
-    if (len == 0)
+    if (len == 0 && waiter.kind != WAITER_APPEND) /* the broker's own: "this key is no more" */
         return PROBLEM_NO_EVENTS;
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;

@@ -14,6 +14,7 @@ from barco.errors import OperatorError
 from barco.limits import EVENT_BYTES_MAX_CEILING
 
 BLOCK_BYTES = 1024 * 1024
+_BRACE, _BACKSLASH = b"{\\"
 
 
 class BadInputError(OperatorError):
@@ -54,7 +55,7 @@ def split_lines(text: bytes) -> list[bytes]:
 class KeyField:
     """Finds the partition key in lines of JSON: the value of one field of the outermost object.
 
-    A compiled pattern finds it where that is certain: the field's name occurs once, and before it
+    It is looked up in the bytes where that is certain: the field's name occurs once, and before it
     no other object begins. Any other line is parsed. Text is the key as it is, a number or a
     truth value as JSON writes it; null or no such field: no key.
     """
@@ -63,23 +64,23 @@ class KeyField:
         self.name = name
         self.lines = 0
         self._quoted = json.dumps(name, ensure_ascii=False).encode()
-        self._find = re.compile(
-            rb"(?<!\\)"
-            + re.escape(self._quoted)
-            + rb'\s*:\s*(?:"([^"\\]*)"|(-?[0-9][0-9.eE+-]*|true|false)(?=\s*[,}]))'
-        ).search
+        self._value = re.compile(
+            rb'\s*:\s*(?:"([^"\\]*)"|(-?[0-9][0-9.eE+-]*|true|false)(?=\s*[,}])|null)'
+        ).match
 
     def keys(self, lines: list[bytes]) -> list[bytes | None]:
         """The key of each line, None where there is none. BadInputError names a bad line."""
-        find, quoted = self._find, self._quoted
+        quoted, length, value = self._quoted, len(self._quoted), self._value
         keys: list[bytes | None] = []
         for line in lines:
-            match = find(line)
+            at = line.find(quoted)
             if (
-                match is not None
-                and line.count(quoted) == 1
-                and line.count(b"{", 0, match.start()) == 1
-                and line.lstrip().startswith(b"{")
+                at > 0
+                and line[0] == _BRACE
+                and line[at - 1] != _BACKSLASH
+                and line.find(quoted, at + 1) < 0
+                and line.count(b"{", 0, at) == 1
+                and (match := value(line, at + length)) is not None
             ):
                 keys.append(match[1] if match[2] is None else match[2])
             else:

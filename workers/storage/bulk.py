@@ -342,7 +342,7 @@ class UringBulk(BulkIo):
                 self._submit(future, write, fd, offset, view)
 
     def _break(self, error: OSError) -> None:
-        """An io_uring that fails in an unknown way is not used any more; memory stays referenced."""
+        """An io_uring that fails in an unknown way is left alone; its memory stays referenced."""
         self._broken = error
         waiting = [future for future, _ in self._in_flight.values()]
         waiting += [entry[0] for entry in self._queue]

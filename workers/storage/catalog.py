@@ -45,6 +45,9 @@ class SegmentFile:
     path: Path
     size: int
     """Bytes that its file takes."""
+    newest_wall_us: int | None = None
+    """Of its last group, by the broker's clock; None until its sidecar was looked at."""
+    chunk_count: int = 0
 
 
 class StreamPart(NamedTuple):
@@ -202,6 +205,9 @@ class Catalog:
 
     def _keep(self, key: SegmentKey, sidecar: Sidecar) -> Sidecar:
         self._sidecars[key] = sidecar
+        segment = self._segments[key]
+        segment.newest_wall_us = sidecar.summary.max_wall_us
+        segment.chunk_count = sidecar.entry_count
         while len(self._sidecars) > SIDECARS_MAX:
             # Not closed: somebody may still look at it; it goes with its last reference.
             self._sidecars.popitem(last=False)

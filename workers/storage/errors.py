@@ -15,7 +15,7 @@ from barco.errors import (
 
 
 class DiskError(BrokerError):
-    """The kernel refused a read or a write (EIO and its kind); never retried as if it could pass."""
+    """The kernel refused a read or a write (EIO and its kind); not retried as if it could pass."""
 
     slug = "disk"
     title = "Disk failed"

@@ -182,7 +182,9 @@ def check_data_dir(data_dir: str | os.PathLike[str]) -> DiskSpace:
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
             raise _no_direct(data_dir) from None
-        raise explain(error, data_dir, "write to") from error
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise explain(error, data_dir, "write to") from error
+        # Full, but sound: what is stored can be read, and retention can make room.
     finally:
         os.close(fd)
         page.close()

@@ -102,13 +102,14 @@ class Retention:
         for segment in self._catalog.segments():
             if self._catalog.get(segment.key) is None:
                 continue
-            sidecar = await self._catalog.sidecar(segment.key)
+            if segment.newest_wall_us is None:
+                await self._catalog.sidecar(segment.key)
             found.append(
                 Candidate(
                     segment.key,
                     segment.size,
-                    sidecar.summary.max_wall_us,
-                    sidecar.entry_count,
+                    segment.newest_wall_us or 0,
+                    segment.chunk_count,
                     segment.key.epoch != self._open_epoch,
                 )
             )

@@ -16,7 +16,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from barco.errors import BarcoError
+from barco.errors import BarcoError, DiskFullError
+from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import Catalog
@@ -32,7 +33,6 @@ from barco.workers.storage.recovery import (
 )
 from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.segment import SegmentPool
-
 
 GENERATIONS_TOLD_MAX = 64
 """In topology answers; older ones are still readable by cursor."""
@@ -81,7 +81,13 @@ class ShardStore:
         return self._lineage.next_epoch
 
     async def recover(self, restore: Restore, apply_group: ApplyGroup) -> RecoveryReport:
-        """Rebuilds the state through the callbacks and seals the newest generation."""
+        """Rebuilds the state through the callbacks and seals the newest generation.
+
+        First proves that direct I/O works here; a disk that is nearly full is told.
+        """
+        space = await self._bulk.run(layout.check_data_dir, self._shard)
+        if space.nearly_full:
+            self._on_error(DiskFullError(f"{self._shard}: only {space.free // MiB} MiB are free"))
         self._report = await recover_shard(
             self._shard,
             cluster_uuid=self._cluster_uuid,
@@ -94,7 +100,7 @@ class ShardStore:
         return self._report
 
     def open_generation(self, session: int) -> tuple[int, bytes]:
-        """Records the new generation: its epoch, and its parents as `open_generation` takes them."""
+        """Records the new generation: its epoch, and its parents as the core takes them."""
         assert self._report is not None, "recover first"
         self._epoch = open_next(self._report, session)
         return self._epoch, pack_parents(self._report.parents)
@@ -169,6 +175,7 @@ class ShardStore:
             "storage_sealed_bytes": sum(segment.size for segment in segments),
             "storage_rebuilt_indexes": self._catalog.rebuilt,
             "storage_buffer_bytes": self._bulk.buffers.bytes_out,
+            "storage_free_bytes": layout.disk_space(self._shard).free,
         }
         if self._retention is not None:
             figures |= {

@@ -1,0 +1,42 @@
+"""`make demo`, as a person and as CI runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
+
+
+def demo(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--dir", str(directory), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_the_demo(tmp_path: Path) -> None:
+    try:
+        shown = demo(tmp_path)
+        for part in ("336,776", "4,043 of 4,043", "make demo-stop", "consumer 2"):
+            assert part in shown
+        pid = int((tmp_path / "broker.pid").read_text())
+        os.kill(pid, 0)
+        again = demo(tmp_path, "--stop-after")
+        assert "stopped the broker of the previous run" in again
+        assert "exit code 0" in again
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    finally:
+        demo(tmp_path, "--stop")
+    assert not (tmp_path / "broker.pid").exists()
