@@ -189,6 +189,7 @@ static void note_producer(struct group_builder *b, const struct run *run)
     record->seq = run->producer_seq;
     record->first_event = c->count;
     record->event_count = run->count;
+    shard_producer_logged(b->log->shard, run->stream, record->id, record->epoch, record->seq);
 }
 
 static void add_sealed(struct group_builder *b, struct stream *stream, const struct run *run,

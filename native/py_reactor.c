@@ -375,7 +375,7 @@ static PyObject *Reactor_apply_group(PyObject *self, PyObject *args)
         return NULL;
     int status = group_header_read(bytes.buf, (size_t)bytes.len, &header);
     if (status == 0)
-        status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len, header.gseq);
+        status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len);
     PyBuffer_Release(&bytes);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");

@@ -241,6 +241,17 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
     return DEDUP_NEW;
 }
 
+void shard_producer_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                           uint32_t epoch, uint64_t seq)
+{
+    struct producer *row = producer_find(shard, id, stream->topic->index, stream->slice);
+    if (!row->used)
+        return; /* forgotten while its run waited */
+    row->logged = 1;
+    row->logged_epoch = epoch;
+    row->logged_seq = seq;
+}
+
 /* ---- compacted values ---- */
 
 static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uint32_t hash,

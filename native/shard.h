@@ -57,7 +57,11 @@ struct topic {
 struct producer {
     uint8_t id[PRODUCER_ID_BYTES];
     uint32_t topic, slice, epoch, used;
-    uint64_t last_seq, last_offset, last_gseq;
+    uint64_t last_seq; /* admitted: it waits for its group, or is in the log */
+    /* The newest that a group holds: what a snapshot may say, or a crash between the snapshot and
+     * the group would leave a sequence that is known and an event that is not there. */
+    uint64_t logged_seq;
+    uint32_t logged_epoch, logged;
     int64_t last_us;
 };
 
@@ -96,6 +100,10 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected);
 
+/* The group that is being built, or replayed, holds this sequence. */
+void shard_producer_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                           uint32_t epoch, uint64_t seq);
+
 void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
                    size_t key_len, const uint8_t *value, size_t value_len);
 
@@ -106,9 +114,9 @@ uint32_t stream_find(const struct stream *stream, uint64_t offset);
 /* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
 uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
                         int64_t now_us, size_t *len);
-/* Replaces the state. 0, or -1 when the bytes are not a snapshot. */
+/* Replaces the state. 0, or -1 when the bytes are not a snapshot (the state is as before then). */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
-int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
+int shard_apply(struct shard *shard, const uint8_t *group, size_t len);
 
 #endif
