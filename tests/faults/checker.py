@@ -115,9 +115,9 @@ def _order(
 ) -> None:
     """A producer's events of one key lie in one slice, in the order of its calls."""
     before = last.get(line)
-    if before is not None and number > before[0]:
-        if place[0] != before[1] or place[1] <= before[2]:
-            report.add("C3 order", f"{line}: {before} before {(number, *place)}")
+    later = before is not None and number > before[0]
+    if before is not None and later and (place[0] != before[1] or place[1] <= before[2]):
+        report.add("C3 order", f"{line}: {before} before {(number, *place)}")
     last[line] = (number, *place)
 
 

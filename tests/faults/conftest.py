@@ -12,9 +12,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
 
+from round import COLUMNS, TOTALS
+
 from barco.errors import BarcoError
 from barco.workers.storage import layout
-from round import COLUMNS, TOTALS
+
+FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture
@@ -23,8 +26,16 @@ def seed() -> int:
     return int(os.environ.get("BARCO_TEST_SEED") or random.randrange(1 << 30))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
 @pytest.fixture
-def root() -> Iterator[Path]:
+def root(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A directory on a file system with direct I/O; kept when the test fails."""
     for base in (None, Path(__file__).parents[2] / ".pytest_cache"):
         directory = Path(tempfile.mkdtemp(prefix="barco-faults-", dir=base))
@@ -34,7 +45,10 @@ def root() -> Iterator[Path]:
             shutil.rmtree(directory)
             continue
         yield directory
-        shutil.rmtree(directory, ignore_errors=True)
+        if request.node.stash.get(FAILED, False):
+            print(f"kept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
         return
     pytest.skip("no file system with direct I/O at hand")
 

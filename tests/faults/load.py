@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from barco import _native
 from broker import Broker
 from history import History, make_value
 from wire import Answer, Wire, request
+
+from barco import _native
 
 TOKEN = -(2**63)
 BATCH = "application/vnd.barco.batch"
@@ -33,7 +34,7 @@ class Worker(threading.Thread):
             while not self.load.stopping.is_set():
                 if self.connect():
                     self.step()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             self.error = error
         finally:
             self.hang_up()

@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-
 from round import Scene
 
 CHECK_EVERY = 10
@@ -62,7 +62,7 @@ def pause(scene: Scene, seconds: list[float]) -> None:
     for number, duration in enumerate(seconds):
         time.sleep(scene.random.random())
         whole = number % 2 == 1
-        scene.hurt("pause", lambda: scene.broker.pause(duration, whole=whole))
+        scene.hurt("pause", partial(scene.broker.pause, duration, whole=whole))
     scene.settle()
     scene.end_load()
     judge(scene, len(seconds))
