@@ -1,11 +1,14 @@
 """Rounds, rows and the table: how single runs become the figures of the issue."""
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import pytest
 
 from bench import machine
 from bench.load import Load, median
@@ -86,6 +89,7 @@ class Result:
     values: list[float] = field(default_factory=list)
     note: str = ""
     missing: str = ""
+    failed: str = ""
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -96,6 +100,8 @@ class Result:
     @property
     def verdict(self) -> str:
         """pass, FAIL, missing, or not run."""
+        if self.failed:
+            return "FAIL"
         if self.value is None:
             return "missing" if self.missing else "not run"
         return "pass" if BY_ID[self.id].passes(self.value) else "FAIL"
@@ -112,9 +118,18 @@ class Lab:
         """The figures of a row, one a round, in its unit."""
         self.results[row] = Result(BY_ID[row].id, list(values), note, details=details)
 
-    def missing(self, row: str, why: str) -> None:
-        """A row that cannot be measured here."""
-        self.results[row] = Result(BY_ID[row].id, missing=why)
+    @contextlib.contextmanager
+    def question(self, *rows: str) -> Iterator[None]:
+        """Measure these rows: if that cannot be done, or goes wrong, they say why."""
+        try:
+            yield
+        except machine.Missing as error:
+            self.results |= {row: Result(BY_ID[row].id, missing=str(error)) for row in rows}
+            pytest.skip(str(error))
+        except Exception as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            self.results |= {row: Result(BY_ID[row].id, failed=why) for row in rows}
+            raise
 
     def all(self) -> list[Result]:
         """One result for every row, in the order of the table."""
@@ -145,7 +160,7 @@ class Lab:
         for result in self.all():
             row = BY_ID[result.id]
             bar = f"{'≤' if row.at_most else '≥'} {row.show(row.bar)}"
-            shown, value = result.missing, result.value
+            shown, value = result.failed or result.missing, result.value
             if value is not None:
                 low, high = (f"{v:,.{row.decimals}f}" for v in _ends(result.values))
                 shown = row.show(value) + (f" ({low}–{high})" if len(result.values) > 1 else "")

@@ -135,8 +135,14 @@ def load(port: int, *, pids: Sequence[int] = (), check: bool = True, **options: 
     except ValueError:
         raise LoadFailed(done.stderr.strip() or f"loadgen: exit {done.returncode}") from None
     if check and (done.returncode or figures["errors"] or not figures["requests"]):
-        raise LoadFailed(f"{figures['errors']} errors: {figures.get('first_error', 'no answers')}")
+        raise LoadFailed(f"{figures['errors']} refused or lost: {_reason(figures)}")
     return Load(figures)
+
+
+def _reason(figures: dict[str, Any]) -> str:
+    """Status line and body of the first answer that was not good, or what else went wrong."""
+    head, _, body = str(figures.get("first_error", "no answers")).partition("\r\n\r\n")
+    return f"{head.splitlines()[0]} {body}".strip()
 
 
 def median(values: Sequence[float]) -> float:

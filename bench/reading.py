@@ -42,9 +42,9 @@ def read_all(server: Broker, topic: str, per_slice: int = 1, **options: Any) -> 
     )
 
 
-def read_looping(server: Broker, topic: str, per_slice: int = 2) -> Load:
+def read_looping(server: Broker, topic: str, per_slice: int = 2, **options: Any) -> Load:
     """For the time of one run, over and over."""
-    return read_all(server, topic, per_slice, **SETTINGS.window)
+    return read_all(server, topic, per_slice, **SETTINGS.window, **options)
 
 
 def read_once(server: Broker, topic: str) -> Load:

@@ -5,8 +5,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from bench import machine
 from bench.cases import KiB, fill, ndjson, single
 from bench.harness import LAB, SETTINGS
@@ -26,12 +24,13 @@ TOPIC_0 = TOPIC.format(topic="0000")
 def test_idle() -> None:
     """Resident memory of a worker that has done nothing yet."""
     found = []
-    for _ in range(IDLE_STARTS):
-        with new_broker() as server:
-            time.sleep(IDLE_SECONDS)
-            found.append(machine.memory(server.pids[0]))
-    note = f"proportional share {median([m['pss'] for m in found]) / MiB:.1f} MiB"
-    LAB.record("memory-idle", [m["rss"] / MiB for m in found], note=note)
+    with LAB.question("memory-idle"):
+        for _ in range(IDLE_STARTS):
+            with new_broker() as server:
+                time.sleep(IDLE_SECONDS)
+                found.append(machine.memory(server.pids[0]))
+        note = f"proportional share {median([m['pss'] for m in found]) / MiB:.1f} MiB"
+        LAB.record("memory-idle", [m["rss"] / MiB for m in found], note=note)
 
 
 @contextlib.contextmanager
@@ -82,7 +81,7 @@ def _loads(server: Broker) -> dict[str, Callable[[], Load | None]]:
         "bodies of 15 MiB, 32 connections": lambda: ndjson(
             server, 15 * MiB, connections=32, check=False
         ),
-        "reading 4 MiB at a time": lambda: read_looping(server, TOPIC_0, per_slice=8),
+        "reading 4 MiB at a time": lambda: read_looping(server, TOPIC_0, per_slice=8, check=False),
         "readers that do not read": lambda: _slow_readers(server),
         "bodies that do not end": lambda: _half_sent(server),
     }
@@ -90,19 +89,15 @@ def _loads(server: Broker) -> dict[str, Callable[[], Load | None]]:
 
 def test_load() -> None:
     """Peak of resident memory, over the budget, under each of the loads in turn."""
-    with new_broker() as server:
-        budget = 256 * MiB
+    budget = 256 * MiB
+    with LAB.question("memory-load"), new_broker(limits_memory_bytes=budget) as server:
         pid = server.pids[0]
         fill(server, 64 * MiB)
         peaks = {}
         for name, run in _loads(server).items():
             machine.memory_peak_reset(pid)
             run()
-            peaks[name] = machine.memory(pid)["peak"]
-            assert server.pids == [pid], "the worker was replaced"
-            assert machine.cpu_seconds(pid) > 0, "the worker died"
+            peaks[name] = machine.memory(pid)["peak"] / MiB
         worst = max(peaks, key=lambda name: peaks[name])
-    over = (peaks[worst] - budget) / MiB
-    note = f"peak {peaks[worst] / MiB:.0f} MiB with a budget of {budget // MiB} MiB: {worst}"
-    LAB.record("memory-load", [over], note=note, peaks={k: v / MiB for k, v in peaks.items()})
-    assert peaks, pytest.fail("nothing was measured")
+        note = f"peak {peaks[worst]:.0f} MiB with a budget of {budget // MiB} MiB: {worst}"
+        LAB.record("memory-load", [peaks[worst] - budget / MiB], note=note, peaks=peaks)

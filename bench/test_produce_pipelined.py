@@ -16,10 +16,11 @@ DEPTHS = (4, 16, 64)
 @pytest.fixture(scope="module")
 def runs(broker: Broker) -> dict[str, list[Load]]:
     """All depths, interleaved."""
-    done = interleave({str(depth): partial(single, broker, depth=depth) for depth in DEPTHS})
-    sixteen = done["16"]
-    LAB.record("pipelined", [run.events_per_core for run in sixteen], note=sixteen[-1].wall())
-    return done
+    with LAB.question("pipelined"):
+        done = interleave({str(depth): partial(single, broker, depth=depth) for depth in DEPTHS})
+        sixteen = done["16"]
+        LAB.record("pipelined", [run.events_per_core for run in sixteen], note=sixteen[-1].wall())
+        return done
 
 
 @pytest.mark.benchmark(group="pipelined 1 KiB events, server CPU an event", timer=METER.read)

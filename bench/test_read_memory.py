@@ -17,13 +17,14 @@ PAYLOAD_BYTES = 96 * MiB  # About 40 MiB stored: well inside the default budget.
 @pytest.fixture(scope="module")
 def runs(broker: Broker) -> list[Load]:
     """The same chunks, over and over."""
-    fill(broker, PAYLOAD_BYTES)
-    topic = TOPIC.format(topic="0000")
-    done = interleave({"memory": lambda: read_looping(broker, topic)})["memory"]
-    rate = done[-1].received_per_second / 1e9
-    values = [run.received_per_core / 1e9 for run in done]
-    LAB.record("read-memory", values, note=f"{rate:.2f} GB/s wall, {done[-1].wall()}")
-    return done
+    with LAB.question("read-memory"):
+        fill(broker, PAYLOAD_BYTES)
+        topic = TOPIC.format(topic="0000")
+        done = interleave({"memory": lambda: read_looping(broker, topic)})["memory"]
+        rate = done[-1].received_per_second / 1e9
+        values = [run.received_per_core / 1e9 for run in done]
+        LAB.record("read-memory", values, note=f"{rate:.2f} GB/s wall, {done[-1].wall()}")
+        return done
 
 
 @pytest.mark.benchmark(group="reading from memory, server CPU a stored MB", timer=METER.read)

@@ -31,15 +31,16 @@ def _crash_and_start(server: Broker) -> float:
 @pytest.fixture(scope="module")
 def starts(broker: Broker) -> dict[str, float]:
     """Seconds to start on a small log and on the full one."""
-    full = SETTINGS.recovery_gib * GiB
-    found = {}
-    for name, size in (("small", full / SMALLER), ("full", full)):
-        _grow(broker, size)
-        found[name] = _crash_and_start(broker)
-    found["bytes"] = broker.log_bytes()
-    note = f"{found['bytes'] / GiB:.1f} GiB; {found['small']:.2f} s with an eighth of it"
-    LAB.record("recovery", [found["full"]], note=note)
-    return found
+    with LAB.question("recovery"):
+        full = SETTINGS.recovery_gib * GiB
+        found = {}
+        for name, size in (("small", full / SMALLER), ("full", full)):
+            _grow(broker, size)
+            found[name] = _crash_and_start(broker)
+        found["bytes"] = broker.log_bytes()
+        note = f"{found['bytes'] / GiB:.1f} GiB; {found['small']:.2f} s with an eighth of it"
+        LAB.record("recovery", [found["full"]], note=note)
+        return found
 
 
 @pytest.mark.benchmark(group="recovery after SIGKILL, wall time", timer=METER.read)

@@ -1,6 +1,6 @@
 """Durable events against redis-server, which syncs before it answers: 50 connections x 16."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from bench.cases import single, xadd
 from bench.harness import LAB, METER, interleave, ratios, report
 from bench.load import Load, median
-from bench.machine import Missing
 from bench.servers import Broker, redis
 
 CASES = ("barco, POST", "redis, XADD")
@@ -21,20 +20,17 @@ def _redis_once() -> Load:
 
 
 @pytest.fixture(scope="module")
-def runs(broker: Broker) -> Iterator[dict[str, list[Load]]]:
+def runs(broker: Broker) -> dict[str, list[Load]]:
     """Both servers under the same events, interleaved."""
-    try:
-        done = interleave(
-            {CASES[0]: lambda: single(broker, connections=50, depth=16), CASES[1]: _redis_once}
-        )
-    except Missing as error:
-        LAB.missing("redis", str(error))
-        pytest.skip(str(error))
-    ours, theirs = ([run.events / run.seconds for run in done[name]] for name in CASES)
-    by_cpu = median(ratios(*([run.events_per_core for run in done[name]] for name in CASES)))
-    note = f"{ours[-1]:,.0f} against {theirs[-1]:,.0f} events/s; {by_cpu:.2f} x by CPU"
-    LAB.record("redis", ratios(ours, theirs), note=note, ratio_by_cpu=by_cpu)
-    yield done
+    ours_once = partial(single, broker, connections=50, depth=16)
+    with LAB.question("redis"):
+        done = interleave({CASES[0]: ours_once, CASES[1]: _redis_once})
+        ours, theirs = ([run.events / run.seconds for run in done[name]] for name in CASES)
+        cores = [[run.events_per_core for run in done[name]] for name in CASES]
+        by_cpu = median(ratios(*cores))
+        note = f"{ours[-1]:,.0f} against {theirs[-1]:,.0f} events/s; {by_cpu:.2f} x by CPU"
+        LAB.record("redis", ratios(ours, theirs), note=note, ratio_by_cpu=by_cpu)
+    return done
 
 
 @pytest.mark.benchmark(group="against redis, server CPU an event", timer=METER.read)

@@ -1,4 +1,5 @@
-/* Answers as bytes: the one place that writes HTTP responses, on the produce path without Python. */
+/* Answers as bytes: the one place that writes HTTP responses, on the produce path without Python.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,36 +16,64 @@ struct problem_text {
 /* Stable types: clients may rely on them. Bodies are RFC 9457. */
 static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_BAD_REQUEST] = {400, "malformed-request", "the request is not valid HTTP/1.1", 0, 0},
-    [PROBLEM_BAD_QUERY] = {400, "malformed-query", "a query parameter is malformed or repeated", 0, 0},
-    [PROBLEM_BAD_TOPIC] = {400, "invalid-topic", "topic names are [a-zA-Z0-9_.-]{1,127}, not . or ..", 0, 0},
-    [PROBLEM_RESERVED_TOPIC] = {403, "reserved-topic", "topics that begin with __ are written by the broker only", 0, 0},
+    [PROBLEM_BAD_QUERY] = {400, "malformed-query", "a query parameter is malformed or repeated", 0,
+                           0},
+    [PROBLEM_BAD_TOPIC] = {400, "invalid-topic",
+                           "topic names are [a-zA-Z0-9_.-]{1,127}, not . or ..", 0, 0},
+    [PROBLEM_RESERVED_TOPIC] = {403, "reserved-topic",
+                                "topics that begin with __ are written by the broker only", 0, 0},
     [PROBLEM_BAD_KEY] = {400, "invalid-key", "the partition key is longer than 32 KiB", 0, 0},
-    [PROBLEM_BAD_TIMESTAMP] = {400, "invalid-timestamp", "timestamp is microseconds since 1970, a positive decimal integer", 0, 0},
-    [PROBLEM_BAD_PRODUCER] = {400, "invalid-producer", "Producer-Id (1 to 64 characters), Producer-Epoch and Producer-Seq (decimal integers) come together", 0, 0},
-    [PROBLEM_BAD_SLICE] = {400, "invalid-slice", "slice is the index of a slice, and must agree with the partition key", 0, 0},
+    [PROBLEM_BAD_TIMESTAMP] = {400, "invalid-timestamp",
+                               "timestamp is microseconds since 1970, a positive decimal integer",
+                               0, 0},
+    [PROBLEM_BAD_PRODUCER] = {400, "invalid-producer",
+                              "Producer-Id (1 to 64 characters), Producer-Epoch and Producer-Seq "
+                              "(decimal integers) come together",
+                              0, 0},
+    [PROBLEM_BAD_SLICE] = {400, "invalid-slice",
+                           "slice is the index of a slice, and must agree with the partition key",
+                           0, 0},
     [PROBLEM_NO_EVENTS] = {400, "no-events", "the body holds no event", 0, 0},
-    [PROBLEM_BAD_BATCH] = {400, "malformed-batch", "the body is not a valid application/vnd.barco.batch", 0, 0},
+    [PROBLEM_BAD_BATCH] = {400, "malformed-batch",
+                           "the body is not a valid application/vnd.barco.batch", 0, 0},
     [PROBLEM_BAD_CHUNKED] = {400, "malformed-chunked-body", "the chunked body is malformed", 0, 0},
-    [PROBLEM_UNKNOWN_TOPIC] = {404, "unknown-topic", "the topic does not exist and topics.auto_create is off", 0, 0},
+    [PROBLEM_UNKNOWN_TOPIC] = {404, "unknown-topic",
+                               "the topic does not exist and topics.auto_create is off", 0, 0},
     [PROBLEM_METHOD] = {405, "method-not-allowed", "this path takes POST", 0, 0},
-    [PROBLEM_LENGTH_REQUIRED] = {411, "length-required", "send Content-Length or Transfer-Encoding: chunked", 0, 0},
-    [PROBLEM_EVENT_TOO_LARGE] = {413, "event-too-large", "an event is larger than limits.event_bytes_max", 0, 0},
-    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large", "the body is larger than the limit", 0, 0},
-    [PROBLEM_HEAD_TOO_LARGE] = {431, "head-too-large", "the request head is larger than 32 KiB or has more than 64 fields", 0, 0},
+    [PROBLEM_LENGTH_REQUIRED] = {411, "length-required",
+                                 "send Content-Length or Transfer-Encoding: chunked", 0, 0},
+    [PROBLEM_EVENT_TOO_LARGE] = {413, "event-too-large",
+                                 "an event is larger than limits.event_bytes_max", 0, 0},
+    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large",
+                                "the body, or what its events take, is larger than the limit", 0,
+                                0},
+    [PROBLEM_HEAD_TOO_LARGE] = {431, "head-too-large",
+                                "the request head is larger than 32 KiB or has more than 64 fields",
+                                0, 0},
     [PROBLEM_URI_TOO_LONG] = {414, "uri-too-long", "the request line is larger than 16 KiB", 0, 0},
     [PROBLEM_EXPECTATION] = {417, "expectation-failed", "only Expect: 100-continue is known", 0, 0},
-    [PROBLEM_ENCODING] = {415, "unsupported-encoding", "Content-Encoding is not taken: compress events into application/vnd.barco.batch", 0, 0},
+    [PROBLEM_ENCODING] =
+        {415, "unsupported-encoding",
+         "Content-Encoding is not taken: compress events into application/vnd.barco.batch", 0, 0},
     [PROBLEM_MISDIRECTED] = {421, "misdirected", "another worker owns this slice", 1, 0},
-    [PROBLEM_STALE_EPOCH] = {403, "stale-producer-epoch", "a newer epoch of this producer id has been seen", 0, 0},
-    [PROBLEM_GAP] = {409, "sequence-gap", "the sequence is not the expected one, or lies outside the window of 1,024", 0, 0},
+    [PROBLEM_STALE_EPOCH] = {403, "stale-producer-epoch",
+                             "a newer epoch of this producer id has been seen", 0, 0},
+    [PROBLEM_GAP] = {409, "sequence-gap",
+                     "the sequence is not the expected one, or lies outside the window of 1,024", 0,
+                     0},
     [PROBLEM_TIMEOUT] = {408, "request-timeout", "the request took too long to arrive", 0, 0},
     [PROBLEM_BUSY] = {503, "busy", "the worker has no memory left for this request", 1, 1},
     [PROBLEM_NOT_READY] = {503, "not-ready", "the worker that owns this slice is not ready", 1, 1},
-    [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics", "the worker holds as many topics or producers as it can", 1, 5},
-    [PROBLEM_UNKNOWN_OUTCOME] = {500, "unknown-outcome", "the events may or may not be stored: retry with the same producer id and sequence", 0, 0},
+    [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics",
+                                 "the worker holds as many topics or producers as it can", 1, 5},
+    [PROBLEM_UNKNOWN_OUTCOME] =
+        {500, "unknown-outcome",
+         "the events may or may not be stored: retry with the same producer id and sequence", 0, 0},
     [PROBLEM_VERSION] = {505, "http-version", "only HTTP/1.0 and HTTP/1.1 are spoken here", 0, 0},
-    [PROBLEM_NOT_IMPLEMENTED] = {501, "not-implemented", "this transfer coding or method is not implemented", 0, 0},
-    [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice", "a batch with a producer id must lie in one slice", 0, 0},
+    [PROBLEM_NOT_IMPLEMENTED] = {501, "not-implemented",
+                                 "this transfer coding or method is not implemented", 0, 0},
+    [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice",
+                                "a batch with a producer id must lie in one slice", 0, 0},
     [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
 };
 
@@ -209,8 +238,8 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                         (unsigned long long)slot->expected);
     case PROBLEM_BODY_TOO_LARGE:
         return snprintf(out, cap, ",\"limit\":%llu",
-                        (unsigned long long)(slot->control ? CONTROL_BODY_MAX
-                                                           : options->request_bytes_max));
+                        (unsigned long long)(slot->expected ? slot->expected
+                                                            : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
         return snprintf(out, cap, ",\"owner\":\"%s\"",
                         conn->reactor->endpoints[slot->expected % WORKERS_MAX]);
@@ -251,7 +280,8 @@ static void render_python(struct conn *conn, const struct slot *slot)
     const struct output *headers = slot->first; /* always there: the extra header lines */
     for (const struct output *piece = headers->next; piece != NULL; piece = piece->next)
         len += piece->len;
-    int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status, reason(slot->status));
+    int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
+                        reason(slot->status));
     if (slot->status != 204 && slot->status != 304)
         used += snprintf(head + used, sizeof head - (size_t)used, "Content-Length: %llu\r\n",
                          (unsigned long long)len);

@@ -16,6 +16,7 @@
 #define SEND_DEADLINE_MS 30000
 #define LINGER_MS 2000
 #define MEMORY_WAIT_MS 5000
+#define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
 enum conn_kind { CONN_HTTP, CONN_PEER };
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
@@ -104,6 +105,16 @@ struct conn {
     uint32_t engine_flags;
 };
 
+/* No request is begun while the answers of earlier ones wait for their turn or for the client; one
+ * whose body is coming in is finished, so that a pause never makes its sender look slow. */
+static inline bool conn_paused(const struct conn *conn)
+{
+    if (conn->kind == CONN_PEER || conn->state != STATE_HEAD)
+        return conn->blocked;
+    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
+           conn->out_bytes > OUTPUT_PAUSE_BYTES;
+}
+
 struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);
 void conn_free(struct conn *conn);
 /* Parses what came; keeps what is not complete. */
@@ -119,6 +130,8 @@ void conn_write_foreign(struct output **first, struct output **last, const void 
                         void (*release)(void *), void *owner);
 struct output *output_new(size_t capacity);
 void outputs_free(struct output *output);
+/* Tells Python of every request of the connection that it is still working on: upcall "aborted". */
+void conn_abandoned(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Called about once a second. */
 void conn_deadlines(struct conn *conn, int64_t now_ms);

@@ -177,12 +177,14 @@ static uint8_t *at_pos(const struct log *log, uint64_t pos)
 
 uint64_t log_memory_low(const struct log *log)
 {
-    return log->dirty_end > log->options.arena_bytes ? log->dirty_end - log->options.arena_bytes : 0;
+    return log->dirty_end > log->options.arena_bytes ? log->dirty_end - log->options.arena_bytes
+                                                     : 0;
 }
 
 const uint8_t *log_memory(const struct log *log, uint64_t pos) { return at_pos(log, pos); }
 
-/* True when a group of up to bound bytes may be built without touching bytes still being written. */
+/* True when a group of up to bound bytes may be built without touching bytes still being written.
+ */
 static bool arena_has_room(const struct log *log, size_t bound)
 {
     uint64_t oldest = log->append_count ? log->appends[log->append_first].pos : log->head;
@@ -303,6 +305,16 @@ void log_enqueue(struct log *log, struct run *run)
     *log->queue_end = run;
     log->queue_end = &run->next;
     log->queued_bytes += run->bytes + run->memory;
+}
+
+size_t log_run_bound_max(const struct log *log)
+{
+    const uint32_t at = log->current >= 0 ? (uint32_t)log->current : 0;
+    uint64_t most = log->options.arena_bytes;
+    /* A quarter of a segment is left to the snapshot that opens it. */
+    if (at < log->segment_count && log->segments[at].capacity / 4 * 3 < most)
+        most = log->segments[at].capacity / 4 * 3;
+    return most - GROUP_HEADER_BYTES - GROUP_ALIGN;
 }
 
 /* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. */

@@ -83,6 +83,8 @@ void log_add_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
 /* Writes GEN_START as soon as a segment is there; before this nothing is appended. */
 void log_open_generation(struct log *log, const uint8_t *parents, uint32_t len);
 void log_enqueue(struct log *log, struct run *run);
+/* The largest run_bound() that a group can ever hold; a larger run would wait for ever. */
+size_t log_run_bound_max(const struct log *log);
 /* Builds and submits what may be submitted now. wall_us: the wall clock. */
 void log_pump(struct log *log, int64_t wall_us);
 /* A write ended with result bytes or -errno. */
@@ -106,8 +108,8 @@ struct group_builder *builder_new(int acceleration);
 void builder_free(struct group_builder *builder);
 /* Upper bound of what the run adds to a group. */
 size_t run_bound(const struct run *run);
-/* Encodes the runs' chunks to out, assigns offsets and index entries. Returns body bytes and adds to
- * *chunks. body_pos: log position of out. */
+/* Encodes the runs' chunks to out, assigns offsets and index entries. Returns body bytes and adds
+ * to *chunks. body_pos: log position of out. */
 size_t builder_encode(struct group_builder *builder, struct log *log, struct run *runs,
                       uint8_t *out, uint64_t body_pos, int64_t wall_us, uint32_t *chunks);
 

@@ -2,9 +2,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-int py_codec_init(PyObject *module) __attribute__((weak));
-int py_http_init(PyObject *module) __attribute__((weak));
-int py_reactor_init(PyObject *module) __attribute__((weak));
+int py_codec_init(PyObject *module);
+int py_http_init(PyObject *module);
+int py_reactor_init(PyObject *module);
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "barco._native",

@@ -128,7 +128,8 @@ static void epoll_watch(struct net *net, int epoll_fd)
 static void epoll_adopt(struct net *net, struct conn *conn)
 {
     int on = 1;
-    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not for Unix sockets: fails */
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on,
+               sizeof on); /* not for Unix sockets: fails */
     conn->engine_flags = 0;
     control((struct net_epoll *)net, EPOLL_CTL_ADD, conn->fd, conn, TAG_CONN, 0);
 }

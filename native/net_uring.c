@@ -79,7 +79,8 @@ static void uring_watch(struct net *net, int epoll_fd)
 static void uring_adopt(struct net *net, struct conn *conn)
 {
     int on = 1;
-    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not for Unix sockets: fails */
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on,
+               sizeof on); /* not for Unix sockets: fails */
 }
 
 static void uring_recv_start(struct net *net, struct conn *conn)
@@ -127,7 +128,8 @@ static void uring_write(struct net *net, struct append *append, const void *byte
     mark(sqe, append, OP_WRITE);
 }
 
-static void on_accept(struct net_uring *u, struct listener *listener, const struct io_uring_cqe *cqe)
+static void on_accept(struct net_uring *u, struct listener *listener,
+                      const struct io_uring_cqe *cqe)
 {
     if (cqe->res >= 0)
         reactor_accepted(u->reactor, listener, cqe->res);

@@ -4,20 +4,10 @@
 #include <malloc.h>
 
 #include "group.h"
-#include "reactor.h"
+#include "py_reactor.h"
 
-typedef struct {
-    PyObject_HEAD
-    struct reactor *reactor;
-} ReactorObject;
-
-static struct reactor *reactor_of(PyObject *self)
-{
-    struct reactor *reactor = ((ReactorObject *)self)->reactor;
-    if (reactor == NULL)
-        PyErr_SetString(PyExc_ValueError, "the reactor is closed");
-    return reactor;
-}
+/* LZ4's acceleration: 1.3 to 1.5 times the speed of 1, for 1 to 3 % more bytes (tuning.md). */
+#define LZ4_ACCELERATION 4
 
 /* ---- construction ---- */
 
@@ -60,13 +50,13 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
                             "body_memory_max", "auto_create", "worker", "workers", "slices",
                             "slice_first", "slice_last", "range_token", "cluster_uuid", "session",
                             "epoch", "connections_max", "acceleration", NULL};
-    struct reactor_options o = {.log = {.acceleration = 1}};
+    struct reactor_options o = {0};
     const char *engine = "auto", *uuid = NULL, *error = NULL;
     Py_ssize_t uuid_len = 0;
     unsigned long long arena = 64u << 20, request = 16u << 20, event = 1u << 20, body = 64u << 20;
     unsigned long long session = 0, epoch = 0;
     long long token = INT64_MIN;
-    int auto_create = 1, acceleration = 1;
+    int auto_create = 1, acceleration = LZ4_ACCELERATION;
     o.workers = o.slices = 1;
     o.connections_max = 16384;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIi", names, &engine, &arena,
@@ -90,7 +80,8 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.slice_width = o.slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - __builtin_ctz(o.slices));
     o.log.range_token = (int64_t)((uint64_t)token + o.slice_first * o.slice_width);
     memcpy(o.log.cluster_uuid, uuid, 16);
-    /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped. */
+    /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped.
+     */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     struct reactor *reactor = reactor_new(&o, &error);
@@ -127,7 +118,8 @@ static PyObject *Reactor_listen(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "ii", &fd, &kind))
         return NULL;
     if (kind < 0 || kind > 1 || reactor_listen(reactor, fd, kind ? CONN_PEER : CONN_HTTP) < 0)
-        return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners", LISTENERS_MAX);
+        return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners",
+                            LISTENERS_MAX);
     Py_RETURN_NONE;
 }
 
@@ -375,7 +367,7 @@ static PyObject *Reactor_apply_group(PyObject *self, PyObject *args)
         return NULL;
     int status = group_header_read(bytes.buf, (size_t)bytes.len, &header);
     if (status == 0)
-        status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len);
+        status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len, header.gseq);
     PyBuffer_Release(&bytes);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");
@@ -463,9 +455,6 @@ static PyObject *Reactor_set_disk_full(PyObject *self, PyObject *args)
     reactor->disk_full = full && log_short_of_room(reactor->log);
     Py_RETURN_NONE;
 }
-
-/* py_reactor_read.c */
-extern PyMethodDef reactor_read_methods[];
 
 static PyObject *get_engine(PyObject *self, void *closure)
 {

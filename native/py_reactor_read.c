@@ -2,20 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "reactor.h"
-
-typedef struct {
-    PyObject_HEAD
-    struct reactor *reactor;
-} ReactorObject;
-
-static struct reactor *reactor_of(PyObject *self)
-{
-    struct reactor *reactor = ((ReactorObject *)self)->reactor;
-    if (reactor == NULL)
-        PyErr_SetString(PyExc_ValueError, "the reactor is closed");
-    return reactor;
-}
+#include "py_reactor.h"
 
 static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
                                   unsigned slice)
@@ -301,7 +288,8 @@ static PyObject *Reactor_export_index(PyObject *self, PyObject *args)
     struct found *found = find_all(reactor, segment, &streams, &entries);
     if (found == NULL)
         return PyErr_NoMemory();
-    size_t bytes = 8 + (size_t)streams * SIDECAR_STREAM_BYTES + (size_t)entries * SIDECAR_ENTRY_BYTES;
+    size_t bytes = 8 + (size_t)streams * SIDECAR_STREAM_BYTES +
+                   (size_t)entries * SIDECAR_ENTRY_BYTES;
     PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
     if (body != NULL) {
         uint8_t *out = (uint8_t *)PyBytes_AS_STRING(body);
@@ -394,7 +382,8 @@ PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
      "tail_read(topic, slice, from_offset, max_bytes) -> (chunks, next, stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
-     "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, count)]."},
+     "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
+     "count)]."},
     {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS,
      "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},
     {"streams", Reactor_streams, METH_NOARGS,

@@ -79,7 +79,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
-    reactor->shard = shard_new(options->slice_first, options->slice_last - options->slice_first + 1);
+    reactor->shard = shard_new(options->slice_first,
+                               options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
     reactor_clock(reactor);
     if (reactor->log == NULL || !start_engine(reactor, error)) {
@@ -270,12 +271,6 @@ static void update_receiving(struct reactor *reactor, struct conn *conn)
     }
 }
 
-static bool paused(const struct conn *conn)
-{
-    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
-           (conn->kind == CONN_HTTP && conn->out_bytes > OUTPUT_PAUSE_BYTES);
-}
-
 static void finish_lingering(struct conn *conn)
 {
     if (conn->state != STATE_LINGER || conn->sending || conn->out_first != NULL ||
@@ -291,17 +286,18 @@ static void tend(struct reactor *reactor, struct conn *conn)
 {
     if (conn->closed)
         return;
-    if (conn->in_len > 0 && !paused(conn) && conn->stopped) {
+    if (conn->in_len > 0 && !conn_paused(conn) && conn->stopped) {
         conn->stopped = false;
         conn_resume(conn);
     }
-    conn->stopped = paused(conn);
+    conn->stopped = conn_paused(conn);
     update_receiving(reactor, conn);
     if (!conn->closed && !conn->sending && conn->out_first != NULL) {
         struct output *first = conn->out_first;
         conn->sending = true;
         conn->send_ms = reactor->now_ms;
-        reactor->net->send(reactor->net, conn, first->bytes + first->sent, first->len - first->sent);
+        reactor->net->send(reactor->net, conn, first->bytes + first->sent,
+                           first->len - first->sent);
     }
     finish_lingering(conn);
     if (conn->peer_eof && !conn->closed && conn->slot_first == conn->slot_end &&
@@ -356,11 +352,15 @@ void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error
     conn->peer_eof = true;
     conn->receiving = false;
     /* A half-closed client still reads the answers to what it sent whole. */
-    if (conn->kind == CONN_PEER || (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
+    if (conn->kind == CONN_PEER ||
+        (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
         conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
         conn_close(conn);
-    else
+    else {
+        /* It may as well have gone for good: whoever waits for events on its behalf must know. */
+        conn_abandoned(conn);
         reactor_mark_dirty(reactor, conn);
+    }
 }
 
 void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)

@@ -89,7 +89,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
 void reactor_free(struct reactor *reactor);
 int reactor_listen(struct reactor *reactor, int fd, uint8_t kind);
 int reactor_attach_peer(struct reactor *reactor, uint32_t worker, int fd);
-/* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever. */
+/* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
+ */
 void reactor_run(struct reactor *reactor, int64_t timeout_ns);
 struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id);
 struct conn *reactor_conn(struct reactor *reactor, uint64_t conn_id);
@@ -103,6 +104,9 @@ uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
 
-static inline uint64_t request_id(uint64_t conn, uint32_t slot) { return conn << 24 | (slot & 0xffffff); }
+static inline uint64_t request_id(uint64_t conn, uint32_t slot)
+{
+    return conn << 24 | (slot & 0xffffff);
+}
 
 #endif

@@ -10,6 +10,7 @@
 #define TOPIC_TABLE_FIRST 256
 #define PRODUCER_TABLE_FIRST 256
 #define COMPACTED_TABLE_FIRST 256
+#define PRODUCERS_FULL_US 1000000
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count)
 {
@@ -133,7 +134,8 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     return topic;
 }
 
-struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic, uint32_t slice)
+struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
+                                uint32_t slice)
 {
     if (slice < shard->slice_first || slice - shard->slice_first >= shard->slice_count)
         return NULL;
@@ -202,22 +204,32 @@ static bool producers_reserve(struct shard *shard, int64_t now_us)
     uint32_t size = shard->producer_mask + 1;
     if (shard->producer_count * 2 < size)
         return true;
+    if (shard->full_us != 0 && (uint64_t)(now_us - shard->full_us) < PRODUCERS_FULL_US)
+        return false; /* looking through all rows again for each refusal would be an attack */
     if (!producers_rebuild(shard, size, now_us))
         return false;
     if (shard->producer_count * 4 < size)
         return true;
-    return size < 2 * PRODUCERS_MAX && producers_rebuild(shard, size * 2, now_us);
+    if (size < 2 * PRODUCERS_MAX)
+        return producers_rebuild(shard, size * 2, now_us);
+    bool full = shard->producer_count * 2 >= size;
+    shard->full_us = full ? now_us : 0;
+    return !full;
 }
 
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected)
 {
-    if (!producers_reserve(shard, now_us) && shard->producer_count >= PRODUCERS_MAX)
-        return DEDUP_FULL;
     struct producer *found = producer_find(shard, id, stream->topic->index, stream->slice);
-    *row = found;
+    *row = NULL;
     *expected = 0;
+    if (!found->used) { /* those that are known go on, however full the table is */
+        if (!producers_reserve(shard, now_us))
+            return DEDUP_FULL;
+        found = producer_find(shard, id, stream->topic->index, stream->slice);
+    }
+    *row = found;
     if (found->used && epoch < found->epoch)
         return DEDUP_STALE_EPOCH;
     if (found->used && epoch == found->epoch) {
@@ -235,19 +247,19 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
         found->slice = stream->slice;
         shard->producer_count++;
     }
-    found->used = 1;
+    found->used = true;
     found->epoch = epoch;
     found->last_us = now_us;
     return DEDUP_NEW;
 }
 
-void shard_producer_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
-                           uint32_t epoch, uint64_t seq)
+void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                  uint32_t epoch, uint64_t seq)
 {
     struct producer *row = producer_find(shard, id, stream->topic->index, stream->slice);
     if (!row->used)
-        return; /* forgotten while its run waited */
-    row->logged = 1;
+        return; /* expired while it waited */
+    row->logged = true;
     row->logged_epoch = epoch;
     row->logged_seq = seq;
 }
@@ -259,8 +271,9 @@ static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uin
 {
     for (uint32_t at = hash & shard->compacted_mask;; at = (at + 1) & shard->compacted_mask) {
         struct compacted *row = &shard->compacted[at];
-        if (row->bytes == NULL || (row->hash == hash && row->topic == topic &&
-                                   row->key_len == key_len && memcmp(row->bytes, key, key_len) == 0))
+        if (row->bytes == NULL ||
+            (row->hash == hash && row->topic == topic && row->key_len == key_len &&
+             memcmp(row->bytes, key, key_len) == 0))
             return row;
     }
 }
@@ -276,7 +289,8 @@ static bool compacted_grow(struct shard *shard)
     shard->compacted_mask = old_mask * 2 + 1;
     for (uint32_t i = 0; i <= old_mask; i++)
         if (old[i].bytes != NULL)
-            *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes, old[i].key_len) = old[i];
+            *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes,
+                            old[i].key_len) = old[i];
     free(old);
     return true;
 }

@@ -25,7 +25,7 @@
 struct index_entry {
     uint64_t base_offset;
     uint64_t log_pos;       /* of the chunk's first byte; log.h says what a log position is */
-    int64_t max_timestamp;  /* highest of this and all earlier entries, so that it can be searched */
+    int64_t max_timestamp; /* highest of this and all earlier entries, so that it can be searched */
     uint32_t stored_bytes, count;
 };
 
@@ -56,13 +56,14 @@ struct topic {
 
 struct producer {
     uint8_t id[PRODUCER_ID_BYTES];
-    uint32_t topic, slice, epoch, used;
-    uint64_t last_seq; /* admitted: it waits for its group, or is in the log */
-    /* The newest that a group holds: what a snapshot may say, or a crash between the snapshot and
-     * the group would leave a sequence that is known and an event that is not there. */
-    uint64_t logged_seq;
-    uint32_t logged_epoch, logged;
+    uint32_t topic, slice, epoch;
+    bool used, logged;
+    uint64_t last_seq, last_offset, last_gseq;
     int64_t last_us;
+    /* What groups hold of it, if any (logged): a snapshot must not claim what still waits for a
+     * group, or a crash would make the retry of a lost event a duplicate. */
+    uint32_t logged_epoch;
+    uint64_t logged_seq;
 };
 
 struct compacted {
@@ -80,6 +81,7 @@ struct shard {
     struct compacted *compacted;
     uint32_t compacted_count, compacted_mask;
     uint64_t entries_total;
+    int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
@@ -91,18 +93,19 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
 /* The stream of a topic for one of the shard's own slices, made on first use. */
 struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t slice);
 /* The same, or NULL where nothing was ever stored. */
-struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic, uint32_t slice);
+struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
+                                uint32_t slice);
 
 enum dedup { DEDUP_NEW, DEDUP_DUPLICATE, DEDUP_STALE_EPOCH, DEDUP_GAP, DEDUP_FULL };
-/* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its last_seq
- * not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
+/* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its
+ * last_seq not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected);
 
-/* The group that is being built, or replayed, holds this sequence. */
-void shard_producer_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
-                           uint32_t epoch, uint64_t seq);
+/* The event (id, epoch, seq) of the stream is in a group now. */
+void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                  uint32_t epoch, uint64_t seq);
 
 void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
                    size_t key_len, const uint8_t *value, size_t value_len);
@@ -114,9 +117,9 @@ uint32_t stream_find(const struct stream *stream, uint64_t offset);
 /* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
 uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
                         int64_t now_us, size_t *len);
-/* Replaces the state. 0, or -1 when the bytes are not a snapshot (the state is as before then). */
+/* Replaces the state. 0, or -1 when the bytes are not a snapshot. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
-int shard_apply(struct shard *shard, const uint8_t *group, size_t len);
+int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
 
 #endif

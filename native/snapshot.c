@@ -1,7 +1,8 @@
 /* The shard's state as bytes, and its rebuilding from a log: snapshot, then the groups after it.
  *
- * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers and
- * compacted values, prefix length u32, 0 u32, prefix; then the rows. The group's crc covers it all.
+ * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers
+ * and compacted values, prefix length u32, 0 u32, prefix; then the rows. The group's crc covers it
+ * all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static uint32_t put_producers(struct writer *w, const struct shard *shard, int64
         put_u32(w, row->logged_epoch);
         put_u32(w, 0);
         put_u64(w, row->logged_seq);
-        put_u64(w, 0);
+        put_u64(w, row->last_offset);
         put_u64(w, (uint64_t)row->last_us);
         count++;
     }
@@ -185,8 +186,7 @@ static void take_producer(struct reader *r, struct shard *shard)
     const uint8_t *id = take(r, PRODUCER_ID_BYTES);
     uint32_t topic = take_u32(r), slice = take_u32(r), epoch = take_u32(r);
     take_u32(r);
-    uint64_t seq = take_u64(r);
-    take_u64(r);
+    uint64_t seq = take_u64(r), offset = take_u64(r);
     int64_t last_us = (int64_t)take_u64(r);
     if (r->failed || topic >= shard->topic_count) {
         r->failed = true;
@@ -201,7 +201,8 @@ static void take_producer(struct reader *r, struct shard *shard)
         return;
     }
     row->last_seq = seq;
-    shard_producer_logged(shard, stream, id, epoch, seq);
+    row->last_offset = offset;
+    shard_logged(shard, stream, id, epoch, seq);
 }
 
 static void take_compacted(struct reader *r, struct shard *shard)
@@ -216,7 +217,7 @@ static void take_compacted(struct reader *r, struct shard *shard)
     shard_compact(shard, shard->topics[topic], key, key_len, value, value_len);
 }
 
-static int read_snapshot(struct shard *shard, const uint8_t *bytes, size_t len)
+static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct reader r = {bytes, bytes + len, false};
     if (take_u32(&r) != SNAPSHOT_MAGIC || take_u32(&r) != SNAPSHOT_VERSION)
@@ -236,11 +237,13 @@ static int read_snapshot(struct shard *shard, const uint8_t *bytes, size_t len)
     return r.failed || r.at != r.end ? -1 : 0;
 }
 
-/* Recovery meets a snapshot in each segment that it walks: the state before it has to go. */
+/* Into an empty one: what was there before numbers its topics otherwise and knows more. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
-    int status = fresh != NULL ? read_snapshot(fresh, bytes, len) : -1;
+    if (fresh == NULL)
+        return -1;
+    int status = restore_into(fresh, bytes, len);
     if (status == 0) {
         struct shard old = *shard;
         *shard = *fresh;
@@ -253,7 +256,7 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 /* ---- replay ---- */
 
 static int apply_producers(struct shard *shard, struct stream *stream,
-                           const struct chunk_view *chunk, int64_t now_us)
+                           const struct chunk_view *chunk, int64_t now_us, uint64_t gseq)
 {
     for (uint8_t i = 0; i < chunk->section_count; i++) {
         if (chunk->sections[i].id != SECTION_PRODUCERS)
@@ -264,15 +267,18 @@ static int apply_producers(struct shard *shard, struct stream *stream,
             memcpy(&record, chunk->sections[i].p + at, sizeof record);
             struct producer *row = NULL;
             uint64_t expected;
-            /* The leader let it in, so it is taken as it is: a gap here is a producer that expired. */
+            /* The leader let it in, so it is taken as it is: a gap here is a producer that expired.
+             */
             enum dedup verdict = shard_dedup(shard, stream, record.id, record.epoch,
                                              record.seq, true, now_us, &row, &expected);
             if (verdict == DEDUP_FULL || row == NULL)
                 continue;
             row->epoch = record.epoch;
             row->last_seq = record.seq;
+            shard_logged(shard, stream, record.id, record.epoch, record.seq);
+            row->last_offset = chunk->base_offset + record.first_event;
+            row->last_gseq = gseq;
             row->last_us = now_us;
-            shard_producer_logged(shard, stream, record.id, record.epoch, record.seq);
         }
     }
     return 0;
@@ -301,7 +307,8 @@ static int apply_compacted(struct shard *shard, struct stream *stream,
     return 0;
 }
 
-static int apply_chunk(struct shard *shard, const struct chunk_view *chunk, int64_t now_us)
+static int apply_chunk(struct shard *shard, const struct chunk_view *chunk, int64_t now_us,
+                       uint64_t gseq)
 {
     struct topic *topic = shard_topic_make(shard, chunk->topic, chunk->topic_len);
     if (topic == NULL || chunk->slice < shard->slice_first ||
@@ -316,11 +323,11 @@ static int apply_chunk(struct shard *shard, const struct chunk_view *chunk, int6
     /* Only the broker's own clock must not go back; a producer's own timestamp may be anything. */
     if (now_us > stream->last_timestamp)
         stream->last_timestamp = now_us;
-    apply_producers(shard, stream, chunk, now_us);
+    apply_producers(shard, stream, chunk, now_us, gseq);
     return topic->compacted ? apply_compacted(shard, stream, chunk) : 0;
 }
 
-int shard_apply(struct shard *shard, const uint8_t *group, size_t len)
+int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq)
 {
     struct group_header header;
     if (group_header_read(group, len, &header) != 0 || header.body_bytes + 128u > len)
@@ -329,7 +336,7 @@ int shard_apply(struct shard *shard, const uint8_t *group, size_t len)
     for (uint32_t i = 0; i < header.chunk_count; i++) {
         struct chunk_view chunk;
         if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk_verify(&chunk) != 0 ||
-            apply_chunk(shard, &chunk, (int64_t)header.wall_us) != 0)
+            apply_chunk(shard, &chunk, (int64_t)header.wall_us, gseq) != 0)
             return -1;
         at += chunk.stored_bytes;
     }

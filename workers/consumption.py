@@ -60,6 +60,8 @@ class PollRequest:
     """A name for this answer."""
     received: str | None
     """The last answer that the client says it got; None if it does not say."""
+    first: bool = True
+    """Not a later look for the same poll."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class PollResult:
     extents: list[Extent] = field(default_factory=list)
     unavailable: list[int] = field(default_factory=list)
     """Slices that could not be read now."""
+    superseded: bool = False
+    """The consumer polls anew: whoever sent this poll has given it up, noticed or not."""
 
 
 class Consumption:
@@ -98,6 +102,7 @@ class Consumption:
         self._fenced: dict[Key, set[Slot]] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._turns: dict[Key, int] = {}
+        self._latest: dict[Key, str] = {}
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
@@ -124,6 +129,11 @@ class Consumption:
         member = request.member
         slots = member.slots(self._slices)
         result = PollResult()
+        if request.first:
+            self._latest[member.key] = request.delivery
+        elif self._latest.get(member.key, request.delivery) != request.delivery:
+            result.superseded = True
+            return result
         async with self._locks.setdefault(member.key, asyncio.Lock()):
             cursors = await self._claim_all(request, slots)
             handed: dict[Slot, tuple[Cursor, int]] = {}
@@ -366,7 +376,7 @@ class Consumption:
         for key in [key for key in self._held if not self._membership.is_current(key)]:
             for name in list(self._held.get(key, ())):
                 self._release(self._cursors[name])
-        known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._locks)
+        known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._locks, self._latest)
         for by_key in known:
             for key in [key for key in by_key if not self._membership.is_current(key)]:
                 if by_key is not self._locks or not self._locks[key].locked():

@@ -1,90 +1,96 @@
-"""Prometheus text exposition (format 0.0.4) of a broker's counters, summed over its workers.
+"""Prometheus text exposition (format 0.0.4) of a broker's counters, over all of its workers.
 
 There are no labels that a client can invent, so the number of time series is fixed.
 """
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SERIES_MAX = 1_000
-"""More names than this are a mistake; the rest is left out and counted."""
+"""More names than this are a mistake; the rest is left out."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 
-# Values that go up and down; everything else that the reactor counts only grows.
-_GAUGE_ENDINGS = (
-    "_open",
-    "_waiting",
-    "_in_flight",
-    "_pending",
-    "_used",
-    "_free",
-    "_registered",
-    "_max",
-    "_now",
-    "_limit",
-    "_size",
-    "_streams",
-    "_inflight",
-    "_active",
-)
-_GAUGES = {
-    "arena_bytes",
-    "connections",
-    "consumers_registered",
-    "epoch",
-    "group_offsets",
-    "memory_bytes",
-    "streams",
-    "topics",
+
+class Gauge(NamedTuple):
+    """A figure that goes up and down; what is not listed as one only grows."""
+
+    help: str
+    shared: bool = False
+    """The same fact in every worker: the largest counts, not the sum."""
+    name: str = ""
+    """To be exposed under another name."""
+
+
+GAUGES = {
+    "body_memory_bytes": Gauge("Memory of request bodies under way."),
+    "connections": Gauge("Connections that are open.", name="connections_open"),
+    "consumers_registered": Gauge("Consumers registered with the broker.", shared=True),
+    "group_offsets": Gauge("Group offsets kept: one for each group, topic and slice."),
+    "in_flight_bytes": Gauge("Bytes of groups on their way to the disk."),
+    "index_entries": Gauge("Chunks of open segments in the index in memory."),
+    "long_polls_waiting": Gauge("Waits for events to become stable, on all shards."),
+    "producers": Gauge("Idempotent producers remembered."),
+    "queued_bytes": Gauge("Bytes that wait for the next group."),
+    "storage_buffer_bytes": Gauge("Read buffers in use."),
+    "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
+    "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
+    "storage_sealed_segments": Gauge("Sealed segments."),
+    "topics": Gauge("Topics, internal ones included.", shared=True),
 }
 
-_HELP = {
-    "consumers_registered": "Consumers registered with the broker.",
-    "group_offsets": "Group offsets kept, one for each group, topic and slice.",
-    "long_polls_waiting": "Requests that wait for events to become stable.",
+COUNTERS = {
+    "aborted_requests": "Requests whose client went away before the answer.",
+    "body_bytes_in": "Bytes of request bodies.",
+    "bytes_out": "Bytes sent to clients and siblings.",
+    "chunks": "Chunks written.",
+    "connections_total": "Connections accepted.",
+    "control_requests": "Requests other than produces.",
+    "duplicates": "Produces that were recognised as repeats.",
+    "events": "Events written.",
+    "group_bytes": "Bytes appended to the log.",
+    "groups": "Groups appended to the log.",
+    "handed_in": "Produces taken over from siblings.",
+    "handed_out": "Produces handed to the sibling that owns the slice.",
+    "problems": "Requests answered with a problem by the core.",
+    "produce_requests": "Produce requests.",
+    "requests": "HTTP requests.",
+    "storage_corrupt_chunks": "Chunks that failed their checksum and were not served.",
+    "storage_expired_bytes": "Bytes removed by retention.",
+    "storage_expired_segments": "Segments removed by retention.",
+    "storage_read_ahead_hits": "Reads answered from what was read ahead.",
+    "storage_read_bytes": "Bytes read from disk for readers.",
+    "storage_rebuilt_indexes": "Indexes that had to be made again from their segment.",
+    "turns": "Turns of the event loops.",
+    "value_bytes": "Bytes of the events' values.",
 }
-
-# The same fact in every worker: summing it up would multiply it.
-_SHARED = {"consumers_registered"}
-
-
-def _is_gauge(name: str) -> bool:
-    return name in _GAUGES or name.endswith(_GAUGE_ENDINGS)
 
 
 def exposition(
     by_worker: Mapping[int, Mapping[str, int | float]], *, workers: int, version: str
 ) -> bytes:
     """The text for these workers' counters; `workers` says how many there should be."""
-    lines = [
-        "# HELP barco_build_info The version of barco.",
-        "# TYPE barco_build_info gauge",
-        f'barco_build_info{{version="{version}"}} 1',
-        "# HELP barco_workers Workers that the broker has.",
-        "# TYPE barco_workers gauge",
-        f"barco_workers {workers}",
-        "# HELP barco_workers_up Workers that answered.",
-        "# TYPE barco_workers_up gauge",
-        f"barco_workers_up {len(by_worker)}",
-    ]
+    lines = _series("build_info", "gauge", "The version of barco.", 1, f'{{version="{version}"}}')
+    lines += _series("workers", "gauge", "Workers that the broker has.", workers)
+    lines += _series("workers_up", "gauge", "Workers that answered.", len(by_worker))
     names = sorted({name for stats in by_worker.values() for name in stats})
-    known = [name for name in names if _NAME.fullmatch(name)][:SERIES_MAX]
-    for name in known:
+    for name in [name for name in names if _NAME.fullmatch(name)][:SERIES_MAX]:
         values = [stats[name] for stats in by_worker.values() if name in stats]
-        total = max(values) if name in _SHARED else sum(values)
-        lines += _series(name, total)
+        if (gauge := GAUGES.get(name)) is not None:
+            value = max(values) if gauge.shared else sum(values)
+            lines += _series(gauge.name or name, "gauge", gauge.help, value)
+        else:
+            text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
+            lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
     return ("\n".join(lines) + "\n").encode()
 
 
-def _series(name: str, value: float) -> list[str]:
-    gauge = _is_gauge(name)
-    exposed = f"barco_{name}" if gauge or name.endswith("_total") else f"barco_{name}_total"
-    text = _HELP.get(name, name.replace("_", " ").capitalize() + ", over all workers.")
+def _series(name: str, kind: str, text: str, value: float, labels: str = "") -> list[str]:
     return [
-        f"# HELP {exposed} {text}",
-        f"# TYPE {exposed} {'gauge' if gauge else 'counter'}",
-        f"{exposed} {value}",
+        f"# HELP barco_{name} {text}",
+        f"# TYPE barco_{name} {kind}",
+        f"barco_{name}{labels} {value}",
     ]

@@ -50,6 +50,8 @@ class ShardService:
         self.epoch = 0
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
+        self.more_stats: Callable[[], dict[str, int]] = dict
+        """Figures of the storage; set by the worker as well."""
         self.now_us = now_us
         self.reactor = reactor
         self.appends = Appends(reactor)
@@ -137,11 +139,13 @@ class ShardService:
             stored=args["stored"],
             delivery=args["delivery"],
             received=args["received"],
+            first=args["first"],
         )
         result = await self.consumption.poll(request)
         return {
             "extents": [extent_to_list(extent) for extent in result.extents],
             "unavailable": result.unavailable,
+            "superseded": result.superseded,
         }
 
     async def _wait(self, args: Args) -> bool:
@@ -244,7 +248,7 @@ class ShardService:
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:
-        stats = dict(self.reactor.stats())
+        stats = self.reactor.stats() | self.more_stats()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count

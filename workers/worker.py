@@ -126,7 +126,7 @@ class Worker:
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
-        self._upcalls: dict[str, Callable[[Upcall], None]] = {
+        self._upcalls: dict[str, Callable[[Upcall], object]] = {
             "request": self._request,
             "aborted": self._aborted,
             "appended": self._service.upcall,
@@ -141,9 +141,7 @@ class Worker:
 
     def upcall(self, upcall: Upcall) -> None:
         """From the selector: taken in the loop's next turn, where exceptions are ordinary ones."""
-        asyncio.get_event_loop_policy().get_event_loop().call_soon(
-            self._upcalls[upcall[0]], upcall
-        )
+        asyncio.get_event_loop_policy().get_event_loop().call_soon(self._upcalls[upcall[0]], upcall)
 
     async def run(self) -> int:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
@@ -172,14 +170,15 @@ class Worker:
         report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
         epoch, parents = self._store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
-        self._reactor.add_segment(*await self._store.next_segment())
-        self._reactor.open_generation(parents)
-        while self._reactor.log_state()["stable_gseq"] < 1:
-            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         await self._store.start(
             self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
         )
+        await self._first_segment()
+        self._reactor.open_generation(parents)
+        while self._reactor.log_state()["stable_gseq"] < 1:
+            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = self._store.lineage
+        self._service.more_stats = self._store.stats
         self._service.open(epoch)
         rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
         await self._rpc.start(rpc_path)
@@ -210,7 +209,8 @@ class Worker:
         self._app.close("The broker is stopping.")
         self._reactor.drain()
         for task in self._requests.values():
-            task.cancel()
+            if self._app.interruptible(task):
+                task.cancel()
         end = time.monotonic() + DRAIN_SECONDS
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
@@ -287,14 +287,30 @@ class Worker:
             response = await self._app.handle(method, path, query, headers, body)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
-        content = response.body
-        self._reactor.respond(
-            number, response.status, response.head(), content if content is not None else b""
-        )
+        arrived = self._reactor.respond(number, response.status, response.head(), response.body)
+        if not arrived and response.undo is not None:
+            await response.undo()
 
     def _aborted(self, upcall: Upcall) -> None:
-        if (task := self._requests.get(upcall[1])) is not None:
+        """The client has gone, or has closed its side: nothing is handed out to it any more.
+
+        Only what waits for events ends; a change that has begun is carried through.
+        """
+        task = self._requests.get(upcall[1])
+        if task is not None and self._app.interruptible(task):
             task.cancel()
+
+    async def _first_segment(self) -> None:
+        """On a full disk nothing is deleted but what retention says: then it is waited for room."""
+        while True:
+            try:
+                self._reactor.add_segment(*await self._store.next_segment())
+                return
+            except DiskFullError as error:
+                self._app.close("The disk is full: free some space, or lower the retention.")
+                log.error("the disk is full, the shard cannot open: %s", error)
+                await self._store.run_retention(time.time_ns() // 1000)
+                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
 
     async def _next_segment(self) -> None:
         while True:

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if status.get("reason"):
         print(f"reason   {status['reason']}")
     print(f"version  {status.get('version')}")
-    print(f"engine   {status.get('engine')} ({status.get('engineReason')})")
+    why = f" ({status['engineReason']})" if status.get("engineReason") else ""
+    print(f"engine   {status.get('engine')}{why}")
     if topology is not None:
         print()
         _shared.print_table(

@@ -7,7 +7,7 @@ and nothing here does I/O or takes a lock: sender.py drives it.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
@@ -138,11 +138,6 @@ class Lane:
         self.sealed: deque[Batch] = deque()
         self.in_flight: Batch | None = None
 
-    @property
-    def empty(self) -> bool:
-        """True if nothing waits and nothing is on its way."""
-        return self.open is None and not self.sealed and self.in_flight is None
-
     def take(self, now: float, linger_s: float) -> Batch | None:
         """The next batch to send, if none is on its way and one is full or old enough."""
         if self.in_flight is not None:
@@ -204,10 +199,6 @@ class Batcher:
         self._lanes: dict[tuple[str, SliceKey, bool], Lane] = {}
         self._sticky: dict[str, int] = {}
         self._news: list[Lane] = []
-
-    def lanes(self) -> Iterator[Lane]:
-        """Every lane that was ever used."""
-        return iter(list(self._lanes.values()))
 
     def news(self) -> list[Lane]:
         """The lanes that the driver should look at since it last asked: a batch was opened, so
@@ -294,6 +285,16 @@ class Batcher:
             lane.sealed.append(lane.open)
             lane.open = None
             self._news.append(lane)
+
+    def seal_all(self) -> list[Batch]:
+        """Closes every open batch. Returns all batches whose fate is not known yet."""
+        batches: list[Batch] = []
+        for lane in self._lanes.values():
+            self.seal(lane)
+            if lane.in_flight is not None:
+                batches.append(lane.in_flight)
+            batches += lane.sealed
+        return batches
 
     def forget(self, batch: Batch) -> None:
         """Frees the memory of a batch whose fate is known."""

@@ -195,11 +195,11 @@ class AsyncConsumer:
             if member not in self._polls:
                 polling = self._poll_member(member, deadline)
                 self._polls[member] = asyncio.ensure_future(polling)
-        done, _ = await asyncio.wait(self._polls.values(), return_when=asyncio.FIRST_COMPLETED)
-        while not any(task.exception() or task.result() for task in done):
-            if len(done) == len(self._polls):
-                break
-            done, _ = await asyncio.wait(self._polls.values())
+        done: set[asyncio.Task[list[Event]]] = set()
+        pending = set(self._polls.values())
+        while pending and not any(task.exception() or task.result() for task in done):
+            finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            done |= finished
         return self._collect(done)
 
     def keep(self, rest: Sequence[Event]) -> None:
@@ -215,7 +215,7 @@ class AsyncConsumer:
         """
         if self._ahead:
             return False
-        await asyncio.gather(*(member.commit() for member in self._members))
+        await asyncio.gather(*(each.commit() for each in self._members if each not in self._polls))
         return True
 
     async def close(self, *, commit: bool = True) -> None:
@@ -227,6 +227,9 @@ class AsyncConsumer:
         if self._closed:
             return
         self._closed = True
+        # A broker commits all that it has handed out. What a poll that is under way is about to
+        # bring, nobody will see: it must go to another consumer.
+        settled = [member for member in self._members if member not in self._polls]
         for task in self._polls.values():
             task.cancel()
         await asyncio.gather(*self._polls.values(), return_exceptions=True)
@@ -234,7 +237,9 @@ class AsyncConsumer:
             if commit and self._ahead:
                 commit = False
                 await self._commit_taken()
-            farewells = (member.goodbye(commit=commit) for member in self._members)
+            farewells = (
+                member.goodbye(commit=commit and member in settled) for member in self._members
+            )
             for result in await asyncio.gather(*farewells, return_exceptions=True):
                 if isinstance(result, BaseException):
                     # The group forgets a silent consumer by itself, after a while.

@@ -38,7 +38,7 @@ class ConnectError(TransportError):
 
 
 class RequestTimeoutError(TransportError):
-    """The broker did not answer in time; the outcome is unknown."""
+    """The broker did not answer in time."""
 
 
 class DiscoveryError(PeerError):

@@ -5,6 +5,7 @@ retry is stored once, and events of one key keep the order of their `send` calls
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Self
 
 from barco.client.batching import Ack, SliceKey
 from barco.client.errors import BufferFullError, ClosedError
+from barco.client.future import Delivery
 from barco.client.loopthread import LoopThread
 from barco.client.names import (
     DEFAULT_ENDPOINT,
@@ -103,14 +105,6 @@ class AsyncProducer:
         await self.close()
 
 
-class Delivery(concurrent.futures.Future[Any]):
-    """The future of an event on its way. It cannot be cancelled: the event may be gone already."""
-
-    def cancel(self) -> bool:
-        """False."""
-        return False
-
-
 class Producer:
     """Sends events from any thread.
 
@@ -130,6 +124,7 @@ class Producer:
         except BaseException:
             self._thread.close()
             raise
+        atexit.register(self.close)  # A program that forgets to close loses nothing.
 
     def send(
         self,
@@ -182,6 +177,7 @@ class Producer:
         """Flushes and closes. Idempotent."""
         if self._thread.closed:
             return
+        atexit.unregister(self.close)
         try:
             self._thread.run(self._sender.close())
         finally:

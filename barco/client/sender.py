@@ -45,6 +45,7 @@ BATCH_TYPE = "application/vnd.barco.batch"
 Parts = Mapping[SliceKey | None, tuple[Sequence[bytes], Sequence[bytes]]]
 """Keys and values of each slice; under None, values without a key (and no keys)."""
 
+REFRESH_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
 """For one try. Shorter than the delivery deadline, so that a lost answer leaves time for more."""
 
@@ -92,6 +93,7 @@ class Sender:
         # without go there separately, so they are two producers.
         self._batcher = Batcher(limits, secrets.token_hex(16), secrets.token_hex(16))
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._refreshing: asyncio.Future[Ring] | None = None
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
         self._timers: dict[Lane, asyncio.TimerHandle] = {}
         self._settled: set[asyncio.Future[None]] = set()
@@ -175,10 +177,23 @@ class Sender:
 
     async def flush(self) -> None:
         """Sends everything that was enqueued, without lingering, and waits for its fate."""
-        self._send_open_batches()
-        while any(not lane.empty for lane in self._batcher.lanes()):
-            await self._next_settled()
-            self._send_open_batches()
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            batches = self._batcher.seal_all()
+            news = self._batcher.news()
+        left = len(batches)
+
+        def on_done(count: int, error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and not settled.done():
+                settled.set_result(None)
+
+        for batch in batches:
+            batch.on_done.append((on_done, 0))
+        self._look_at(news)
+        if batches:
+            await settled
 
     async def below(self, buffered_bytes: int) -> None:
         """Waits until unacknowledged events hold at most that much memory."""
@@ -207,13 +222,6 @@ class Sender:
                 f"{self._batcher.buffered_bytes} bytes wait to be acknowledged:"
                 " wait for some of them, or give the producer a larger buffer_bytes"
             )
-
-    def _send_open_batches(self) -> None:
-        with self._lock:
-            for lane in self._batcher.lanes():
-                self._batcher.seal(lane)
-            news = self._batcher.news()
-        self._look_at(news)
 
     async def _next_settled(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -321,7 +329,7 @@ class Sender:
                 raise self._late(batch, verdict.error) from verdict.error
             await asyncio.sleep(pause)
             if verdict.next is delivery.Next.REROUTE:
-                await self._refresh(deadline)
+                await self._refresh()
 
     async def _try(
         self, lane: Lane, batch: Batch, body: bytes, deadline: float
@@ -346,11 +354,13 @@ class Sender:
         except TransportError as error:
             return error
 
-    async def _refresh(self, deadline: float) -> None:
-        """Asks who owns what. An unreachable directory is no reason to stop trying."""
+    async def _refresh(self) -> None:
+        """Asks who owns what, once for all lanes that want to know. An unreachable directory is
+        no reason to stop trying."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._directory.ring(REFRESH_TIMEOUT_S))
         try:
-            left = max(0.05, deadline - time.monotonic())
-            self.ring = await self._directory.ring(min(2.0, left))
+            self.ring = await asyncio.shield(self._refreshing)
         except BarcoError:
             return
 

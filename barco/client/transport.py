@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 import httptools
 
-from barco.client.errors import ConnectError, RequestTimeoutError, TransportError
+from barco.client.errors import (
+    NOT_WRITTEN,
+    UNKNOWN,
+    ConnectError,
+    RequestTimeoutError,
+    TransportError,
+)
 
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # A poll or a replay is at most a few chunks: far below.
@@ -72,9 +78,8 @@ class Connection(asyncio.Protocol):
             raise ConnectError(f"the connection to {self.endpoint} is closed")
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        self._transport.write(request.head(self.endpoint))
-        if request.body:
-            self._transport.write(request.body)
+        # In one piece: a system call costs more than the copy.
+        self._transport.write(request.head(self.endpoint) + request.body)
         try:
             await self._writable.wait()
             return await answer
@@ -213,10 +218,12 @@ class Pool:
         if place is None:
             place = _Endpoint(endpoint, self._connections_max, self._pipeline_max)
             self._endpoints[endpoint] = place
+        sent = False
         try:
             async with asyncio.timeout(timeout_s), place.places:
                 connection = await place.connection()
                 connection.outstanding += 1
+                sent = True
                 try:
                     return await connection.exchange(request)
                 finally:
@@ -224,7 +231,8 @@ class Pool:
         except TimeoutError as error:
             raise RequestTimeoutError(
                 f"{endpoint} did not answer {request.method} {request.target.partition('?')[0]}"
-                f" within {timeout_s:g} s"
+                f" within {timeout_s:g} s",
+                outcome=UNKNOWN if sent else NOT_WRITTEN,
             ) from error
 
     def close(self) -> None:

@@ -203,13 +203,13 @@ static int replace_connection(struct loadgen *g, struct conn *c, const char *why
 
 /* ---- receiving ---- */
 
-static void note_error(struct loadgen *g, int status, const char *p, const char *end)
+static void note_error(struct loadgen *g, const char *p, const char *end)
 {
     g->counters.errors++;
     if (g->first_error[0])
         return;
-    int shown = end - p > 300 ? 300 : (int)(end - p);
-    snprintf(g->first_error, sizeof g->first_error, "answer %d: %.*s", status, shown, p);
+    int shown = end - p > 480 ? 480 : (int)(end - p);
+    snprintf(g->first_error, sizeof g->first_error, "%.*s", shown, p);
 }
 
 static void follow_cursor(struct loadgen *g, struct conn *c, const struct answer *a)
@@ -232,7 +232,7 @@ static void follow_cursor(struct loadgen *g, struct conn *c, const struct answer
 }
 
 static void count_answer(struct loadgen *g, struct conn *c, const struct answer *a,
-                         const char *body, const char *end, uint64_t now)
+                         const char *head, const char *end, uint64_t now)
 {
     uint32_t i = c->batch_done++;
     if (a->status > 0 && a->status < 600)
@@ -243,7 +243,7 @@ static void count_answer(struct loadgen *g, struct conn *c, const struct answer 
         g->counters.bytes_sent += c->bytes[i];
         histogram_add(&g->latency, now - c->sent_ns, 1);
     } else {
-        note_error(g, a->status, body, end);
+        note_error(g, head, end);
     }
     if (g->options.cursor_header)
         follow_cursor(g, c, a);
@@ -288,7 +288,7 @@ static int consume(struct loadgen *g, struct conn *c, const char *p, const char 
         p += head;
         if (a.status < 200)
             continue;
-        count_answer(g, c, &a, p, end, now);
+        count_answer(g, c, &a, p - head, end, now);
         c->body_left = a.body_len;
         c->in_body = true;
         if (a.body_len == 0)

@@ -132,6 +132,42 @@ def test_clients_that_go_away_lose_nothing(broker: RunningBroker) -> None:
     assert sorted(set(got)) == expected
 
 
+@pytest.mark.parametrize("engine", ["io_uring", "epoll"])
+def test_a_client_that_went_away_is_handed_nothing(
+    start_broker: Callable[..., RunningBroker], engine: str
+) -> None:
+    broker = start_broker(engine=engine)
+    broker.register("c", "t")
+    poll = b"POST /v1/consumer/poll?consumerId=c&waitMs=20000 HTTP/1.1\r\nHost: x\r\n\r\n"
+    for number in range(10):
+        with socket.create_connection(("127.0.0.1", broker.port())) as gone:
+            gone.sendall(poll)
+            time.sleep(0.05)
+        time.sleep(0.05)
+        # Without naming deliveries: what the dead client was given would be lost.
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(broker.values, "c", waitMs=5000)
+            time.sleep(0.05)
+            broker.produce("t", lines(number), key=str(number))
+            assert waiting.result(10) == [number]
+
+
+def test_a_client_that_closes_its_side_gets_its_answers(broker: RunningBroker) -> None:
+    broker.produce("t", lines(1))
+    broker.register("c", "t")
+    with socket.create_connection(("127.0.0.1", broker.port())) as half:
+        half.sendall(
+            b"GET /v1/topics/t HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"POST /v1/consumer/poll?consumerId=c HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        half.shutdown(socket.SHUT_WR)
+        half.settimeout(5)
+        received = b""
+        while data := half.recv(65_536):
+            received += data
+    assert received.count(b"HTTP/1.1 200 OK") == 2 and b'"values":[1]' in received
+
+
 def test_a_worker_that_dies_delays_its_slices_and_loses_nothing(broker: RunningBroker) -> None:
     for slice_ in range(8):
         broker.produce("t", lines(slice_), key=key_of(broker, "t", slice_))

@@ -5,12 +5,16 @@ from barco.workers.metrics import SERIES_MAX, exposition
 
 def test_sums_types_and_names() -> None:
     text = exposition(
-        {0: {"requests": 1, "connections_open": 2}, 1: {"requests": 2, "connections_open": 3}},
+        {
+            0: {"requests": 1, "connections": 2, "topics": 4, "connections_total": 7},
+            1: {"requests": 2, "connections": 3, "topics": 5, "connections_total": 7},
+        },
         workers=3,
         version="0.1.0",
     ).decode()
     assert "# TYPE barco_requests_total counter\nbarco_requests_total 3\n" in text
     assert "# TYPE barco_connections_open gauge\nbarco_connections_open 5\n" in text
+    assert "barco_topics 5\n" in text and "barco_connections_total 14\n" in text
     assert "barco_workers 3\n" in text and "barco_workers_up 2\n" in text
     assert 'barco_build_info{version="0.1.0"} 1\n' in text
     assert text.endswith("\n")

@@ -1,4 +1,4 @@
-"""Two control planes that talk to each other over real sockets, on in-memory reactors."""
+"""The control planes of two workers with real sockets between them, on in-memory reactors."""
 
 import asyncio
 import json
@@ -7,34 +7,55 @@ from typing import Any
 
 from twin import Broker, MemoryLog, MemoryReactor, MemorySupervisor, run
 
-from barco.workers.plane import ControlPlane
+from barco.workers.http.app import App
+from barco.workers.rpc import RpcServer, Siblings
+from barco.workers.service import ShardService
+
+
+class Plane:
+    """What a worker puts together, without storage."""
+
+    def __init__(self, directory: Path, options: Any, supervisor: MemorySupervisor) -> None:
+        self.path = str(directory / f"{options.worker}.rpc")
+        self.reactor = MemoryReactor()
+        self.service = ShardService(
+            options,
+            reactor=self.reactor,
+            reader=MemoryLog(self.reactor),
+            supervisor=supervisor,
+            now_us=lambda: 1,
+        )
+        self.reactor.upcalls = self.service.upcall
+        operation = self.service.operation
+        paths = [str(directory / f"{worker}.rpc") for worker in range(options.workers)]
+        self.siblings = Siblings(
+            worker=options.worker, paths=paths, operation=operation, bytes_max=1 << 20
+        )
+        self.server = RpcServer(operation, bytes_max=1 << 20)
+        self.app = App(self.service, siblings=self.siblings, supervisor=supervisor)
+
+    async def open(self) -> None:
+        self.service.open(1)
+        self.app.open()
+        await self.service.adopt_topics(self.siblings)
+
+    async def close(self) -> None:
+        await self.siblings.close()
+        await self.server.close()
 
 
 class Sockets:
-    """A broker whose workers are control planes with sockets between them."""
+    """A broker whose workers have sockets between them."""
 
     def __init__(self, directory: Path) -> None:
-        (directory / "run").mkdir()
         self.supervisor = MemorySupervisor(8)
-        self.reactors = [MemoryReactor(), MemoryReactor()]
         shape = Broker()
-        self.planes = []
-        for worker, reactor in enumerate(self.reactors):
-            options = shape.options(worker)
-            options.data_dir, options.event_bytes_max = str(directory), 1 << 20
-            plane = ControlPlane(
-                options,
-                reactor=reactor,
-                reader=MemoryLog(reactor),
-                supervisor=self.supervisor,
-                now_us=lambda: 1,
-            )
-            reactor.upcalls = plane.upcall
-            self.planes.append(plane)
-            self.supervisor.workers.append(plane.service)
+        self.planes = [Plane(directory, shape.options(w), self.supervisor) for w in (0, 1)]
+        self.reactors = [plane.reactor for plane in self.planes]
+        self.supervisor.workers += [plane.service for plane in self.planes]
 
     async def request(self, worker: int, method: str, path: str, query: str = "") -> Any:
-        response = await self.planes[worker].handle(method, path, query, [], b"")
+        response = await self.planes[worker].app.handle(method, path, query, [], b"")
         body = response.body
         whole = b"".join(body) if isinstance(body, list) else bytes(body)
         return response.status, (json.loads(whole) if whole[:1] in (b"[", b"{") else whole)
@@ -45,11 +66,11 @@ def test_over_sockets(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = Sockets(tmp_path)
         for plane in broker.planes:
-            await plane.start()
+            await plane.server.start(plane.path)
         assert (await broker.request(0, "GET", "/status"))[0] == 503
-        await broker.planes[0].open(1)
+        await broker.planes[0].open()
         assert (await broker.request(0, "GET", "/status"))[0] == 503
-        await broker.planes[1].open(1, lambda: [{"epoch": 1}])
+        await broker.planes[1].open()
         assert (await broker.request(0, "GET", "/status"))[0] == 200
         register = "consumerId=c&topic=t&onNewGroup=startFromEarliest"
         assert await broker.request(0, "PUT", "/v1/consumer/register", register) == (200, b"OK")
@@ -78,8 +99,8 @@ def test_a_long_poll_that_is_cancelled_stops_waiting_everywhere(tmp_path: Path) 
     async def scenario() -> None:
         broker = Sockets(tmp_path)
         for plane in broker.planes:
-            await plane.start()
-            await plane.open(1)
+            await plane.server.start(plane.path)
+            await plane.open()
         await broker.request(0, "PUT", "/v1/consumer/register", "consumerId=c&topic=t")
         poll = asyncio.create_task(
             broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=5000")

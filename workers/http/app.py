@@ -1,7 +1,9 @@
 """The application: one request in, one response out."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from barco.errors import BarcoError, BrokerError, NotReadyError
 from barco.workers.http.consume import Consume
@@ -53,6 +55,10 @@ class App:
         """Not ready (any more), and why."""
         self._context.ready = False
         self._context.reason = reason
+
+    def interruptible(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the task, which is in `handle`, waits for events and changes nothing else."""
+        return self._context.interruptible(task)
 
     async def handle(
         self,

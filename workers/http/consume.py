@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from barco import limits
@@ -45,6 +46,8 @@ class Pass:
 
     extents: list[Extent]
     unavailable: set[int]
+    superseded: bool = False
+    """The same consumer polls on another connection."""
 
 
 class Consume:
@@ -92,14 +95,23 @@ class Consume:
             "stored": kind == CHUNKS,
             "delivery": delivery,
             "received": request.value("delivery"),
+            "first": True,
         }
+
+        async def undo() -> None:
+            await self._revoke(member, delivery)
+
         try:
-            found = await self._poll_until(member, args, wait_ms / 1000)
-            return await _poll_response(kind, found, delivery, member)
+            # A client that asks once and closes its side may still read the answer; one that
+            # waits for events and closes its side is taken to have gone.
+            with context.polling() if wait_ms else nullcontext():
+                found = await self._poll_until(member, args, wait_ms / 1000)
+                response = await _poll_response(kind, found, delivery, member)
         except BaseException:
             # The client has gone, or gets an error: it must be given these events again.
-            await asyncio.shield(self._revoke(member, delivery))
+            await asyncio.shield(undo())
             raise
+        return replace(response, undo=undo) if found.extents else response
 
     async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
         loop = asyncio.get_running_loop()
@@ -107,8 +119,9 @@ class Consume:
         while True:
             found = await self._pass(member, args)
             left = deadline - loop.time()
-            if found.extents or left <= 0:
+            if found.extents or left <= 0 or found.superseded:
                 return found
+            args = {**args, "first": False}
             began = loop.time()
             await self._wait(member, left)
             if loop.time() - began < _PAUSE_S / 10:
@@ -150,6 +163,7 @@ class Consume:
             for extent in extents:
                 _add(found.extents, extent)
             found.unavailable.update(answer["unavailable"])
+            found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
                 more.append(worker)
         return more

@@ -1,6 +1,8 @@
 """What the handlers of the routes have in common: the broker as one worker sees it."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
@@ -28,6 +30,7 @@ class Context:
             slices_of_worker(worker, slices=slices, workers=count) for worker in range(count)
         ]
         self._deliveries = 0
+        self._polls: set[asyncio.Task[Any]] = set()
 
     @property
     def membership(self) -> Membership:
@@ -42,6 +45,21 @@ class Context:
     def owners(self, indexes: Iterable[int]) -> list[int]:
         """The workers of these slices."""
         return sorted({self.owner(index) for index in indexes})
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Around what only waits and reads: it may be cancelled when its client has gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._polls.add(task)
+        try:
+            yield
+        finally:
+            self._polls.discard(task)
+
+    def interruptible(self, task: asyncio.Task[Any]) -> bool:
+        """Whether this task is within `polling`."""
+        return task in self._polls
 
     def next_delivery(self) -> str:
         """A name for an answer that hands out events; no two are the same while a broker runs."""

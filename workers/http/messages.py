@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,8 @@ class Response:
     status: int
     body: Part | list[Part] = b""
     headers: tuple[tuple[str, str], ...] = ()
+    undo: Callable[[], Awaitable[None]] | None = None
+    """To be called if the client has gone before it could be sent."""
 
     def head(self) -> bytes:
         """The header lines, each with its line end."""

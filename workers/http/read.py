@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from barco import limits
@@ -113,7 +114,8 @@ class Read:
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
         }
-        answer = await self._read(args, wait_ms / 1000, stop)
+        with self._context.polling() if wait_ms else nullcontext():
+            answer = await self._read(args, wait_ms / 1000, stop)
         if not answer["known"] and not await self._exists(topic):
             raise TopicNotFoundError(f"There is no topic {topic}.")
         return await self._response(kind, answer, stop)

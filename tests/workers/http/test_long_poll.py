@@ -68,6 +68,20 @@ def test_a_cancel_at_any_moment_loses_nothing(turns: int) -> None:
 
 
 @run
+async def test_a_new_poll_ends_an_older_one_of_the_same_consumer() -> None:
+    broker = Broker()
+    await broker.register("c", "t")
+    # Its connection is half-open: nobody knows yet that the client has given it up.
+    older = asyncio.create_task(broker.poll("c", waitMs=10_000))
+    await broker.settle()
+    newer = asyncio.create_task(broker.values("c", waitMs=10_000))
+    await broker.settle()
+    broker.produce("t", 7, b"1")
+    assert await asyncio.wait_for(newer, 1) == [1]
+    assert (await asyncio.wait_for(older, 1)).status == 204
+
+
+@run
 async def test_a_rebalance_wakes_a_consumer_that_had_nothing() -> None:
     broker = Broker(workers=1, slices=1)
     broker.produce("t", 0, b"1")

@@ -1,0 +1,23 @@
+/* What both halves of the reactor's Python face share. Needs Python.h before it. */
+#ifndef BARCO_PY_REACTOR_H
+#define BARCO_PY_REACTOR_H
+
+#include "reactor.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct reactor *reactor;
+} ReactorObject;
+
+/* NULL, with a Python error set, after close(). */
+static inline struct reactor *reactor_of(PyObject *self)
+{
+    struct reactor *reactor = ((ReactorObject *)self)->reactor;
+    if (reactor == NULL)
+        PyErr_SetString(PyExc_ValueError, "the reactor is closed");
+    return reactor;
+}
+
+extern PyMethodDef reactor_read_methods[]; /* py_reactor_read.c */
+
+#endif
