@@ -112,7 +112,7 @@ def test_images_often(root: Path, seed: int) -> None:
         total += made.total()
 
 
-# --- Real files, the whole recovery ----------------------------------------------------------------
+# --- Real files, the whole recovery ----------------------------------------------------------
 
 
 def write_shard(shard: Path, disk: Disk) -> None:
@@ -188,7 +188,7 @@ def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
             reactor.close()
 
 
-# --- What producers are told after a crash ---------------------------------------------------------
+# --- What producers are told after a crash ---------------------------------------------------
 
 
 def replay(recording: Recording, tail: int, core: Core) -> None:
