@@ -44,7 +44,9 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                  "send Content-Length or Transfer-Encoding: chunked", 0, 0},
     [PROBLEM_EVENT_TOO_LARGE] = {413, "event-too-large",
                                  "an event is larger than limits.event_bytes_max", 0, 0},
-    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large", "the body is larger than the limit", 0, 0},
+    [PROBLEM_BODY_TOO_LARGE] = {413, "body-too-large",
+                                "the body, or what its events take, is larger than the limit", 0,
+                                0},
     [PROBLEM_HEAD_TOO_LARGE] = {431, "head-too-large",
                                 "the request head is larger than 32 KiB or has more than 64 fields",
                                 0, 0},
@@ -238,8 +240,8 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                         (unsigned long long)slot->expected);
     case PROBLEM_BODY_TOO_LARGE:
         return snprintf(out, cap, ",\"limit\":%llu",
-                        (unsigned long long)(slot->control ? CONTROL_BODY_MAX
-                                                           : options->request_bytes_max));
+                        (unsigned long long)(slot->expected ? slot->expected
+                                                            : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
         return snprintf(out, cap, ",\"owner\":\"%s\"",
                         conn->reactor->endpoints[slot->expected % WORKERS_MAX]);

@@ -72,7 +72,7 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
                               need, &facts->columns);
     if (status != 0)
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
-    if (facts->view.base_timestamp_us < 0)
+    if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_TIMESTAMP;
     facts->slices = (uint16_t *)(scratch + need);
     if (facts->columns.key_len != NULL)
@@ -163,7 +163,7 @@ static struct body *rows_encode(struct reactor *reactor, const struct batch_fact
 
 struct rows_room {
     struct span *values, *keys;
-    int64_t *timestamps;
+    int64_t *timestamps, earliest;
 };
 
 /* Reads the rows' table into spans. False when the lengths do not add up. */
@@ -172,6 +172,7 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
 {
     uint64_t at = 8 + count * sizeof(struct row);
     *total = 0;
+    room->earliest = INT64_MAX;
     for (uint64_t i = 0; i < count; i++) {
         struct row row;
         memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
@@ -181,6 +182,8 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
         room->keys[i] = (struct span){(uint32_t)at, row.key_len};
         room->values[i] = (struct span){(uint32_t)(at + key_bytes), row.value_len};
         room->timestamps[i] = row.timestamp;
+        if (row.timestamp < room->earliest)
+            room->earliest = row.timestamp;
         at += key_bytes + (uint64_t)row.value_len;
         *total += key_bytes + row.value_len;
     }
@@ -217,6 +220,7 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
     run->value_spans = room.values;
     run->key_spans = room.keys;
     run->timestamps = room.timestamps[0] != 0 ? room.timestamps : NULL;
+    run->timestamp = run->timestamps ? room.earliest : 0;
     /* The exact tokens are not worth hashing again: the slice's whole range is a true bound. */
     run->token_min = start;
     run->token_max = (int64_t)((uint64_t)start + reactor->options.slice_width - 1);
@@ -257,7 +261,8 @@ static uint16_t send_rows(struct reactor *reactor, const struct produce *produce
 /* Cuts a batch by slice; every part is answered for itself, the call when all are. */
 static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
                               struct waiter waiter, struct slot *slot,
-                              const struct batch_facts *facts, uint32_t keyless_slice)
+                              const struct batch_facts *facts, uint32_t keyless_slice,
+                              uint64_t *detail)
 {
     bool present[SLICES_PER_RANGE_MAX] = {false};
     uint32_t parts = 0;
@@ -265,6 +270,9 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
         uint32_t slice = facts->slices[i] == UINT16_MAX ? keyless_slice : facts->slices[i];
         parts += !present[slice];
         present[slice] = true;
+        *detail = worker_of_slice(reactor, slice);
+        if (produce->no_forward && *detail != reactor->options.worker)
+            return PROBLEM_MISDIRECTED; /* before anything of it is stored */
     }
     struct body *rows[SLICES_PER_RANGE_MAX];
     slot->parts = calloc(parts, sizeof *slot->parts);
@@ -277,12 +285,12 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
             rows[slice] = rows_encode(reactor, facts, (int32_t)slice, keyless_slice,
                                       produce->timestamp);
     for (uint32_t slice = 0; slice < reactor->options.slices; slice++) {
-        uint64_t detail = 0;
+        uint64_t why = 0;
         if (!present[slice])
             continue;
-        uint16_t problem = send_rows(reactor, produce, slice, waiter, rows[slice], &detail);
+        uint16_t problem = send_rows(reactor, produce, slice, waiter, rows[slice], &why);
         if (problem != PROBLEM_NONE)
-            slot_part_done(reactor, &waiter, problem, false, NULL, detail);
+            slot_part_done(reactor, &waiter, problem, false, NULL, why);
     }
     return PROBLEM_NONE;
 }
@@ -305,7 +313,7 @@ uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, s
     if (facts.keyed && (!facts.one_slice || mixed)) {
         if (produce->has_producer)
             return PROBLEM_SPLIT_PRODUCER;
-        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_slice);
+        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_slice, detail);
     }
     uint32_t slice = facts.keyed ? facts.slice : keyless_slice;
     if (produce->slice >= 0 && (uint32_t)produce->slice != slice)

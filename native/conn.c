@@ -212,6 +212,8 @@ static void request_clear(struct request *request)
 static void refuse(struct conn *conn, struct slot *slot, uint16_t problem, uint64_t body_left,
                    bool length_known)
 {
+    if (problem == PROBLEM_BODY_TOO_LARGE)
+        slot->expected = conn->request.body_max;
     request_clear(&conn->request);
     conn->state = STATE_HEAD;
     if (!length_known || body_left > DISCARD_BODY_MAX) {
@@ -357,6 +359,21 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     slot->want_continue = head->expect_continue && (head->chunked || request->body_want > 0);
 }
 
+/* Asks for memory before it is taken. False: the connection waits, at most MEMORY_WAIT_MS in all
+ * until it gets some, however often others wake it: those who wait hold what others wait for. */
+static bool has_memory(struct conn *conn, size_t bytes)
+{
+    struct reactor *reactor = conn->reactor;
+    if (reactor_memory(reactor, bytes)) {
+        conn->blocked_ms = 0;
+        return true;
+    }
+    if (conn->blocked_ms == 0)
+        conn->blocked_ms = reactor->now_ms;
+    conn->blocked = reactor->blocked_any = true;
+    return false;
+}
+
 /* Makes room for a body of up to want bytes. False: wait for memory. */
 static bool make_room(struct conn *conn, size_t want)
 {
@@ -365,12 +382,8 @@ static bool make_room(struct conn *conn, size_t want)
     size_t have = body ? body->capacity : 0;
     if (want <= have)
         return true;
-    if (!reactor_memory(reactor, want - have)) {
-        conn->blocked = true;
-        conn->blocked_ms = reactor->now_ms;
-        reactor->blocked_any = true;
+    if (!has_memory(conn, want - have))
         return false;
-    }
     if (body == NULL) {
         conn->request.body = body_new(&reactor->body_bytes, want);
         return conn->request.body != NULL;
@@ -394,6 +407,11 @@ static size_t input_body(struct conn *conn, const uint8_t *bytes, size_t len)
     size_t have = request->body ? request->body->len : 0;
     uint64_t left = request->body_want - have;
     if (have == 0 && len >= left) {
+        if (left > 0 && !has_memory(conn, left)) {
+            if (!keep_key(request))
+                conn_close(conn);
+            return 0;
+        }
         finish_request(conn, bytes, left);
         return left;
     }
@@ -412,8 +430,13 @@ static size_t input_chunked(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     struct request *request = &conn->request;
     size_t have = request->body ? request->body->len : 0, consumed = 0, produced = 0;
-    /* What comes out is never longer than what goes in. */
-    if (!keep_key(request) || !make_room(conn, have + len))
+    /* What comes out is never longer than what goes in. Doubling: small pieces must not cost a
+     * copy of the whole each. */
+    size_t want = have + len, capacity = request->body ? request->body->capacity : 0;
+    size_t doubled = 2 * capacity < request->body_max ? 2 * capacity : request->body_max;
+    if (want > capacity && want < doubled)
+        want = doubled;
+    if (!keep_key(request) || !make_room(conn, want))
         return 0;
     struct body *body = request->body;
     int status = http1_chunked_feed(&request->chunked, (const char *)bytes, len, &consumed,
@@ -435,7 +458,7 @@ static size_t input_head(struct conn *conn, const uint8_t *bytes, size_t len)
     size_t skip = 0;
     while (conn->head_seen == 0 && skip + 1 < len && bytes[skip] == '\r' && bytes[skip + 1] == '\n')
         skip += 2;
-    if (skip > 0)
+    if (skip > 0 || (conn->head_seen == 0 && len == 1 && bytes[0] == '\r'))
         return skip;
     int used = http1_parse_head((const char *)bytes, len, conn->head_seen, &head);
     if (used == HTTP1_PARTIAL) {
@@ -463,13 +486,9 @@ static size_t input_head(struct conn *conn, const uint8_t *bytes, size_t len)
     else if (open && (head.chunked || len - (size_t)used < conn->request.body_want) &&
              !keep_key(&conn->request))
         conn_close(conn);
+    if (open && (size_t)used == len)
+        flush_slots(conn); /* 100 Continue, where that is asked for and its turn has come */
     return (size_t)used;
-}
-
-static bool must_pause(const struct conn *conn)
-{
-    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
-           conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
 
 static size_t input_some(struct conn *conn, const uint8_t *bytes, size_t len)
@@ -494,8 +513,10 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0;
     while (used < len && !conn->closed) {
-        if (conn->state != STATE_LINGER && must_pause(conn))
+        if (conn_paused(conn)) {
+            conn->stopped = true; /* the reason may be gone before the connection is tended */
             break;
+        }
         size_t step = input_some(conn, bytes + used, len - used);
         if (step == 0)
             break;
@@ -648,6 +669,7 @@ void conn_deadlines(struct conn *conn, int64_t now_ms)
         conn_close(conn);
     } else if (conn->blocked && now_ms - conn->blocked_ms > MEMORY_WAIT_MS) {
         conn->blocked = false;
+        conn->blocked_ms = 0;
         time_out(conn, PROBLEM_BUSY);
     } else if (conn->state == STATE_LINGER) {
         if (age > LINGER_MS && conn->slot_first == conn->slot_end && !conn->sending)
@@ -657,6 +679,8 @@ void conn_deadlines(struct conn *conn, int64_t now_ms)
     } else if ((conn->state == STATE_BODY || conn->state == STATE_CHUNKED) && !conn->blocked &&
                body_too_slow(conn, now_ms)) {
         time_out(conn, PROBLEM_TIMEOUT);
+    } else if (conn->state == STATE_DISCARD && age > SEND_DEADLINE_MS) {
+        conn_close(conn); /* the refusal was sent long ago, its body never came */
     } else if (conn->state == STATE_HEAD && conn->slot_first == conn->slot_end &&
                age > IDLE_DEADLINE_MS) {
         conn_close(conn);

@@ -16,6 +16,7 @@
 #define SEND_DEADLINE_MS 30000
 #define LINGER_MS 2000
 #define MEMORY_WAIT_MS 5000
+#define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
 enum conn_kind { CONN_HTTP, CONN_PEER };
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
@@ -103,6 +104,16 @@ struct conn {
     void *engine;       /* the engine's own */
     uint32_t engine_flags;
 };
+
+/* No request is begun while the answers of earlier ones wait for their turn or for the client; one
+ * whose body is coming in is finished, so that a pause never makes its sender look slow. */
+static inline bool conn_paused(const struct conn *conn)
+{
+    if (conn->kind == CONN_PEER || conn->state != STATE_HEAD)
+        return conn->blocked;
+    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
+           conn->out_bytes > OUTPUT_PAUSE_BYTES;
+}
 
 struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);
 void conn_free(struct conn *conn);

@@ -65,11 +65,12 @@ void builder_free(struct group_builder *b)
 size_t run_bound(const struct run *run)
 {
     /* Columns (12 bytes an event), LZ4's worst case (1/255), and the frame of each chunk: header,
-     * topic, directory and padding, once for the run and once for each full chunk. */
+     * topic, directory and padding, once for the run and once for each full chunk;
+     * a run with timestamps of its own may also cut the chunk that an earlier run began. */
     size_t raw = run->bytes + (size_t)run->count * 12;
     if (run->sealed)
         raw = run->batch->total_bytes;
-    size_t frames = 2 + run->bytes / (CHUNK_VALUES_TARGET / 2) + run->count / CHUNK_EVENTS_MAX;
+    size_t frames = 3 + run->bytes / (CHUNK_VALUES_TARGET / 2) + run->count / CHUNK_EVENTS_MAX;
     return raw + raw / 200 + frames * 640;
 }
 
@@ -156,8 +157,11 @@ static void add_event(struct group_builder *b, const struct run *run, const uint
 {
     struct chunk_columns *c = &b->columns;
     uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
-    if (c->count == 0)
-        c->base_timestamp_us = c->max_timestamp_us = timestamp;
+    if (c->count == 0) {
+        /* The run's earliest: later events of it that are older must not cut the chunk. */
+        c->base_timestamp_us = run->timestamps ? run->timestamp : timestamp;
+        c->max_timestamp_us = timestamp;
+    }
     int64_t delta = timestamp - c->base_timestamp_us;
     grow(&b->vals, &b->vals_capacity, (size_t)c->vals_bytes + value_len);
     grow(&b->keys, &b->keys_capacity, (size_t)c->keys_bytes + key_bytes);
@@ -181,6 +185,8 @@ static void add_event(struct group_builder *b, const struct run *run, const uint
 
 static void note_producer(struct group_builder *b, const struct run *run)
 {
+    shard_logged(b->log->shard, run->stream, run->producer_id, run->producer_epoch,
+                 run->producer_seq);
     struct chunk_columns *c = &b->columns;
     struct chunk_producer *record = &b->producers[c->producer_count++];
     memset(record, 0, sizeof *record);

@@ -68,12 +68,21 @@ static void call_close(struct reactor *reactor, uint32_t at)
     reactor->call_free = at;
 }
 
+/* Largest frame a sibling may send: twice a full request, and its key, topic and head. */
+static uint64_t frame_bytes_max(const struct reactor *reactor)
+{
+    return reactor->options.request_bytes_max * 2 + (1u << 20);
+}
+
 uint16_t handoff_send(struct reactor *reactor, uint32_t worker, const struct produce *produce,
                       uint32_t slice, struct waiter waiter, const uint8_t *bytes, size_t len)
 {
     struct conn *peer = reactor->peers[worker];
     if (peer == NULL || peer->closed)
         return PROBLEM_NOT_READY;
+    /* Many tiny events of a batch can be more as rows than they were in it. */
+    if (len > reactor->options.request_bytes_max * 2)
+        return PROBLEM_BODY_TOO_LARGE;
     /* The owner's back-pressure: unsent calls are bounded like everything else. */
     if (!reactor_memory(reactor, peer->out_bytes + len))
         return PROBLEM_BUSY;
@@ -179,12 +188,6 @@ static bool take_answer(struct conn *conn, const struct answer_frame *frame)
     slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
                    frame->detail);
     return true;
-}
-
-/* Largest frame a sibling may send: a full request, its key, topic and head. */
-static uint64_t frame_bytes_max(const struct reactor *reactor)
-{
-    return reactor->options.request_bytes_max * 2 + (1u << 20);
 }
 
 void handoff_input(struct conn *conn)

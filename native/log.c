@@ -307,6 +307,16 @@ void log_enqueue(struct log *log, struct run *run)
     log->queued_bytes += run->bytes + run->memory;
 }
 
+size_t log_run_bound_max(const struct log *log)
+{
+    const uint32_t at = log->current >= 0 ? (uint32_t)log->current : 0;
+    uint64_t most = log->options.arena_bytes;
+    /* A quarter of a segment is left to the snapshot that opens it. */
+    if (at < log->segment_count && log->segments[at].capacity / 4 * 3 < most)
+        most = log->segments[at].capacity / 4 * 3;
+    return most - GROUP_HEADER_BYTES - GROUP_ALIGN;
+}
+
 /* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {

@@ -83,6 +83,8 @@ void log_add_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
 /* Writes GEN_START as soon as a segment is there; before this nothing is appended. */
 void log_open_generation(struct log *log, const uint8_t *parents, uint32_t len);
 void log_enqueue(struct log *log, struct run *run);
+/* The largest run_bound() that a group can ever hold; a larger run would wait for ever. */
+size_t log_run_bound_max(const struct log *log);
 /* Builds and submits what may be submitted now. wall_us: the wall clock. */
 void log_pump(struct log *log, int64_t wall_us);
 /* A write ended with result bytes or -errno. */

@@ -8,7 +8,6 @@
 #include "reactor.h"
 #include "uri.h"
 
-#define TIMESTAMP_MAX (1LL << 62)
 #define PRODUCER_NAME_MAX 64
 
 static bool parse_u64(const struct http1_slice *text, uint64_t *value)
@@ -78,6 +77,7 @@ static uint16_t read_producer(const struct producer_headers *headers, struct pro
             return PROBLEM_BAD_PRODUCER;
         out->one_shot = true;
         hash_producer(headers->once.p, headers->once.len, out);
+        out->producer_id[0] ^= 0x5a; /* never a Producer-Id that is spelled the same */
         return PROBLEM_NONE;
     }
     if (headers->id.p == NULL && headers->epoch.p == NULL && headers->seq.p == NULL)
@@ -264,6 +264,11 @@ static void copy_producer(struct run *run, const struct produce *produce)
 uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
                           uint64_t *detail)
 {
+    if (run_bound(run) > log_run_bound_max(reactor->log)) {
+        run_free(run);
+        *detail = 0;
+        return PROBLEM_BODY_TOO_LARGE;
+    }
     if (!produce->has_producer) {
         log_enqueue(reactor->log, run);
         return PROBLEM_NONE;
@@ -380,6 +385,10 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
         return PROBLEM_NO_EVENTS;
     size_t key_len = produce->has_key ? produce->key_len : 0;
     size_t spans_bytes = (size_t)count * sizeof *spans;
+    /* Every line is stored with the key: short lines with a long key are more than they look. */
+    *detail = 0;
+    if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
+        return PROBLEM_BODY_TOO_LARGE;
     struct run *run = new_run(reactor, produce, slice, waiter, spans_bytes + key_len);
     if (run == NULL)
         return PROBLEM_BUSY;

@@ -271,12 +271,6 @@ static void update_receiving(struct reactor *reactor, struct conn *conn)
     }
 }
 
-static bool paused(const struct conn *conn)
-{
-    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
-           (conn->kind == CONN_HTTP && conn->out_bytes > OUTPUT_PAUSE_BYTES);
-}
-
 static void finish_lingering(struct conn *conn)
 {
     if (conn->state != STATE_LINGER || conn->sending || conn->out_first != NULL ||
@@ -292,11 +286,11 @@ static void tend(struct reactor *reactor, struct conn *conn)
 {
     if (conn->closed)
         return;
-    if (conn->in_len > 0 && !paused(conn) && conn->stopped) {
+    if (conn->in_len > 0 && !conn_paused(conn) && conn->stopped) {
         conn->stopped = false;
         conn_resume(conn);
     }
-    conn->stopped = paused(conn);
+    conn->stopped = conn_paused(conn);
     update_receiving(reactor, conn);
     if (!conn->closed && !conn->sending && conn->out_first != NULL) {
         struct output *first = conn->out_first;

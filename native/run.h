@@ -50,14 +50,14 @@ struct run {
     uint32_t producer_epoch;
     uint64_t producer_seq;
     int64_t token_min, token_max;
-    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock */
+    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See timestamps */
     const uint8_t *values;
     const struct span *value_spans;   /* NULL: one event, values[0, value_len) */
     uint32_t value_len;
     const uint8_t *keys;              /* NULL: no key */
     const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
     uint32_t key_len;
-    const int64_t *timestamps;        /* NULL: timestamp for all */
+    const int64_t *timestamps;        /* NULL: timestamp for all; else that is their earliest */
     const struct batch_view *batch;   /* sealed only */
     uint64_t base_offset, gseq;       /* set when the group is built */
     uint64_t memory;                  /* bytes counted for this run itself */

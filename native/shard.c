@@ -10,6 +10,7 @@
 #define TOPIC_TABLE_FIRST 256
 #define PRODUCER_TABLE_FIRST 256
 #define COMPACTED_TABLE_FIRST 256
+#define PRODUCERS_FULL_US 1000000
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count)
 {
@@ -203,22 +204,32 @@ static bool producers_reserve(struct shard *shard, int64_t now_us)
     uint32_t size = shard->producer_mask + 1;
     if (shard->producer_count * 2 < size)
         return true;
+    if (shard->full_us != 0 && (uint64_t)(now_us - shard->full_us) < PRODUCERS_FULL_US)
+        return false; /* looking through all rows again for each refusal would be an attack */
     if (!producers_rebuild(shard, size, now_us))
         return false;
     if (shard->producer_count * 4 < size)
         return true;
-    return size < 2 * PRODUCERS_MAX && producers_rebuild(shard, size * 2, now_us);
+    if (size < 2 * PRODUCERS_MAX)
+        return producers_rebuild(shard, size * 2, now_us);
+    bool full = shard->producer_count * 2 >= size;
+    shard->full_us = full ? now_us : 0;
+    return !full;
 }
 
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected)
 {
-    if (!producers_reserve(shard, now_us) && shard->producer_count >= PRODUCERS_MAX)
-        return DEDUP_FULL;
     struct producer *found = producer_find(shard, id, stream->topic->index, stream->slice);
-    *row = found;
+    *row = NULL;
     *expected = 0;
+    if (!found->used) { /* those that are known go on, however full the table is */
+        if (!producers_reserve(shard, now_us))
+            return DEDUP_FULL;
+        found = producer_find(shard, id, stream->topic->index, stream->slice);
+    }
+    *row = found;
     if (found->used && epoch < found->epoch)
         return DEDUP_STALE_EPOCH;
     if (found->used && epoch == found->epoch) {
@@ -236,10 +247,21 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
         found->slice = stream->slice;
         shard->producer_count++;
     }
-    found->used = 1;
+    found->used = true;
     found->epoch = epoch;
     found->last_us = now_us;
     return DEDUP_NEW;
+}
+
+void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                  uint32_t epoch, uint64_t seq)
+{
+    struct producer *row = producer_find(shard, id, stream->topic->index, stream->slice);
+    if (!row->used)
+        return; /* expired while it waited */
+    row->logged = true;
+    row->logged_epoch = epoch;
+    row->logged_seq = seq;
 }
 
 /* ---- compacted values ---- */

@@ -56,9 +56,14 @@ struct topic {
 
 struct producer {
     uint8_t id[PRODUCER_ID_BYTES];
-    uint32_t topic, slice, epoch, used;
+    uint32_t topic, slice, epoch;
+    bool used, logged;
     uint64_t last_seq, last_offset, last_gseq;
     int64_t last_us;
+    /* What groups hold of it, if any (logged): a snapshot must not claim what still waits for a
+     * group, or a crash would make the retry of a lost event a duplicate. */
+    uint32_t logged_epoch;
+    uint64_t logged_seq;
 };
 
 struct compacted {
@@ -76,6 +81,7 @@ struct shard {
     struct compacted *compacted;
     uint32_t compacted_count, compacted_mask;
     uint64_t entries_total;
+    int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
@@ -96,6 +102,10 @@ enum dedup { DEDUP_NEW, DEDUP_DUPLICATE, DEDUP_STALE_EPOCH, DEDUP_GAP, DEDUP_FUL
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,
                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now_us,
                        struct producer **row, uint64_t *expected);
+
+/* The event (id, epoch, seq) of the stream is in a group now. */
+void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                  uint32_t epoch, uint64_t seq);
 
 void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
                    size_t key_len, const uint8_t *value, size_t value_len);

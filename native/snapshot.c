@@ -65,14 +65,14 @@ static uint32_t put_producers(struct writer *w, const struct shard *shard, int64
     uint32_t count = 0;
     for (uint32_t i = 0; i <= shard->producer_mask; i++) {
         const struct producer *row = &shard->producers[i];
-        if (!row->used || row->last_us + PRODUCER_IDLE_US < now_us)
+        if (!row->used || !row->logged || row->last_us + PRODUCER_IDLE_US < now_us)
             continue;
         put(w, row->id, PRODUCER_ID_BYTES);
         put_u32(w, row->topic);
         put_u32(w, row->slice);
-        put_u32(w, row->epoch);
+        put_u32(w, row->logged_epoch);
         put_u32(w, 0);
-        put_u64(w, row->last_seq);
+        put_u64(w, row->logged_seq);
         put_u64(w, row->last_offset);
         put_u64(w, (uint64_t)row->last_us);
         count++;
@@ -202,6 +202,7 @@ static void take_producer(struct reader *r, struct shard *shard)
     }
     row->last_seq = seq;
     row->last_offset = offset;
+    shard_logged(shard, stream, id, epoch, seq);
 }
 
 static void take_compacted(struct reader *r, struct shard *shard)
@@ -216,7 +217,7 @@ static void take_compacted(struct reader *r, struct shard *shard)
     shard_compact(shard, shard->topics[topic], key, key_len, value, value_len);
 }
 
-int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
+static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct reader r = {bytes, bytes + len, false};
     if (take_u32(&r) != SNAPSHOT_MAGIC || take_u32(&r) != SNAPSHOT_VERSION)
@@ -234,6 +235,22 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
     for (uint32_t i = 0; i < compacted && !r.failed; i++)
         take_compacted(&r, shard);
     return r.failed || r.at != r.end ? -1 : 0;
+}
+
+/* Into an empty one: what was there before numbers its topics otherwise and knows more. */
+int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
+{
+    struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
+    if (fresh == NULL)
+        return -1;
+    int status = restore_into(fresh, bytes, len);
+    if (status == 0) {
+        struct shard old = *shard;
+        *shard = *fresh;
+        *fresh = old;
+    }
+    shard_free(fresh);
+    return status;
 }
 
 /* ---- replay ---- */
@@ -258,6 +275,7 @@ static int apply_producers(struct shard *shard, struct stream *stream,
                 continue;
             row->epoch = record.epoch;
             row->last_seq = record.seq;
+            shard_logged(shard, stream, record.id, record.epoch, record.seq);
             row->last_offset = chunk->base_offset + record.first_event;
             row->last_gseq = gseq;
             row->last_us = now_us;
