@@ -9,6 +9,7 @@ import asyncio
 import functools
 import logging
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -57,7 +58,7 @@ def _unpack(body: memoryview) -> dict[str, Any]:
     return message
 
 
-class _Frames(asyncio.BufferedProtocol):
+class _Frames(asyncio.BufferedProtocol, ABC):
     """Frames of one connection. Not streams: those cost two more turns of the loop per frame.
 
     Small frames are taken from one buffer; a large one is received into memory of its own size.
@@ -73,13 +74,13 @@ class _Frames(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.closed = False
 
+    @abstractmethod
     def received(self, message: dict[str, Any]) -> None:
         """Take one message; a ProtocolError closes the connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lost(self) -> None:
         """The connection is gone."""
-        raise NotImplementedError
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Queue one message; it goes nowhere if the connection is gone."""
