@@ -320,6 +320,7 @@ size_t log_run_bound_max(const struct log *log)
 /* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {
+    log->last_group_runs = 0;
     struct run *first = log->queue, *end = NULL;
     uint64_t values = 0;
     *bound = GROUP_HEADER_BYTES + GROUP_ALIGN;
@@ -330,6 +331,7 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
         values += run->bytes;
         *raw += run->bytes + run->memory;
         *bound += run_bound(run);
+        log->last_group_runs++;
         end = run;
     }
     *last = end;

@@ -68,6 +68,7 @@ struct log {
     struct group_builder *builder;
     uint8_t *parents;
     uint32_t parents_len;
+    uint32_t last_group_runs; /* requests in the newest group: how busy the log is */
     uint64_t groups, group_bytes, chunks, events, value_bytes;
     /* Effects, all set by the reactor. */
     void *owner;
