@@ -5,46 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from barco.errors import BarcoError, BusyError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.model.placement import slices_of_worker, worker_of_slice
 from barco.types import SliceIndex
+from barco.workers.http.memory import AnswerMemory
 from barco.workers.membership import Membership
 from barco.workers.seams import SiblingsLike, SupervisorLike
 from barco.workers.service import ShardService
-
-ROOM_WAIT_S = 2.0
-ROOM_LOOK_S = 0.01
-
-
-class AnswerRoom:
-    """A part of the memory for answers, while one is put together. The rest is with the reactor."""
-
-    def __init__(self, context: "Context", size: int) -> None:
-        self._context = context
-        self._size = size
-        self._held = False
-
-    async def take(self) -> None:
-        """Wait for it, shortly. 503 when clients do not take the answers that are there."""
-        context = self._context
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + ROOM_WAIT_S
-        while not self._held:
-            waiting = context.service.reactor.stats().get("answer_bytes", 0)
-            others = waiting + context.answers_under_way
-            if others == 0 or others + self._size <= context.options.memory_bytes // 4:
-                context.answers_under_way += self._size
-                self._held = True
-            elif loop.time() > deadline:
-                raise BusyError("Answers that no one takes fill the memory: try again.")
-            else:
-                await asyncio.sleep(ROOM_LOOK_S)
-
-    def give(self) -> None:
-        """Let it go; twice does no harm."""
-        if self._held:
-            self._context.answers_under_way -= self._size
-            self._held = False
 
 
 class Context:
@@ -63,8 +30,8 @@ class Context:
         self.slices_of = [
             slices_of_worker(worker, slices=slices, workers=count) for worker in range(count)
         ]
+        self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
-        self.answers_under_way = 0
         self._polls: set[asyncio.Task[Any]] = set()
 
     @property

@@ -66,6 +66,11 @@ class BufferPool:
         self._out: dict[int, tuple[mmap.mmap, weakref.ref[Any]]] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def scarce(self) -> bool:
+        """More than half is out: what is left is for those who wait for an answer."""
+        return 2 * self.bytes_out > self.bytes_max
+
     def try_take(self, length: int) -> memoryview | None:
         """A view of at least `length` bytes (rounded up), or None when the pool is used up."""
         size = max(BUFFER_BYTES_MIN, 1 << (length - 1).bit_length())

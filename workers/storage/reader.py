@@ -134,6 +134,8 @@ class LogReader:
         replay = self._replays.pop(key, None)
         if replay is not None:
             return await self._read_on(topic, slice_, replay, max_bytes)
+        if self._bulk.buffers.scarce:
+            self.close()  # Nobody waits for what was read ahead, but this one does.
         result = await self._fetch(topic, slice_, from_offset, max_bytes)
         if result.chunks:
             self._note_step(key, topic, slice_, result.next_offset)
@@ -250,9 +252,12 @@ class LogReader:
                     raise explain(view, plan.path, "read") from view
                 raise view
             self.disk_bytes += len(view)
+            sparse = 2 * sum(location.stored_bytes for location in locations) < len(view)
             for location in locations:
                 at = location.file_offset - first
                 chunk = view[at : at + location.stored_bytes]
+                if sparse:  # A few KiB are not to keep a buffer of 1 MiB.
+                    chunk = memoryview(bytes(chunk))
                 why, wrong_index = _check(chunk, topic, slice_, location)
                 if why:
                     if chunks:  # What is good is served first; the next read meets the bad one.
@@ -336,7 +341,7 @@ class LogReader:
     async def _fill(self, topic: str, slice_: int, replay: _Replay) -> None:
         """Reads ahead until enough is ready; the reader takes from it meanwhile."""
         try:
-            while replay.ready_bytes <= READ_AHEAD_BYTES:
+            while replay.ready_bytes <= READ_AHEAD_BYTES and not self._bulk.buffers.scarce:
                 result = await self._fetch(
                     topic, slice_, replay.fetch_offset, READ_AHEAD_BYTES, wait=False
                 )
