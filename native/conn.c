@@ -42,7 +42,10 @@ static struct slot *slot_open(struct conn *conn)
 static void slot_clear(struct conn *conn, struct slot *slot)
 {
     conn->reactor->control_bytes -= slot->held;
+    conn->reactor->control_open -= slot->control;
+    conn->control_open -= slot->control;
     slot->held = 0;
+    slot->control = false;
     outputs_free(slot->first);
     free(slot->parts);
     slot->first = slot->last = NULL;
@@ -153,14 +156,18 @@ static uint16_t head_problem(uint16_t status)
     }
 }
 
-/* Bodies that wait in the upper layer must not take the memory that events need: 0, or the problem. */
+/* What waits in the upper layer, long polls mostly, is bounded like all else. 0, or the problem. */
 static uint16_t finish_control(struct conn *conn, struct slot *slot)
 {
     struct request *request = &conn->request;
     uint32_t held = request->body ? (uint32_t)request->body->len : 0;
-    if (held > 0 && conn->reactor->control_bytes + held > CONTROL_MEMORY_MAX)
+    struct reactor *reactor = conn->reactor;
+    if ((held > 0 && reactor->control_bytes + held > CONTROL_MEMORY_MAX) ||
+        (reactor->control_open + 1) * CONTROL_REQUEST_BYTES > reactor->options.memory_max)
         return PROBLEM_BUSY;
-    conn->reactor->control_bytes += slot->held = held;
+    reactor->control_bytes += slot->held = held;
+    reactor->control_open++;
+    conn->control_open++;
     struct upcall *up = reactor_upcall(conn->reactor, UPCALL_REQUEST,
                                        request_id(conn_id(conn), request->slot));
     up->head = request->head;

@@ -9,6 +9,8 @@
 #define OUTPUT_PAUSE_BYTES (1u << 20) /* unsent answers after which reading stops */
 #define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
 #define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
+#define CONTROL_PIPELINED_MAX 8u /* of one connection; then reading stops */
+#define CONTROL_REQUEST_BYTES (16u << 10) /* what one under way costs in the upper layer, at most */
 #define CONTROL_MEMORY_MAX (32u << 20)   /* such bodies, of all connections; over it 503 */
 #define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
 #define HEAD_DEADLINE_MS 10000
@@ -100,6 +102,7 @@ struct conn {
     struct request request;
     uint64_t discard;
     struct slot *slots;
+    uint32_t control_open; /* slots that are or were the upper layer's */
     uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
     struct output *out_first, *out_last;
     size_t out_bytes;
@@ -117,7 +120,7 @@ static inline bool conn_paused(const struct conn *conn)
     if (conn->kind == CONN_PEER || conn->state != STATE_HEAD)
         return conn->blocked;
     return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
-           conn->out_bytes > OUTPUT_PAUSE_BYTES;
+           conn->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
 
 struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);

@@ -380,6 +380,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"in_flight_bytes", log->in_flight_bytes},
         {"answer_bytes", outputs_foreign_bytes()},
         {"body_memory_bytes", reactor->body_bytes},
+        {"control_open", reactor->control_open},
         {"index_entries", reactor->shard->entries_total},
         {"topics", reactor->shard->topic_count},
         {"producers", reactor->shard->producer_count},

@@ -9,7 +9,7 @@ from running import RunningBroker
 from wire import Response, Wire, head, produce
 
 MiB = 1 << 20
-MEMORY_BYTES = 64 * MiB
+MEMORY_BYTES = 128 * MiB
 REQUEST_BYTES_MAX = 8 * MiB
 MEMORY_OVER_MAX = 64 * MiB
 """Beyond the budget: interpreter, code, receive buffers."""

@@ -117,7 +117,7 @@ def test_answers_that_no_one_reads(attacked: AttackedBroker) -> None:
     described = attacked.request("GET", "/v1/topic/r/slices").json["slices"]
     index = next(one["index"] for one in described if one["endOffset"] != "0")
     attacked.exchange_many(8, read("r", index, "from=earliest&maxBytes=16777216"), 4.0)
-    with attacked.wire(receive_bytes=4096) as wire:
+    with attacked.wire(receive_bytes=65536) as wire:
         wire.send(read("r", index, "from=earliest&maxBytes=1000000") * 100)
         time.sleep(0.5)
         attacked.check_memory()
