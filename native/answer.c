@@ -37,7 +37,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_BAD_BATCH] = {400, "malformed-batch",
                            "the body is not a valid application/vnd.barco.batch", 0, 0},
     [PROBLEM_BAD_CHUNKED] = {400, "malformed-chunked-body", "the chunked body is malformed", 0, 0},
-    [PROBLEM_UNKNOWN_TOPIC] = {404, "unknown-topic",
+    [PROBLEM_UNKNOWN_TOPIC] = {404, "topic-not-found",
                                "the topic does not exist and topics.auto_create is off", 0, 0},
     [PROBLEM_METHOD] = {405, "method-not-allowed", "this path takes POST", 0, 0},
     [PROBLEM_LENGTH_REQUIRED] = {411, "length-required",
@@ -53,10 +53,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_URI_TOO_LONG] = {414, "uri-too-long", "the request line is larger than 16 KiB", 0, 0},
     [PROBLEM_EXPECTATION] = {417, "expectation-failed", "only Expect: 100-continue is known", 0, 0},
     [PROBLEM_ENCODING] =
-        {415, "unsupported-encoding",
+        {415, "unsupported-media-type",
          "Content-Encoding is not taken: compress events into application/vnd.barco.batch", 0, 0},
     [PROBLEM_MISDIRECTED] = {421, "misdirected", "another worker owns this slice", 1, 0},
-    [PROBLEM_STALE_EPOCH] = {403, "stale-producer-epoch",
+    [PROBLEM_STALE_EPOCH] = {403, "stale-producer",
                              "a newer epoch of this producer id has been seen", 0, 0},
     [PROBLEM_GAP] = {409, "sequence-gap",
                      "the sequence is not the expected one, or lies outside the window of 1,024", 0,
@@ -67,7 +67,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics",
                                  "the worker holds as many topics or producers as it can", 1, 5},
     [PROBLEM_UNKNOWN_OUTCOME] =
-        {500, "unknown-outcome",
+        {500, "outcome-unknown",
          "the events may or may not be stored: retry with the same producer id and sequence", 0, 0},
     [PROBLEM_VERSION] = {505, "http-version", "only HTTP/1.0 and HTTP/1.1 are spoken here", 0, 0},
     [PROBLEM_NOT_IMPLEMENTED] = {501, "not-implemented",
@@ -93,6 +93,7 @@ static const char *reason(uint16_t status)
     case 406: return "Not Acceptable";
     case 408: return "Request Timeout";
     case 409: return "Conflict";
+    case 410: return "Gone";
     case 411: return "Length Required";
     case 413: return "Content Too Large";
     case 414: return "URI Too Long";
@@ -103,6 +104,7 @@ static const char *reason(uint16_t status)
     case 431: return "Request Header Fields Too Large";
     case 500: return "Internal Server Error";
     case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
     case 503: return "Service Unavailable";
     case 504: return "Gateway Timeout";
     case 505: return "HTTP Version Not Supported";

@@ -204,6 +204,22 @@ static struct append *append_slot(struct log *log)
     return append;
 }
 
+static void note_group(struct segment *segment, const struct group_header *header)
+{
+    if (segment->used == 0) {
+        segment->first_gseq = header->gseq;
+        segment->first_prev_crc = header->prev_crc;
+        segment->min_wall_us = segment->max_wall_us = header->wall_us;
+    }
+    segment->last_gseq = header->gseq;
+    segment->last_header_crc = header->header_crc;
+    if (header->wall_us < segment->min_wall_us) /* the wall clock may go backwards */
+        segment->min_wall_us = header->wall_us;
+    if (header->wall_us > segment->max_wall_us)
+        segment->max_wall_us = header->wall_us;
+    segment->used += header->group_bytes;
+}
+
 /* Puts the header before a built body and submits the group. */
 static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uint32_t chunks,
                          int64_t wall_us, struct run *runs, struct run *last, uint64_t raw)
@@ -243,7 +259,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     for (struct run *run = runs; run != NULL; run = run->next)
         run->gseq = header.gseq;
     assert(segment->used + header.group_bytes <= segment->capacity);
-    segment->used += header.group_bytes;
+    note_group(segment, &header);
     log->head += header.group_bytes;
     if (log->head > log->dirty_end)
         log->dirty_end = log->head;
@@ -323,6 +339,7 @@ size_t log_run_bound_max(const struct log *log)
 /* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {
+    log->last_group_runs = 0;
     struct run *first = log->queue, *end = NULL;
     uint64_t values = 0;
     *bound = GROUP_HEADER_BYTES + GROUP_ALIGN;
@@ -333,6 +350,7 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
         values += run->bytes;
         *raw += run->bytes + run->memory;
         *bound += run_bound(run);
+        log->last_group_runs++;
         end = run;
     }
     *last = end;

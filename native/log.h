@@ -26,6 +26,9 @@ struct segment {
     uint64_t capacity, used;
     uint64_t base_pos;
     bool started, closed, told; /* closed: no more groups; told: the upper layer knows */
+    /* What its sidecar says of the whole segment. */
+    uint64_t first_gseq, last_gseq, min_wall_us, max_wall_us;
+    uint32_t first_prev_crc, last_header_crc;
 };
 
 struct append {
@@ -68,6 +71,7 @@ struct log {
     struct group_builder *builder;
     uint8_t *parents;
     uint32_t parents_len;
+    uint32_t last_group_runs; /* requests in the newest group: how busy the log is */
     uint64_t groups, group_bytes, chunks, events, value_bytes;
     /* Effects, all set by the reactor. */
     void *owner;

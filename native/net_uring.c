@@ -18,6 +18,10 @@
 #define RECV_BUFFERS 64 /* 4 MiB, a power of two */
 #define BUFFER_GROUP 1
 #define COMPLETION_BATCH 256
+#define GATHER_MAX 16
+#define GATHER_SHARE 4
+#define GATHER_NS 50000
+#define GATHER_APPENDS 1
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
 enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_MASK = 7 };
@@ -182,6 +186,17 @@ static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
     }
 }
 
+/* How many completions are worth waking up for. While an append of many events is on its way, what
+ * arrives can only wait for the next one: to wake for each would cost more than it does.
+ * A group of a few events is a quiet log: its answer must not wait. */
+static unsigned gather_count(const struct reactor *reactor)
+{
+    if (reactor->log->append_count < GATHER_APPENDS)
+        return 1;
+    uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
+    return count < GATHER_MAX ? count : GATHER_MAX;
+}
+
 static void uring_wait(struct net *net, int64_t timeout_ns)
 {
     struct net_uring *u = (struct net_uring *)net;
@@ -192,8 +207,15 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
         mark(sqe, NULL, OP_POLL);
         u->polling = true;
     }
-    struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-    io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
+    unsigned gather = gather_count(u->reactor);
+    if (gather > 1 && timeout_ns > GATHER_NS) {
+        struct __kernel_timespec brief = {0, GATHER_NS};
+        io_uring_submit_and_wait_timeout(&u->uring, &cqe, gather, &brief, NULL);
+    }
+    if (io_uring_cq_ready(&u->uring) == 0) {
+        struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+        io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
+    }
     reactor_clock(u->reactor);
     unsigned count;
     while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {

@@ -320,6 +320,22 @@ static PyObject *Reactor_export_index(PyObject *self, PyObject *args)
     return body;
 }
 
+/* The fields of storage's SegmentSummary, in its order. */
+static PyObject *Reactor_segment_summary(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned index;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "I", &index))
+        return NULL;
+    const struct segment *s = log_segment(reactor->log, index);
+    if (s == NULL || s->used == 0)
+        return PyErr_Format(PyExc_ValueError, "segment %u is not known, or empty", index);
+    return Py_BuildValue("(IKKIIKKK)", s->index, (unsigned long long)s->first_gseq,
+                         (unsigned long long)s->last_gseq, s->first_prev_crc, s->last_header_crc,
+                         (unsigned long long)s->used, (unsigned long long)s->min_wall_us,
+                         (unsigned long long)s->max_wall_us);
+}
+
 static PyObject *Reactor_drop_index(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
@@ -409,6 +425,8 @@ PyMethodDef reactor_read_methods[] = {
     {"truncate_stream", Reactor_truncate_stream, METH_VARARGS,
      "truncate_stream(topic, slice, start_offset)."},
     {"export_index", Reactor_export_index, METH_VARARGS, "export_index(segment) -> sidecar body."},
+    {"segment_summary", Reactor_segment_summary, METH_VARARGS,
+     "segment_summary(segment) -> the fields of a SegmentSummary."},
     {"drop_index", Reactor_drop_index, METH_VARARGS, "drop_index(segment)."},
     {"log_state", Reactor_log_state, METH_NOARGS, "Positions of the open generation."},
     {"stats", Reactor_stats, METH_NOARGS, "Counters since start and gauges."},

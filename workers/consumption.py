@@ -176,6 +176,8 @@ class Consumption:
         hungry = cursors
         for _ in range(2):  # Fair shares first; then what some did not need, for those with more.
             for number, cursor in enumerate(hungry):
+                if self._reads.bounds(cursor.topic, cursor.slice)[1] <= cursor.position:
+                    continue
                 slot = (cursor.topic, cursor.slice)
                 before = extents.get(slot)
                 share = left // (len(hungry) - number)

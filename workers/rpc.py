@@ -6,10 +6,10 @@ the broker's user alone; lengths are checked before anything is allocated all th
 """
 
 import asyncio
-import contextlib
 import functools
 import logging
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -30,6 +30,9 @@ CONNECT_TIMEOUT_S = 1.0
 REQUESTS_MAX = 32_768
 """Operations of one sibling under way; most of them are long polls, which only wait."""
 
+SMALL_BYTES = 64 * 1024
+"""Requests and most answers fit; events come in larger ones."""
+
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger("barco.rpc")
 
@@ -39,20 +42,11 @@ def frame_bytes_max(event_bytes_max: int) -> int:
     return 2 * limits.POLL_BYTES_MAX + 2 * event_bytes_max
 
 
-def _pack(message: Mapping[str, Any]) -> list[bytes]:
-    body: bytes = msgpack.packb(message)
-    return [_LENGTH.pack(len(body)), body]
-
-
 def _refuse_ext(code: int, data: bytes) -> None:
     raise ProtocolError(f"frame holds extension type {code}")
 
 
-async def _read_frame(reader: asyncio.StreamReader, bytes_max: int) -> dict[str, Any]:
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if not 1 <= length <= bytes_max:
-        raise ProtocolError(f"frame length {length} is not between 1 and {bytes_max}")
-    body = await reader.readexactly(length)
+def _unpack(body: memoryview) -> dict[str, Any]:
     try:
         message = msgpack.unpackb(body, strict_map_key=False, ext_hook=_refuse_ext)
     except ProtocolError:
@@ -62,6 +56,96 @@ async def _read_frame(reader: asyncio.StreamReader, bytes_max: int) -> dict[str,
     if not isinstance(message, dict) or not isinstance(message.get("id"), int):
         raise ProtocolError("frame is not a map with an id")
     return message
+
+
+class _Frames(asyncio.BufferedProtocol, ABC):
+    """Frames of one connection. Not streams: those cost two more turns of the loop per frame.
+
+    Small frames are taken from one buffer; a large one is received into memory of its own size.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._buffer = bytearray(SMALL_BYTES)
+        self._filled = 0
+        self._packer = msgpack.Packer(buf_size=SMALL_BYTES)
+        self._large: bytearray | None = None
+        self._large_filled = 0
+        self._transport: asyncio.Transport | None = None
+        self.closed = False
+
+    @abstractmethod
+    def received(self, message: dict[str, Any]) -> None:
+        """Take one message; a ProtocolError closes the connection."""
+
+    @abstractmethod
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue one message; it goes nowhere if the connection is gone."""
+        if self._transport is not None and not self.closed:
+            body = self._packer.pack(message)
+            if len(body) > 16 * SMALL_BYTES:
+                self._packer = msgpack.Packer(buf_size=SMALL_BYTES)  # It keeps what it grew to.
+            if len(body) < SMALL_BYTES:
+                self._transport.write(_LENGTH.pack(len(body)) + body)
+            else:
+                self._transport.write(_LENGTH.pack(len(body)))
+                self._transport.write(body)
+
+    def close(self) -> None:
+        """At once; what is queued is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed:
+            self.closed = True
+            self.lost()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            if self._large is None:
+                self._filled += nbytes
+                self._take_frames()
+                return
+            self._large_filled += nbytes
+            if self._large_filled == len(self._large):
+                body, self._large = self._large, None
+                self.received(_unpack(memoryview(body)))
+        except ProtocolError as error:
+            _log.error("closing a sibling's connection: %s", error)
+            self.close()
+
+    def _take_frames(self) -> None:
+        start = 0
+        while self._filled - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if not 1 <= length <= self._bytes_max:
+                raise ProtocolError(f"frame length {length} is not between 1 and {self._bytes_max}")
+            body, end = start + _LENGTH.size, start + _LENGTH.size + length
+            if self._filled < end:
+                if _LENGTH.size + length > SMALL_BYTES:
+                    self._large = bytearray(length)
+                    self._large_filled = self._filled - body
+                    self._large[: self._large_filled] = self._buffer[body : self._filled]
+                    start = self._filled
+                break
+            message = _unpack(memoryview(self._buffer)[body:end])
+            start = end
+            self.received(message)
+        self._buffer[: self._filled - start] = self._buffer[start : self._filled]
+        self._filled -= start
 
 
 def _forget(
@@ -99,52 +183,64 @@ class RpcServer:
         self._operation = operation
         self._bytes_max = bytes_max
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: set[_Answering] = set()
 
     async def start(self, path: str) -> None:
         """Listen on this Unix socket; a stale one of a dead predecessor is replaced."""
-        self._server = await asyncio.start_unix_server(self._serve, path, limit=2**20)
+        self._server = await asyncio.get_running_loop().create_unix_server(self._accept, path)
+
+    def _accept(self) -> "_Answering":
+        connection = _Answering(self._operation, self._bytes_max, self._connections.discard)
+        self._connections.add(connection)
+        return connection
 
     async def close(self) -> None:
         """Stop listening, and drop what is under way."""
         if self._server is not None:
             self._server.close()
-        for task in list(self._connections):
+        running = [task for connection in self._connections for task in connection.under_way]
+        for connection in list(self._connections):
+            connection.close()
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        under_way: dict[int, asyncio.Task[None]] = {}
-        lock = asyncio.Lock()
-        try:
-            while True:
-                message = await _read_frame(reader, self._bytes_max)
-                number = message["id"]
-                if message.get("cancel"):
-                    if (running := under_way.get(number)) is not None:
-                        running.cancel()
-                    continue
-                if len(under_way) >= REQUESTS_MAX or number in under_way:
-                    raise ProtocolError("too many operations at once, or one twice")
-                running = asyncio.create_task(self._answer(message, writer, lock))
-                under_way[number] = running
-                running.add_done_callback(functools.partial(_forget, under_way, number))
-        except (EOFError, ConnectionError, asyncio.CancelledError):
-            pass
-        except ProtocolError as error:
-            _log.error("closing a sibling's connection: %s", error)
-        finally:
-            self._connections.discard(task)
-            for running in list(under_way.values()):
-                running.cancel()
-            writer.close()
 
-    async def _answer(
-        self, message: Mapping[str, Any], writer: asyncio.StreamWriter, lock: asyncio.Lock
+class _Answering(_Frames):
+    """A sibling's connection, and what it has asked for."""
+
+    def __init__(
+        self, operation: Operation, bytes_max: int, gone: "Callable[[_Answering], None]"
     ) -> None:
+        super().__init__(bytes_max)
+        self._operation = operation
+        self._gone = gone
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """Operations that are not answered yet."""
+        return list(self._running.values())
+
+    def received(self, message: dict[str, Any]) -> None:
+        number = message["id"]
+        running = self._running.get(number)
+        if message.get("cancel"):
+            if running is not None:
+                running.cancel()
+            return
+        if running is not None or len(self._running) >= REQUESTS_MAX:
+            raise ProtocolError("too many operations at once, or one twice")
+        running = asyncio.create_task(self._answer(message))
+        self._running[number] = running
+        running.add_done_callback(functools.partial(_forget, self._running, number))
+
+    def lost(self) -> None:
+        self._gone(self)
+        for running in self.under_way:
+            running.cancel()
+
+    async def _answer(self, message: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": message["id"], "ok": True}
         try:
             answer["result"] = await self._operation(
@@ -156,70 +252,68 @@ class RpcServer:
             _log.exception("operation %.64r of a sibling failed", message.get("op"))
             failure = BrokerError("The worker that owns the slice failed.")
             answer = {"id": message["id"], "ok": False, "error": pack_error(failure)}
-        with contextlib.suppress(ConnectionError):
-            async with lock:
-                writer.writelines(_pack(answer))
-                await writer.drain()
+        self.send(answer)
 
 
-class _Connection:
-    """One connection to a sibling, and the calls that wait on it."""
+class _Calling(_Frames):
+    """A connection to a sibling, and the calls that wait on it."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bytes_max: int
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
-        self.closed = False
-        self.task = asyncio.create_task(self._receive())
 
-    async def call(self, op: str, args: Mapping[str, Any], timeout: float) -> Any:
-        if self.closed:
-            raise OutcomeUnknownError("The worker went away.")
+    def start(self, op: str, args: Mapping[str, Any]) -> "_Call":
+        """Send a request; its answer is waited for later."""
         self._last += 1
-        number = self._last
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        self._writer.writelines(_pack({"id": number, "op": op, "args": args}))
-        try:
-            async with asyncio.timeout(timeout):
-                await self._writer.drain()
-                return await future
-        except BaseException as error:
-            if not self.closed and (not future.done() or future.cancelled()):
-                self._writer.writelines(_pack({"id": number, "cancel": True}))
-            if isinstance(error, (TimeoutError, ConnectionError)):
-                raise OutcomeUnknownError(f"{op} was not answered in time.") from None
-            raise
-        finally:
-            self._waiting.pop(number, None)
+        self._waiting[self._last] = future
+        self.send({"id": self._last, "op": op, "args": args})
+        return _Call(self, self._last, future)
 
-    async def _receive(self) -> None:
-        try:
-            while True:
-                message = await _read_frame(self._reader, self._bytes_max)
-                future = self._waiting.get(message["id"])
-                if future is None or future.done():
-                    continue
-                if message.get("ok"):
-                    future.set_result(message.get("result"))
-                else:
-                    future.set_exception(unpack_error(message.get("error") or {}))
-        except (EOFError, ConnectionError, ProtocolError):
-            pass
-        finally:
-            self.close()
+    def end(self, number: int) -> None:
+        """Nobody waits for this answer any more."""
+        future = self._waiting.pop(number, None)
+        if future is not None and (not future.done() or future.cancelled()):
+            self.send({"id": number, "cancel": True})
 
-    def close(self) -> None:
-        self.closed = True
-        self._writer.close()
-        self.task.cancel()
+    def received(self, message: dict[str, Any]) -> None:
+        future = self._waiting.get(message["id"])
+        if future is None or future.done():
+            return
+        if message.get("ok"):
+            future.set_result(message.get("result"))
+        else:
+            future.set_exception(unpack_error(message.get("error") or {}))
+
+    def lost(self) -> None:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(OutcomeUnknownError("The worker went away."))
+                future.exception()  # Looked at: one that was given up needs no warning.
+
+
+class _Call:
+    """A call under way. It ends with `result`, or with `drop`."""
+
+    def __init__(self, connection: _Calling, number: int, future: asyncio.Future[Any]) -> None:
+        self._connection = connection
+        self._number = number
+        self._future = future
+
+    async def result(self, timeout: float) -> Any:
+        """What was answered, or a BarcoError."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._future
+        except TimeoutError:
+            raise OutcomeUnknownError("A worker did not answer in time.") from None
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Cancel it there if it is not answered."""
+        self._connection.end(self._number)
 
 
 class Siblings:
@@ -232,7 +326,7 @@ class Siblings:
         self._paths = paths
         self._operation = operation
         self._bytes_max = bytes_max
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _Calling] = {}
         self._locks = [asyncio.Lock() for _ in paths]
 
     async def call(
@@ -242,22 +336,22 @@ class Siblings:
         if worker == self._worker:
             return await self._operation(op, args)
         connection = await self._connect(worker)
-        return await connection.call(op, args, timeout)
+        return await connection.start(op, args).result(timeout)
 
-    async def _connect(self, worker: int) -> _Connection:
+    async def _connect(self, worker: int) -> _Calling:
         async with self._locks[worker]:
             connection = self._connections.get(worker)
             if connection is None or connection.closed:
+                loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        reader, writer = await asyncio.open_unix_connection(
-                            self._paths[worker], limit=2**20
+                        _, connection = await loop.create_unix_connection(
+                            lambda: _Calling(self._bytes_max), self._paths[worker]
                         )
                 except (OSError, TimeoutError):
                     raise NotReadyError(
                         f"Worker {worker}, which owns the slice, is restarting.", worker=worker
                     ) from None
-                connection = _Connection(reader, writer, self._bytes_max)
                 self._connections[worker] = connection
             return connection
 
@@ -265,17 +359,28 @@ class Siblings:
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
     ) -> dict[int, Any]:
         """The results by worker; a BarcoError stands for itself. Anything else is raised."""
-        workers = list(args)
-        if len(workers) == 1:
-            return {workers[0]: await self._caught(workers[0], op, args[workers[0]], timeout)}
-        results = await asyncio.gather(
-            *(self._caught(worker, op, args[worker], timeout) for worker in workers)
-        )
-        return dict(zip(workers, results, strict=True))
-
-    async def _caught(self, worker: int, op: str, args: Mapping[str, Any], timeout: float) -> Any:
+        # Without a task for each: what is far is sent for first, then comes what is here.
+        calls: dict[int, _Call] = {}
+        results: dict[int, Any] = {}
         try:
-            return await self.call(worker, op, args, timeout)
+            for worker in [worker for worker in args if worker != self._worker]:
+                try:
+                    calls[worker] = (await self._connect(worker)).start(op, args[worker])
+                except BarcoError as error:
+                    results[worker] = error
+            if self._worker in args:
+                results[self._worker] = await self._caught(self._operation(op, args[self._worker]))
+            for worker, call in calls.items():
+                results[worker] = await self._caught(call.result(timeout))
+        finally:
+            for call in calls.values():
+                call.drop()
+        return {worker: results[worker] for worker in args}
+
+    @staticmethod
+    async def _caught(awaitable: Awaitable[Any]) -> Any:
+        try:
+            return await awaitable
         except BarcoError as error:
             return error
 
@@ -285,9 +390,9 @@ class Siblings:
         """Whether one answered with a true value in time; the other calls are cancelled."""
         if len(args) == 1:
             ((worker, only),) = args.items()
-            return (await self._caught(worker, op, only, timeout + 5.0)) is True
+            return (await self._caught(self.call(worker, op, only, timeout + 5.0))) is True
         tasks = {
-            asyncio.create_task(self._caught(worker, op, given, timeout + 5.0))
+            asyncio.create_task(self._caught(self.call(worker, op, given, timeout + 5.0)))
             for worker, given in args.items()
         }
         end = asyncio.get_running_loop().time() + timeout
@@ -308,7 +413,4 @@ class Siblings:
         """Close every connection."""
         for connection in self._connections.values():
             connection.close()
-        await asyncio.gather(
-            *(connection.task for connection in self._connections.values()),
-            return_exceptions=True,
-        )
+        await asyncio.sleep(0)

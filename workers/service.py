@@ -20,15 +20,7 @@ from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, Superv
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
-RING_START = TOKEN_MIN
-"""The token of a ring of one broker."""
-
 Args = Mapping[str, Any]
-
-
-def slices_of(worker: int, workers: int, slices: int) -> range:
-    """The slices of a worker: slice i of S belongs to worker i * W // S."""
-    return slices_of_worker(worker, slices=slices, workers=workers)
 
 
 class ShardService:

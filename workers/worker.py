@@ -25,6 +25,7 @@ from barco.workers.siblings import HTTP, HandOff, socket_path
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.retention import Policy
+from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 
@@ -327,7 +328,8 @@ class Worker:
 
     async def _segment_sealed(self, index: int) -> None:
         body = self._reactor.export_index(index)
-        await self._store.segment_sealed(index, body)
+        summary = SegmentSummary(*self._reactor.segment_summary(index))
+        await self._store.segment_sealed(index, body, summary)
         self._reactor.drop_index(index)
 
 

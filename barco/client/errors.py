@@ -159,12 +159,8 @@ _KINDS: list[type[BarcoError]] = [
 _BY_SLUG: dict[str, type[BarcoError]] = {kind.slug: kind for kind in _KINDS}
 _BY_SLUG |= {
     # The C core tells some cases apart more finely.
-    "stale-producer-epoch": errors.StaleProducerError,
-    "unknown-topic": errors.TopicNotFoundError,
     "event-too-large": errors.TooLargeError,
     "body-too-large": errors.TooLargeError,
-    "unsupported-encoding": errors.UnsupportedMediaTypeError,
-    "unknown-outcome": errors.OutcomeUnknownError,
     "too-many-topics": BusyError,
 }
 _BY_STATUS: dict[int, type[BarcoError]] = {

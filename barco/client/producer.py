@@ -5,6 +5,7 @@ retry is stored once, and events of one key keep the order of their `send` calls
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import time
 from collections.abc import Iterator, Sequence
@@ -123,6 +124,7 @@ class Producer:
         except BaseException:
             self._thread.close()
             raise
+        atexit.register(self.close)  # A program that forgets to close loses nothing.
 
     def send(
         self,
@@ -175,6 +177,7 @@ class Producer:
         """Flushes and closes. Idempotent."""
         if self._thread.closed:
             return
+        atexit.unregister(self.close)
         try:
             self._thread.run(self._sender.close())
         finally:

@@ -78,9 +78,8 @@ class Connection(asyncio.Protocol):
             raise ConnectError(f"the connection to {self.endpoint} is closed")
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        self._transport.write(request.head(self.endpoint))
-        if request.body:
-            self._transport.write(request.body)
+        # In one piece: a system call costs more than the copy.
+        self._transport.write(request.head(self.endpoint) + request.body)
         try:
             await self._writable.wait()
             return await answer

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,17 @@ def test_a_reader_that_leaves_ends_the_writer(broker: RunningBroker) -> None:
         check=False,
     )
     assert (done.stdout.count(b"\n"), done.stderr) == (3, b"")
+
+
+def test_a_terminated_consumer_leaves_its_group(broker: RunningBroker) -> None:
+    barco(broker, "produce", "t", given=b"1\n")
+    command = [sys.executable, "-P", "-m", "barco", "consume", "t", "--group", "g", "--follow"]
+    command += ["--values", "--endpoint", f"127.0.0.1:{broker.port('discovery')}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == b"1\n"
+        time.sleep(0.5)  # By now it has asked for more.
+        consumer.terminate()
+        assert consumer.wait(10) == 143
+    group = json.loads(barco(broker, "groups", "describe", "g", "--json").stdout)
+    assert (group["members"], group["lag"]) == ([], 0)

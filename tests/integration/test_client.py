@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -271,3 +273,13 @@ def test_a_waiting_poll_has_a_new_event_at_once(broker: RunningBroker) -> None:
             times.append(time.monotonic() - began - 0.02)
             assert event.value == str(number).encode()
         assert sorted(times)[10] < 0.25
+
+
+def test_a_program_that_forgets_to_close_loses_nothing(broker: RunningBroker) -> None:
+    program = f"""
+import barco
+producer = barco.Producer("{endpoint(broker)}", linger_ms=60_000)
+producer.send("t", "1")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert [event.value for event in barco.read("t", endpoint(broker))] == [b"1"]

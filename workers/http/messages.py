@@ -75,6 +75,8 @@ def problem_response(error: BarcoError) -> Response:
 
 def percent_decode(raw: str, *, plus_is_space: bool) -> str:
     """UTF-8 text; a malformed escape or text that is not UTF-8 is a RequestError."""
+    if raw.isascii() and "%" not in raw and "+" not in raw:
+        return raw
     encoded = raw.encode("latin-1", "replace")
     if plus_is_space:
         encoded = encoded.replace(b"+", b" ")

@@ -32,6 +32,7 @@ from barco.workers.storage.recovery import (
     recover_shard,
 )
 from barco.workers.storage.retention import Policy, Retention
+from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.segment import SegmentPool
 
 GENERATIONS_TOLD_MAX = 64
@@ -144,13 +145,16 @@ class ShardStore:
         except (BarcoError, OSError) as error:
             self._on_error(error if isinstance(error, BarcoError) else BarcoError(str(error)))
 
-    async def segment_sealed(self, index: int, body: bytes) -> None:
+    async def segment_sealed(
+        self, index: int, body: bytes, summary: SegmentSummary | None = None
+    ) -> None:
         """All groups of a segment are stable: writes its sidecar and closes its descriptor.
 
-        `body`: the core's export_index(index). Afterwards reads of it come from the sidecar, so
+        `body`: the core's export_index(index); `summary`: what the core knows of the whole (None:
+        it is read from the file). Afterwards reads of it come from the sidecar, so
         the core may drop its own index.
         """
-        await self._catalog.add_sealed(self._epoch, index, body)
+        await self._catalog.add_sealed(self._epoch, index, body, summary)
         fd = self._fds.pop(index, -1)
         if fd >= 0:
             os.close(fd)

@@ -1,0 +1,67 @@
+"""What hurts a broker, and a table of it at the end. Seeds: BARCO_TEST_SEED repeats a run."""
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
+
+from round import COLUMNS, TOTALS
+
+from barco.errors import BarcoError
+from barco.workers.storage import layout
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture
+def seed() -> int:
+    """Printed with each scene; the same again with BARCO_TEST_SEED."""
+    return int(os.environ.get("BARCO_TEST_SEED") or random.randrange(1 << 30))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory on a file system with direct I/O; kept when the test fails."""
+    for base in (None, Path(__file__).parents[2] / ".pytest_cache"):
+        directory = Path(tempfile.mkdtemp(prefix="barco-faults-", dir=base))
+        try:
+            layout.check_data_dir(directory)
+        except BarcoError:
+            shutil.rmtree(directory)
+            continue
+        yield directory
+        if request.node.stash.get(FAILED, False):
+            print(f"kept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+        return
+    pytest.skip("no file system with direct I/O at hand")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not TOTALS:
+        return
+    line = terminalreporter.write_line
+    terminalreporter.section("faults")
+    line(f"{'':<24}" + "".join(f"{name:>11}" for name in COLUMNS))
+    for name, row in TOTALS.items():
+        cells = [
+            f"{row[each]:>11.1f}" if "s" == each[-1:] and " " in each else f"{row[each]:>11.0f}"
+            for each in COLUMNS
+        ]
+        line(f"{name:<24}" + "".join(cells))

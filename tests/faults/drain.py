@@ -1,0 +1,97 @@
+"""Reads everything back, three ways: stored chunks and NDJSON by cursor, and a fresh group."""
+
+import json
+import time
+
+from broker import Broker
+from load import NDJSON, TOKEN, chunk_events
+from wire import Wire
+
+CHUNKS = "application/vnd.barco.chunks"
+
+Event = tuple[int, int, int, str | None, str]
+"""slice, epoch, offset, key, value."""
+
+
+class ReadError(Exception):
+    """The broker refused to serve a place."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status}: {body}")
+        self.status, self.body = status, body
+
+
+def slices(broker: Broker, topic: str) -> dict[int, int]:
+    """The end offset of each slice."""
+    wire = Wire(broker.port)
+    try:
+        answer = wire.call("GET", f"/v1/topic/{topic}/slices")
+    finally:
+        wire.close()
+    if answer.status != 200:
+        raise ReadError(answer.status, answer.body.decode("utf-8", "replace"))
+    found = json.loads(answer.body)["slices"]
+    return {place["index"]: int(place["endOffset"]) for place in found}
+
+
+def read_slice(broker: Broker, topic: str, slice_: int, kind: str) -> list[Event]:
+    """From the earliest to the end. ReadError where the broker does not serve something."""
+    wire = Wire(broker.port, 30)
+    cursor, events = "earliest", []
+    try:
+        while True:
+            target = f"/v1/topic/{topic}/slices/{TOKEN}/{slice_}/events"
+            target += f"?from={cursor}&maxBytes=4000000"
+            answer = wire.call("GET", target, headers={"Accept": kind})
+            if answer.status == 204:
+                return events
+            if answer.status != 200:
+                raise ReadError(answer.status, answer.body.decode("utf-8", "replace"))
+            if kind == CHUNKS:
+                events += [tuple(event) for event in chunk_events(answer, slice_)]  # type: ignore
+            else:
+                events += [_line(line) for line in answer.body.splitlines()]
+            cursor = answer.headers["barco-next-cursor"]
+    finally:
+        wire.close()
+
+
+def _line(line: bytes) -> Event:
+    event = json.loads(line)
+    return (
+        event["rangeIndex"],
+        event["version"],
+        int(event["offset"]),
+        event["key"],
+        event["value"],
+    )
+
+
+def drain(broker: Broker, topic: str, kind: str = CHUNKS) -> list[Event]:
+    """All events of a topic, slice by slice, in the order of their offsets."""
+    return [event for slice_ in range(8) for event in read_slice(broker, topic, slice_, kind)]
+
+
+def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) -> list[Event]:
+    """What a group that never was before gets, until two polls in a row give nothing."""
+    wire = Wire(broker.port, 30)
+    events: list[Event] = []
+    try:
+        query = f"consumerId={name}&group={name}&topic={topic}&onNewGroup=startFromEarliest"
+        answer = wire.call("PUT", f"/v1/consumer/register?{query}")
+        assert answer.status == 200, answer
+        empty, until = 0, time.monotonic() + limit_s
+        while empty < 2:
+            assert time.monotonic() < until, "the group never comes to an end"
+            answer = wire.call(
+                "POST",
+                f"/v1/consumer/poll?consumerId={name}&maxBytes=4000000",
+                headers={"Accept": NDJSON},
+            )
+            assert answer.status in (200, 204), answer
+            empty = empty + 1 if answer.status == 204 else 0
+            events += [_line(line) for line in answer.body.splitlines()]
+        assert wire.call("POST", f"/v1/consumer/goodbye?consumerId={name}").status == 200
+    finally:
+        wire.close()
+    return events

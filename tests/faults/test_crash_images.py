@@ -1,0 +1,234 @@
+"""Recovery on every image that a crash of a recorded run may leave, and on some as real files."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from images import Disk, images
+from recorder import (
+    EPOCH,
+    SESSION,
+    TOKEN,
+    UUID,
+    Core,
+    Recording,
+    make_reactor,
+    produce_request,
+    record,
+)
+from round import TOTALS
+
+from barco.limits import GROUP_HEADER_BYTES
+from barco.workers.storage import layout, scan
+from barco.workers.storage.bulk import open_bulk
+from barco.workers.storage.errors import CorruptLogError
+from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.recovery import recover_shard
+
+IMAGES_SHORT = 10_000
+IMAGES_LONG = 100_000
+
+
+def check_image(disk: Disk, submitted: int, *, trust: bool) -> None:
+    """The scan finds exactly the groups that are there whole, and calls nothing corrupt."""
+    recording = disk.recording
+    fed: list[scan.GroupHeader] = []
+    wanted = disk.tail(submitted)
+    result = disk.scan(fed, trust=trust)
+    assert result.tail == wanted >= disk.stable
+    if wanted:
+        last = fed[-1].gseq if fed else 0
+        # What is walked begins with a snapshot and goes on without a gap to the tail.
+        assert last == wanted and fed[0].flags & (scan.GEN_START | scan.SNAPSHOT)
+        expected = [group.header for group in recording.groups[fed[0].gseq - 1 : wanted]]
+        assert fed[-len(expected) :] == expected
+
+
+def run_images(recording: Recording, wanted: int, rng: random.Random) -> Counter[str]:
+    """About `wanted` images, spread over all states of the run."""
+    states = list(recording.states())
+    left = sum(submitted > stable for submitted, stable in states)
+    disk = Disk(recording)
+    made: Counter[str] = Counter()
+    for submitted, stable in states:
+        disk.advance(stable)
+        flying = recording.groups[stable:submitted]
+        assert len(flying) <= 3
+        share = -(-(wanted - made.total()) // max(1, left))
+        left -= bool(flying)
+        candidates = list(images(flying, rng, recording.groups[:stable]))
+        while flying and len(candidates) < share:
+            candidates += images(flying, rng, recording.groups[:stable])
+        for how, pieces in rng.sample(candidates, max(1, min(len(candidates), share))):
+            before = disk.lay(pieces)
+            try:
+                check_image(disk, submitted, trust=rng.random() < 0.9)
+            except (AssertionError, CorruptLogError) as error:
+                raise AssertionError(f"{how}, S={submitted}, A={stable}") from error
+            disk.lay(before)
+            made[how] += 1
+    return made
+
+
+@pytest.fixture
+def recording(root: Path, seed: int) -> Recording:
+    print(f"seed {seed}")
+    return record(root, seed, 300)
+
+
+def count(made: Counter[str], recording: Recording, began: float) -> None:
+    print(f"{made.total()} images in {time.monotonic() - began:.1f} s: {dict(made)}")
+    row = TOTALS.setdefault("crash images", {"acked": 0, "lost": 0, "twice": 0, "other": 0})
+    for name in ("tried", "survived"):
+        row[name] = row.get(name, 0) + made.total()
+    row["acked"] += sum(recording.groups[-1].ends.values())
+    row["worst s"] = 0
+
+
+def test_images(recording: Recording, seed: int) -> None:
+    began = time.monotonic()
+    made = run_images(recording, IMAGES_SHORT, random.Random(seed))
+    count(made, recording, began)
+    assert made.total() >= IMAGES_SHORT
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_images_often(root: Path, seed: int) -> None:
+    total = 0
+    number = 0
+    while total < IMAGES_LONG:
+        number += 1
+        directory = root / str(number)
+        directory.mkdir()
+        recording = record(directory, seed + number, 400)
+        began = time.monotonic()
+        made = run_images(recording, IMAGES_LONG - total, random.Random(seed + number))
+        count(made, recording, began)
+        total += made.total()
+
+
+# --- Real files, the whole recovery ----------------------------------------------------------
+
+
+def write_shard(shard: Path, disk: Disk) -> None:
+    """An image as a shard's directory, as a worker that died would leave it."""
+    Lineage.load(shard).opened(EPOCH, SESSION, [(1, 0)])
+    for index, data in enumerate(disk.files):
+        path = layout.segment_path(shard, EPOCH, index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def recover(shard: Path, reactor: Any, *, die_at: int = 0) -> Any:
+    """The real recovery into a real core; with `die_at` it dies at this group."""
+    seen = 0
+
+    def die(_: memoryview) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == die_at:
+            raise KeyboardInterrupt
+
+    def restore(view: memoryview) -> None:
+        die(view)
+        reactor.restore(view)
+
+    def apply_group(view: memoryview) -> None:
+        die(view)
+        reactor.apply_group(view)
+
+    async def main() -> Any:
+        bulk = open_bulk("threads")
+        try:
+            return await recover_shard(
+                shard,
+                cluster_uuid=UUID,
+                token=TOKEN,
+                bulk=bulk,
+                restore=restore,
+                apply_group=apply_group,
+            )
+        finally:
+            bulk.close()
+
+    return asyncio.run(main())
+
+
+def ends(reactor: Any) -> dict[tuple[str, int], int]:
+    """Where each stream ends."""
+    return {(topic, slice_): end for topic, slice_, _, end, _ in reactor.streams() if end}
+
+
+def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
+    """Recovered, interrupted and repeated: the same T and the same state every time."""
+    rng = random.Random(seed)
+    states = [state for state in recording.states() if state[1]]
+    for number, (submitted, stable) in enumerate(rng.sample(states, 12)):
+        disk = Disk(recording)
+        disk.advance(stable)
+        flying = recording.groups[stable:submitted]
+        if flying:
+            disk.lay(rng.choice(list(images(flying, rng, recording.groups[:stable])))[1])
+        wanted = disk.tail(submitted)
+        shard = root / f"image-{number}"
+        shard.mkdir()
+        write_shard(shard, disk)
+        with pytest.raises(KeyboardInterrupt):
+            recover(shard, make_reactor(epoch=3), die_at=1 + number % 2)
+        for _ in range(2):
+            reactor = make_reactor(epoch=3)
+            report = recover(shard, reactor)
+            assert report.T == wanted
+            assert ends(reactor) == recording.groups[wanted - 1].ends
+            reactor.close()
+
+
+# --- What producers are told after a crash ---------------------------------------------------
+
+
+def replay(recording: Recording, tail: int, core: Core) -> None:
+    """The state after group `tail`, as recovery rebuilds it without sidecars of two segments."""
+    first = recording.groups[tail - 1].segment - 1  # Its snapshot replaces what was before it.
+    for group in recording.groups[:tail]:
+        if group.segment < first:
+            continue
+        if group.header.flags & (scan.GEN_START | scan.SNAPSHOT):
+            core.reactor.restore(group.data[GROUP_HEADER_BYTES:][: group.header.body_bytes])
+        elif group.header.chunk_count:
+            core.reactor.apply_group(group.data)
+
+
+def test_producers_after_a_crash(root: Path, recording: Recording, seed: int) -> None:
+    """At every tail: what is stored is a duplicate, what is not stored is taken as new.
+
+    A snapshot once told of sequences whose events only waited for the next group: a crash between
+    the two made the retry of a lost event a duplicate.
+    """
+    rng = random.Random(seed)
+    snapshots = [g.header.gseq for g in recording.groups if g.header.flags & scan.SNAPSHOT]
+    others = rng.sample(range(1, len(recording.groups) + 1), 6)
+    assert snapshots
+    for number, tail in enumerate([*snapshots, *others]):
+        directory = root / f"core-{number}"
+        directory.mkdir()
+        core = Core(directory, epoch=3, session=7)
+        try:
+            replay(recording, tail, core)
+            core.open()
+            sequences = recording.groups[tail - 1].sequences
+            calls = []
+            for (topic, key), last in recording.producers(sequences).items():
+                calls.append((topic, key, last, 204) if last >= 0 else (topic, key, 0, 200))
+                calls.append((topic, key, last + 1, 200 if last >= 0 else 204))
+            answers = core.ask(
+                [produce_request(topic, key, [b"again"], last) for topic, key, last, _ in calls]
+            )
+        finally:
+            core.close()
+        for call, answer in zip(calls, answers, strict=True):
+            assert answer.status == call[3], (tail, call, answer)
