@@ -76,7 +76,8 @@ struct reactor {
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
-    int64_t now_ms, wall_us, swept_ms;
+    int64_t now_ms, wall_us, swept_ms, monotonic_us;
+    int64_t append_us; /* how long appends take, a moving average */
     char date[40];
     int64_t date_s, quiet_since_ms;
     uint64_t last_events;
