@@ -15,7 +15,7 @@ SLOT = ("a", 0)
 
 
 def written(shard, open_groups=10):
-    """[(base, stored, count, max_ts)] of all chunks of SLOT, and of those in the open generation."""
+    """[(base, stored, count, max_ts)]: all chunks of SLOT; those of the open generation."""
     rng = random.Random(11)
     offsets = {}
     lineage = Lineage.load(shard)
