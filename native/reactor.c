@@ -2,6 +2,7 @@
 #include "reactor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -81,6 +82,9 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
+    reactor->token_text_len =
+        (uint32_t)snprintf(reactor->token_text, sizeof reactor->token_text, "%lld",
+                           (long long)options->range_start);
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
