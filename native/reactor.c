@@ -2,6 +2,7 @@
 #include "reactor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -81,6 +82,9 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
+    reactor->token_text_len =
+        (uint32_t)snprintf(reactor->token_text, sizeof reactor->token_text, "%lld",
+                           (long long)options->range_start);
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
@@ -530,6 +534,14 @@ void reactor_drain(struct reactor *reactor)
     reactor->draining = true;
     for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
         if (conn->kind == CONN_HTTP && conn->state == STATE_HEAD && conn->in_len == 0 &&
-            conn->slot_first == conn->slot_end)
+            conn->slot_first == conn->slot_end && conn->out_first == NULL)
             conn_close(conn);
+}
+
+bool reactor_idle(const struct reactor *reactor)
+{
+    for (const struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_HTTP && conn->out_first != NULL && !conn->closed)
+            return false;
+    return log_idle(reactor->log);
 }

@@ -78,6 +78,8 @@ struct reactor {
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t append_us; /* how long appends take, a moving average */
+    char token_text[24]; /* of the range, for answers */
+    uint32_t token_text_len;
     char date[40];
     int64_t date_s, quiet_since_ms;
     uint64_t last_events;
@@ -104,6 +106,8 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
 uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
+/* True when no append is under way and every answer has been handed to the kernel. */
+bool reactor_idle(const struct reactor *reactor);
 
 static inline uint64_t request_id(uint64_t conn, uint32_t slot)
 {

@@ -157,7 +157,9 @@ def test_producers(start_broker: Callable[..., RunningBroker]) -> None:
     def put(name: str, epoch: int, seq: int, shard: int, **query: str) -> Answer:
         body = f"{name}/{epoch}/{seq}".encode()
         path = "/v1/topic/once/messages"
-        return broker.request("POST", path, query, body=body, headers=numbered(name, epoch, seq), shard=shard)
+        return broker.request(
+            "POST", path, query, body=body, headers=numbered(name, epoch, seq), shard=shard
+        )
 
     for name in ("a", "b", "c", "d"):
         assert put(name, 0, 5, 0).status == 409
@@ -184,7 +186,9 @@ def test_duplicates_in_flight(contract: RunningBroker) -> None:
     def put(number: int) -> int:
         headers = numbered(f"p{number // 16}", 0, 0)
         path = "/v1/topic/flight/messages"
-        answer = contract.request("POST", path, body=b"%d" % (number // 16), headers=headers, shard=number % 2)
+        answer = contract.request(
+            "POST", path, body=b"%d" % (number // 16), headers=headers, shard=number % 2
+        )
         return answer.status
 
     with ThreadPoolExecutor(16) as pool:
@@ -236,7 +240,9 @@ def test_no_forward_names_the_owner_who_takes_it(contract: RunningBroker) -> Non
         assert (answer.status, answer.json["rangeIndex"]) == (200, slice_)
     spread = _native.batch_encode([b"1"] * 100, [b"%d" % n for n in range(100)], None)
     headers = {"Barco-No-Forward": "1", "Content-Type": BATCH}
-    answer = contract.request("POST", "/v1/topic/direct/messages", body=spread, headers=headers, shard=0)
+    answer = contract.request(
+        "POST", "/v1/topic/direct/messages", body=spread, headers=headers, shard=0
+    )
     assert answer.status == 421
     assert len(events(contract, "direct")) == 8, "nothing of what was refused is stored"
 
@@ -304,7 +310,9 @@ def test_keep_alive_close_and_http_1_0(contract: RunningBroker) -> None:
 
 
 def test_chunked_bodies(contract: RunningBroker) -> None:
-    head = b"POST /v1/topic/chunked/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST /v1/topic/chunked/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     with Raw(contract) as raw:
         raw.sock.sendall(head + b"3\r\n123\r\n2;ext=1\r\n45\r\n0\r\nTrailer: x\r\n\r\n")
         assert raw.answer().status == 200

@@ -12,8 +12,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 from attacked import AttackedBroker
 
 
-
-
 @pytest.fixture(scope="module", params=["io_uring", "epoll"])
 def attacked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

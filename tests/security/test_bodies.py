@@ -38,7 +38,9 @@ def test_a_client_that_waits_is_asked_for_its_body(attacked: AttackedBroker) -> 
 
 
 def test_expectations_behind_other_requests_keep_their_turn(attacked: AttackedBroker) -> None:
-    wait = head("GET", "/v1/topic/honest/slices/-9223372036854775808/0/events?from=latest&waitMs=300")
+    wait = head(
+        "GET", "/v1/topic/honest/slices/-9223372036854775808/0/events?from=latest&waitMs=300"
+    )
     with attacked.wire(timeout=5) as wire:
         began = time.monotonic()
         wire.send(wait, head("POST", EVENTS, ["Content-Length: 5", "Expect: 100-continue"]))
@@ -119,7 +121,11 @@ def test_a_small_refused_body_is_read_over(attacked: AttackedBroker) -> None:
 
 
 def test_control_requests_take_small_bodies_only(attacked: AttackedBroker) -> None:
-    for method, size, status in (("POST", 20_000, 413), ("GET", 20_000, 413), ("PUT", MiB + 1, 413)):
+    for method, size, status in (
+        ("POST", 20_000, 413),
+        ("GET", 20_000, 413),
+        ("PUT", MiB + 1, 413),
+    ):
         request = head(method, "/v1/groups/g/positions", [f"Content-Length: {size}"])
         answer = attacked.exchange(request, bytes(size))
         assert answer.status == status, answer
@@ -129,7 +135,10 @@ def test_control_requests_take_small_bodies_only(attacked: AttackedBroker) -> No
 def test_what_is_small_as_a_body_and_huge_as_events(attacked: AttackedBroker) -> None:
     """Short lines with a long key, millions of events, rows of a batch that weigh more than it."""
     lines = b"a\n" * 500_000
-    assert attacked.exchange(produce("t", lines, "partitionKey=" + "k" * 15_000, (), NDJSON)).status == 413
+    assert (
+        attacked.exchange(produce("t", lines, "partitionKey=" + "k" * 15_000, (), NDJSON)).status
+        == 413
+    )
     assert attacked.exchange(produce("t", b"a\n" * (4 * MiB), kind=NDJSON)).status == 413
     assert attacked.exchange(produce("t", lines, kind=NDJSON)).status == 200
     count = 200_000
@@ -146,7 +155,9 @@ def test_content_codings_are_refused(attacked: AttackedBroker) -> None:
     for coding in ("gzip", "zstd", "br", "deflate", "gzip, identity"):
         answer = attacked.exchange(produce("t", b"x", headers=[f"Content-Encoding: {coding}"]))
         assert answer.status == 415, answer
-    assert attacked.exchange(produce("t", b"x", headers=["Content-Encoding: identity"])).status == 200
+    assert (
+        attacked.exchange(produce("t", b"x", headers=["Content-Encoding: identity"])).status == 200
+    )
 
 
 # --- Interruption -----------------------------------------------------------------------------------
@@ -206,7 +217,9 @@ DOCUMENTS = {
 def test_documents_are_stored_as_they_are_and_never_break_a_reader(
     attacked: AttackedBroker,
 ) -> None:
-    register = "/v1/consumer/register?consumerId=docs&group=docs&topic=docs&onNewGroup=startFromEarliest"
+    register = (
+        "/v1/consumer/register?consumerId=docs&group=docs&topic=docs&onNewGroup=startFromEarliest"
+    )
     assert attacked.request("PUT", register).status == 200
     for body in DOCUMENTS.values():
         assert attacked.exchange(produce("docs", body, "partitionKey=k")).status == 200

@@ -109,7 +109,9 @@ def test_two_polls_of_one_consumer_at_once(attacked: AttackedBroker) -> None:
         time.sleep(0.3)
         attacked.produce("one", b"1", key="k", kind="application/json")
         answers = [wire.response() for wire in (second, first)]
-        values = [v for a in answers if a.status == 200 for i in json.loads(a.body) for v in i["values"]]
+        values = [
+            v for a in answers if a.status == 200 for i in json.loads(a.body) for v in i["values"]
+        ]
         assert values == [1], answers
 
 
