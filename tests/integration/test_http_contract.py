@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from running import Answer, RunningBroker, key_of
@@ -265,7 +265,7 @@ class Raw:
         self.sock = socket.create_connection(("127.0.0.1", broker.port(shard=shard)), 20)
         self.file = self.sock.makefile("rb")
 
-    def __enter__(self) -> "Raw":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

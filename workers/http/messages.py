@@ -169,7 +169,9 @@ class Request:
             raise UnsupportedMediaType(f"The body is to be {JSON}.")
         try:
             value = json.loads(self.body.decode(), parse_constant=_refuse_constant)
-            if b"\\u" in self.body:  # Half of a surrogate pair is no text: nothing could pass it on.
+            if (
+                b"\\u" in self.body
+            ):  # Half of a surrogate pair is no text: nothing could pass it on.
                 json.dumps(value, ensure_ascii=False).encode()
             return value
         except (ValueError, RecursionError):
