@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
 
-from round import COLUMNS, TOTALS
+from faultlab.round import COLUMNS, TOTALS
 
 from barco.errors import BarcoError
 from barco.workers.storage import layout

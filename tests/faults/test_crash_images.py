@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from images import Disk, images
-from recorder import (
+from faultlab.images import Disk, images
+from faultlab.recorder import (
     EPOCH,
     SESSION,
     TOKEN,
@@ -20,7 +20,7 @@ from recorder import (
     produce_request,
     record,
 )
-from round import TOTALS
+from faultlab.round import TOTALS
 
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan

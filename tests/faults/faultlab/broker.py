@@ -107,11 +107,9 @@ class Broker:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def kill_worker(self, worker: int) -> int:
-        """SIGKILL to one of them; the supervisor lives. Returns its process id."""
-        pid = self.pids[worker % len(self.pids)]
-        os.kill(pid, signal.SIGKILL)
-        return pid
+    def kill_worker(self) -> None:
+        """SIGKILL to the worker that has lived longest; the supervisor lives."""
+        os.kill(self.pids[0], signal.SIGKILL)
 
     def pause(self, seconds: float, *, whole: bool) -> None:
         """SIGSTOP and, later, SIGCONT: to one worker, or to the whole group."""
