@@ -293,6 +293,7 @@ class Broker:
             bind="127.0.0.1",
             ports={"discovery": 9250, "produce": 9251, "consume": 9252, "metrics": 9253},
             insecure_open=False,
+            memory_bytes=256 << 20,
             retention_hours=168,
             retention_bytes=0,
         )

@@ -48,6 +48,8 @@ class Pass:
     unavailable: set[int]
     superseded: bool = False
     """The same consumer polls on another connection."""
+    reserved: int = 0
+    """Memory to be given back when the extents are gone."""
 
 
 class Consume:
@@ -106,7 +108,10 @@ class Consume:
             # waits for events and closes its side is taken to have gone.
             with context.polling() if wait_ms else nullcontext():
                 found = await self._poll_until(member, args, wait_ms / 1000)
-                response = await _poll_response(kind, found, delivery, member)
+                try:
+                    response = await self._response(kind, found, delivery, member)
+                finally:
+                    context.memory.give_back(found.reserved)
         except BaseException:
             # The client has gone, or gets an error: it must be given these events again.
             await asyncio.shield(undo())
@@ -117,9 +122,16 @@ class Consume:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while True:
-            found = await self._pass(member, args)
+            granted = self._context.memory.take(args["budget"])
+            try:
+                found = await self._pass(member, {**args, "budget": granted})
+                if found.extents:
+                    found.reserved, granted = granted, 0
+                    return found
+            finally:
+                self._context.memory.give_back(granted)
             left = deadline - loop.time()
-            if found.extents or left <= 0 or found.superseded:
+            if left <= 0 or found.superseded:
                 return found
             args = {**args, "first": False}
             began = loop.time()
@@ -167,6 +179,21 @@ class Consume:
             if any(extent.more for extent in extents):
                 more.append(worker)
         return more
+
+    async def _response(self, kind: str, found: Pass, delivery: str, member: Member) -> Response:
+        headers = [("Cache-Control", "no-store")]
+        if found.unavailable:
+            mine = sorted(found.unavailable & _indexes(member))
+            headers.append((UNAVAILABLE, ",".join(str(index) for index in mine)))
+        if not found.extents:
+            idle = not _indexes(member)
+            headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
+            return Response(204, b"", tuple(headers))
+        headers += [("Content-Type", kind), (DELIVERY, delivery)]
+        if kind == CHUNKS and (skip := skips(found.extents)):
+            headers.append(("Barco-Start", skip))
+        parts = self._context.memory.counted(await render(kind, found.extents))
+        return Response(200, parts, tuple(headers))
 
     def _who(self, member: Member) -> dict[str, Any]:
         version = self._context.membership.version
@@ -268,18 +295,3 @@ def _add(extents: list[Extent], extent: Extent) -> None:
             known.end, known.high_watermark = extent.end, extent.high_watermark
             return
     extents.append(extent)
-
-
-async def _poll_response(kind: str, found: Pass, delivery: str, member: Member) -> Response:
-    headers = [("Cache-Control", "no-store")]
-    if found.unavailable:
-        mine = sorted(found.unavailable & _indexes(member))
-        headers.append((UNAVAILABLE, ",".join(str(index) for index in mine)))
-    if not found.extents:
-        idle = not _indexes(member)
-        headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
-        return Response(204, b"", tuple(headers))
-    headers += [("Content-Type", kind), (DELIVERY, delivery)]
-    if kind == CHUNKS and (skip := skips(found.extents)):
-        headers.append(("Barco-Start", skip))
-    return Response(200, await render(kind, found.extents), tuple(headers))

@@ -8,6 +8,7 @@ from typing import Any
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.model.placement import slices_of_worker, worker_of_slice
 from barco.types import SliceIndex
+from barco.workers.http.memory import AnswerMemory
 from barco.workers.membership import Membership
 from barco.workers.seams import SiblingsLike, SupervisorLike
 from barco.workers.service import ShardService
@@ -29,6 +30,7 @@ class Context:
         self.slices_of = [
             slices_of_worker(worker, slices=slices, workers=count) for worker in range(count)
         ]
+        self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
         self._polls: set[asyncio.Task[Any]] = set()
 

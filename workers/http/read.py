@@ -115,10 +115,13 @@ class Read:
             "stored": kind == CHUNKS,
         }
         with self._context.polling() if wait_ms else nullcontext():
-            answer = await self._read(args, wait_ms / 1000, stop)
-        if not answer["known"] and not await self._exists(topic):
-            raise TopicNotFoundError(f"There is no topic {topic}.")
-        return await self._response(kind, answer, stop)
+            answer, reserved = await self._read(args, wait_ms / 1000, stop)
+        try:
+            if not answer["known"] and not await self._exists(topic):
+                raise TopicNotFoundError(f"There is no topic {topic}.")
+            return await self._response(kind, answer, stop)
+        finally:
+            self._context.memory.give_back(reserved)
 
     def _index(self, token: str, index: str) -> int:
         slices = self._context.options.slices_per_range
@@ -141,17 +144,25 @@ class Read:
         answer = await self._context.ask(self._context.owner(index), "read", args)
         return int(answer["offset"])
 
-    async def _read(self, args: dict[str, Any], wait_s: float, stop: int | None) -> Any:
+    async def _read(self, args: dict[str, Any], wait_s: float, stop: int | None) -> tuple[Any, int]:
+        """The owner's answer, and the memory that is reserved for the events in it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         owner = self._context.owner(args["slice"])
         while True:
-            answer = await self._context.ask(owner, "read", args)
-            offset = answer["offset"]
-            self._check(offset, answer)
+            granted = self._context.memory.take(args["budget"])
+            try:
+                answer = await self._context.ask(owner, "read", {**args, "budget": granted})
+                offset = answer["offset"]
+                self._check(offset, answer)
+                if answer["extent"] is not None:
+                    reserved, granted = granted, 0
+                    return answer, reserved
+            finally:
+                self._context.memory.give_back(granted)
             left = deadline - loop.time()
-            if answer["extent"] is not None or left <= 0 or (stop is not None and offset >= stop):
-                return answer
+            if left <= 0 or (stop is not None and offset >= stop):
+                return answer, 0
             # The place is fixed now: "latest" must not move on while this waits.
             args = {**args, "from": offset}
             wait = {"topic": args["topic"], "slice": args["slice"], "offset": offset}
@@ -197,4 +208,5 @@ class Read:
         headers.append(("Content-Type", kind))
         if kind == CHUNKS and (skip := skips([extent])):
             headers.append(("Barco-Start", skip))
-        return Response(200, await render(kind, [extent]), tuple(headers))
+        parts = self._context.memory.counted(await render(kind, [extent]))
+        return Response(200, parts, tuple(headers))
