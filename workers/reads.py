@@ -139,6 +139,11 @@ class Reads:
         if offset >= end:
             return [], end
         result = await self._reader.read(topic, slice, max(offset, start), want)
+        if not result.chunks and max(offset, self.bounds(topic, slice)[0]) < end:
+            raise CorruptDataError(
+                f"offsets {max(offset, start)} to {end - 1} of topic {topic}, slice {slice} cannot "
+                "be found"
+            )
         return result.chunks, end
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
