@@ -146,6 +146,8 @@ async def _recover(
                 files,
                 bulk,
             )
+        if not generation.sealed:
+            await _make_stable(sources, bulk)
         _record(report, generation, result)
         if result.tail == 0:
             report.empty_epochs.append(generation.epoch)
@@ -155,6 +157,27 @@ async def _recover(
         break
     report.seconds = time.monotonic() - began
     return report
+
+
+async def _make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
+    """Before a tail is agreed on: an append that nobody saw end may be in the device's cache only.
+
+    Sealed at it, and lost with the power, it would be missed as corruption at the next start.
+    """
+    for source in sources:
+        if source.summary is None:  # Else all of it was stable when the sidecar was written.
+            try:
+                await bulk.run(_sync, source.name)
+            except OSError as error:
+                raise explain(error, source.name, "sync") from error
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
 def _record(report: RecoveryReport, generation: Generation, result: scan.ScanResult) -> None:
