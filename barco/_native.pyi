@@ -128,6 +128,9 @@ def chunks_scan(buf: Buffer, /) -> list[tuple[int, int, str, int, int, int, int,
     max timestamp), timestamps in microseconds. Headers are verified, sections are not.
     """
 
+def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, /) -> bool:
+    """Whether a buffer is exactly this chunk: header, bounds and all checksums are right."""
+
 def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
     """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
 
@@ -217,7 +220,11 @@ class Reactor:
     def notify(self, on: bool, /) -> None: ...
     def tail_read(
         self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = ..., /
-    ) -> tuple[list[bytes], int, int] | None: ...
+    ) -> tuple[list[bytes], int, int] | None:
+        """(chunks back to back in one piece, next offset, stable end) from memory.
+
+        At least one chunk if there is any; None: not in memory, ask the disk.
+        """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /
     ) -> list[tuple[int, int, int, int, int]]: ...

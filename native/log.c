@@ -132,6 +132,9 @@ void log_drop_segment(struct log *log, uint32_t index)
         if (segment->index != index || !segment->closed)
             continue;
         uint64_t below = segment->base_pos + segment->used;
+        /* What the arena still holds is read from there; its entries go with the next segment. */
+        if (below > log_memory_low(log))
+            below = log_memory_low(log);
         for (uint32_t t = 0; t < log->shard->topic_count; t++)
             for (uint32_t s = 0; s < log->shard->slice_count; s++)
                 if (log->shard->topics[t]->streams[s] != NULL)

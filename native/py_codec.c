@@ -161,6 +161,25 @@ static PyObject *py_chunks_scan(PyObject *module, PyObject *arg)
     return list;
 }
 
+/* (buf, topic, slice, base_offset, count): whether buf is exactly that chunk, every checksum right. */
+static PyObject *py_chunk_is(PyObject *module, PyObject *args)
+{
+    Py_buffer buf;
+    const char *topic;
+    Py_ssize_t topic_len;
+    unsigned slice, count;
+    unsigned long long base;
+    struct chunk_view v;
+    if (!PyArg_ParseTuple(args, "y*s#IKI", &buf, &topic, &topic_len, &slice, &base, &count))
+        return NULL;
+    bool same = chunk_open(buf.buf, (size_t)buf.len, &v) == 0 &&
+                v.stored_bytes == (uint64_t)buf.len && v.topic_len == topic_len &&
+                memcmp(v.topic, topic, (size_t)topic_len) == 0 && v.slice == slice &&
+                v.base_offset == base && v.count == count && chunk_verify(&v) == 0;
+    PyBuffer_Release(&buf);
+    return PyBool_FromLong(same);
+}
+
 static PyObject *events_list(const struct chunk_view *view, const struct batch_columns *c)
 {
     const uint8_t *key = c->keys, *val = c->vals;
@@ -530,6 +549,9 @@ static PyMethodDef methods[] = {
     {"chunks_scan", py_chunks_scan, METH_O,
      "chunks_scan($module, buf, /)\n--\n\n"
      "Every whole chunk of a buffer of chunks back to back; stops before a cut one."},
+    {"chunk_is", py_chunk_is, METH_VARARGS,
+     "chunk_is($module, buf, topic, slice, base_offset, count, /)\n--\n\n"
+     "Whether a buffer is exactly this chunk; all checksums verified."},
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
      "chunk_events($module, buf, offset=0)\n--\n\n"
      "The events of the chunk at offset, checksums verified."},

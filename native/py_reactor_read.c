@@ -11,7 +11,23 @@ static struct stream *find_stream(struct reactor *reactor, const char *name, Py_
     return topic ? shard_stream_get(reactor->shard, topic, slice) : NULL;
 }
 
-/* Whole stored chunks from memory: (pieces, next offset, stable end), or None for the disk. */
+/* Chunks of entries [first, end), back to back: one allocation and one copy out of the arena. */
+static PyObject *copy_chunks(const struct log *log, const struct index_entry *first,
+                             const struct index_entry *end, size_t bytes)
+{
+    PyObject *piece = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (piece == NULL)
+        return NULL;
+    char *out = PyBytes_AS_STRING(piece);
+    for (const struct index_entry *entry = first; entry < end; entry++) {
+        memcpy(out, log_memory(log, entry->log_pos), entry->stored_bytes);
+        out += entry->stored_bytes;
+    }
+    return piece;
+}
+
+/* Whole stored chunks from memory as one piece, a list of one so that it looks like what comes from
+ * the disk: (pieces, next offset, stable end), or None for the disk. */
 static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
@@ -31,25 +47,22 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     if (from >= stable)
         return Py_BuildValue("([]KK)", from, stable);
     uint32_t at = stream_find(stream, from);
-    uint64_t low = log_memory_low(reactor->log);
     if (at == stream->entry_count || stream->entries[at].base_offset > from ||
-        stream->entries[at].log_pos < low)
+        stream->entries[at].log_pos < log_memory_low(reactor->log))
         Py_RETURN_NONE;
-    PyObject *pieces = PyList_New(0);
-    unsigned long long bytes = 0, next = from;
-    for (; pieces != NULL && at < stream->entry_count; at++) {
-        const struct index_entry *entry = &stream->entries[at];
-        if (entry->base_offset >= stable || (bytes > 0 && bytes + entry->stored_bytes > max_bytes))
+    const struct index_entry *first = &stream->entries[at], *end = first;
+    const struct index_entry *last = stream->entries + stream->entry_count;
+    size_t bytes = 0;
+    for (; end < last && end->base_offset < stable; end++) {
+        if (bytes > 0 && bytes + end->stored_bytes > max_bytes)
             break;
-        PyObject *piece = PyBytes_FromStringAndSize(
-            (const char *)log_memory(reactor->log, entry->log_pos), entry->stored_bytes);
-        if (piece == NULL || PyList_Append(pieces, piece) < 0)
-            Py_CLEAR(pieces);
-        Py_XDECREF(piece);
-        bytes += entry->stored_bytes;
-        next = entry->base_offset + entry->count;
+        bytes += end->stored_bytes;
     }
-    return pieces ? Py_BuildValue("(NKK)", pieces, next, stable) : NULL;
+    PyObject *piece = copy_chunks(reactor->log, first, end, bytes);
+    if (piece == NULL)
+        return NULL;
+    return Py_BuildValue("([N]KK)", piece, (unsigned long long)(end[-1].base_offset + end[-1].count),
+                         stable);
 }
 
 static PyObject *Reactor_locate(PyObject *self, PyObject *args)
@@ -396,7 +409,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes) -> (chunks, next, stable end) | None."},
+     "tail_read(topic, slice, from_offset, max_bytes) -> ([chunks back to back], next, stable end)"
+     " | None."},
     {"locate", Reactor_locate, METH_VARARGS,
      "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
      "count)]."},

@@ -1,8 +1,8 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
@@ -23,7 +23,7 @@ Bounds = tuple[int, int]
 """(start offset, stable end)."""
 
 Chunk = bytes | memoryview
-"""A stored chunk; a view of a read buffer when it came from disk."""
+"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer."""
 
 
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
@@ -38,20 +38,25 @@ def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
 
 
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
-    """The chunks that stand back to back in a buffer; usually it is only one."""
+    """The chunks that stand back to back in a buffer, without copying them."""
     position = 0
     while position < len(buffer):
         head = chunk_head(buffer, position)
-        if position == 0 and head["stored_bytes"] == len(buffer):
-            yield buffer, head
-            return
+        if position == 0:
+            if head["stored_bytes"] == len(buffer):
+                yield buffer, head
+                return
+            buffer = memoryview(buffer)
         yield buffer[position : position + head["stored_bytes"]], head
         position += head["stored_bytes"]
 
 
 @dataclass(slots=True)
 class Extent:
-    """Consecutive events of one (topic, slice): stored chunks, of which [start, end) is meant."""
+    """Consecutive events of one (topic, slice): stored chunks, of which [start, end) is meant.
+
+    Each element of `chunks` holds one or more of them, back to back.
+    """
 
     topic: str
     slice: int
@@ -65,6 +70,13 @@ class Extent:
     def more(self) -> bool:
         """Whether there are committed events after it."""
         return self.end < self.high_watermark
+
+
+class _Piece(NamedTuple):
+    """Chunks back to back, of one generation, and the offset after their last event."""
+
+    chunks: bytes
+    end: int
 
 
 class Reads:
@@ -95,56 +107,88 @@ class Reads:
         """
         extent = Extent(topic, slice, start, start, 0)
         while extent.cost < budget:
-            want = budget - extent.cost if stored else min(STEP_BYTES, budget - extent.cost)
             try:
-                chunks, extent.high_watermark = await self._fetch(extent, want)
+                fetched = await self._fetch(extent, budget - extent.cost, stored)
             except BarcoError:
                 if extent.chunks:  # What is good first; the next read meets the error.
                     return extent
                 raise
-            taken = False
-            for chunk in chunks:
-                for piece, head in split_chunks(chunk):
-                    cost = head["stored_bytes"] if stored else head["raw_bytes"]
-                    if extent.chunks and extent.cost + cost > budget:
-                        return extent
-                    taken |= self._take(extent, piece, head, cost)
-            if not taken or not extent.more:
+            took = False
+            for piece in fetched:
+                before = len(extent.chunks)
+                fits = (self._take_all if stored else self._take_some)(extent, piece, budget)
+                took |= len(extent.chunks) > before
+                if not fits:
+                    return extent
+            if not took or not extent.more:
                 return extent
         return extent
 
-    @staticmethod
-    def _take(extent: Extent, chunk: Chunk, head: "ChunkInfo", cost: int) -> bool:
-        end = head["base_offset"] + head["count"]
-        if end <= extent.end:
+    def _take_all(self, extent: Extent, piece: "_Piece", budget: int) -> bool:
+        """The piece as it is, only its first header is looked at; false: it does not fit."""
+        if extent.chunks and extent.cost + len(piece.chunks) > budget:
             return False
-        if not extent.chunks:
-            # Later than asked for: retention has removed what was before it.
-            extent.start = max(extent.start, head["base_offset"])
-        elif head["base_offset"] != extent.end:
-            raise CorruptDataError(
-                f"Events {extent.end} to {head['base_offset']} of {extent.topic} are missing."
-            )
-        extent.chunks.append(chunk)
-        extent.cost += cost
-        extent.end = end
+        if piece.end > extent.end:
+            self._join(extent, chunk_head(piece.chunks)["base_offset"])
+            extent.chunks.append(piece.chunks)
+            extent.cost += len(piece.chunks)
+            extent.end = piece.end
         return True
 
-    async def _fetch(self, extent: Extent, want: int) -> tuple[Sequence[Chunk], int]:
+    def _take_some(self, extent: Extent, piece: "_Piece", budget: int) -> bool:
+        """As many of its chunks as fit uncompressed; false: the next one does not."""
+        for chunk, head in split_chunks(piece.chunks):
+            end = head["base_offset"] + head["count"]
+            if end <= extent.end:
+                continue
+            if extent.chunks and extent.cost + head["raw_bytes"] > budget:
+                return False
+            self._join(extent, head["base_offset"])
+            extent.chunks.append(chunk)
+            extent.cost += head["raw_bytes"]
+            extent.end = end
+        return True
+
+    @staticmethod
+    def _join(extent: Extent, base_offset: int) -> None:
+        """Before a chunk is added: it must begin where the last one ended."""
+        if not extent.chunks:
+            # Later than asked for: retention has removed what was before it.
+            extent.start = max(extent.start, base_offset)
+        elif base_offset != extent.end:
+            raise CorruptDataError(
+                f"Events {extent.end} to {base_offset} of {extent.topic} are missing."
+            )
+
+    async def _fetch(self, extent: Extent, left: int, stored: bool) -> "list[_Piece]":
+        """The next chunks, from memory or from the disk; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
+        want = left if stored else min(STEP_BYTES, left)
         tail = self._reactor.tail_read(topic, slice, offset, want)
         if tail is not None:
-            return tail[0], tail[2]
+            chunks, end, extent.high_watermark = tail
+            return [_Piece(b"".join(chunks), end)] if chunks else []
         start, end = self.bounds(topic, slice)
+        extent.high_watermark = end
         if offset >= end:
-            return [], end
-        result = await self._reader.read(topic, slice, max(offset, start), want)
-        if not result.chunks and max(offset, self.bounds(topic, slice)[0]) < end:
-            raise CorruptDataError(
-                f"offsets {max(offset, start)} to {end - 1} of topic {topic}, slice {slice} cannot "
-                "be found"
-            )
-        return result.chunks, end
+            return []
+        result = await self._reader.read(
+            topic,
+            slice,
+            max(offset, start),
+            want,
+            raw_bytes_max=None if stored else left,
+            more=bool(extent.chunks),
+        )
+        if not result.chunks:
+            begin = max(offset, self.bounds(topic, slice)[0])
+            if begin < end and not extent.chunks:
+                raise CorruptDataError(
+                    f"offsets {begin} to {end - 1} of topic {topic}, slice {slice} cannot be found"
+                )
+            return []
+        # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
+        return [_Piece(b"".join(result.chunks), result.next_offset)]
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
         """The offset of the first event that is as late as this, else the stable end."""
@@ -155,7 +199,7 @@ class Reads:
         if offset is None or start >= end:
             return end
         extent = await self.read(topic, slice, max(offset, start), 1, stored=True)
-        for chunk in extent.chunks:
+        for chunk, _ in (pair for piece in extent.chunks for pair in split_chunks(piece)):
             for event_offset, event_timestamp, _, _ in _native.chunk_events(chunk):
                 if event_timestamp >= timestamp_us:
                     return max(event_offset, extent.start)

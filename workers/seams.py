@@ -40,7 +40,10 @@ class ReactorLike(Protocol):
     def tail_read(
         self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = 0
     ) -> tuple[list[bytes], int, int] | None:
-        """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk."""
+        """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk.
+
+        Each element of the list holds one or more chunks, back to back.
+        """
 
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         """The first offset of the first chunk of this generation that may be as late as this."""
@@ -65,14 +68,29 @@ class ReadResultLike(Protocol):
     def chunks(self) -> Sequence[bytes | memoryview]:
         """Whole stored chunks, verified; the first may begin before the offset asked for."""
 
+    @property
+    def next_offset(self) -> int:
+        """After the last event of the chunks."""
+
 
 class LogReaderLike(Protocol):
     """Reads of what is no longer in memory (`barco.workers.storage.reader.LogReader`)."""
 
     async def read(
-        self, topic: str, slice_: int, from_offset: int, max_bytes: int, /
+        self,
+        topic: str,
+        slice_: int,
+        from_offset: int,
+        max_bytes: int,
+        /,
+        *,
+        raw_bytes_max: int | None = None,
+        more: bool = False,
     ) -> ReadResultLike:
-        """About so many stored bytes, at least one chunk if there is any. Or a BarcoError."""
+        """Chunks of one generation of up to so many bytes, stored and uncompressed; or BarcoError.
+
+        At least one chunk if there is any; with `more` (the caller has some already) perhaps none.
+        """
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""

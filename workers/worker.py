@@ -339,8 +339,10 @@ class _LateReader:
     def __init__(self, store: ShardStore) -> None:
         self._store = store
 
-    async def read(self, topic: str, slice_: int, from_offset: int, max_bytes: int, /) -> Any:
-        return await self._store.reader.read(topic, slice_, from_offset, max_bytes)
+    async def read(
+        self, topic: str, slice_: int, from_offset: int, max_bytes: int, /, **options: Any
+    ) -> Any:
+        return await self._store.reader.read(topic, slice_, from_offset, max_bytes, **options)
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)

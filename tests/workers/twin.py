@@ -164,7 +164,14 @@ class MemoryLog:
         """What retention has left begins here."""
 
     async def read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int
+        self,
+        topic: str,
+        slice: int,
+        from_offset: int,
+        max_bytes: int,
+        *,
+        raw_bytes_max: int | None = None,
+        more: bool = False,
     ) -> SimpleNamespace:
         self.reads += 1
         if (topic, slice) in self.corrupt:
@@ -173,8 +180,9 @@ class MemoryLog:
         if self.pause is not None:
             await self.pause.wait()
         from_offset = max(from_offset, self.kept.get((topic, slice), 0))
-        chunks, _ = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
-        return SimpleNamespace(chunks=[memoryview(chunk) for chunk in chunks])
+        chunks, after = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
+        views = [memoryview(chunk) for chunk in chunks]
+        return SimpleNamespace(chunks=views, next_offset=after)
 
     async def earliest(self, topic: str, slice: int) -> int | None:
         return self.kept.get((topic, slice))

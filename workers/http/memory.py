@@ -1,5 +1,8 @@
 """The memory of answers that are being put together, or that clients have not read yet."""
 
+import functools
+import weakref
+
 from barco.errors import BusyError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.http.messages import Part
@@ -14,6 +17,7 @@ class AnswerMemory:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
+        self._sending: dict[int, weakref.ref[memoryview]] = {}
 
     def take(self, wanted: int) -> int:
         """Reserve memory for reading: returns how many bytes may be read now, at most `wanted`."""
@@ -32,17 +36,13 @@ class AnswerMemory:
         """The same body; it counts until its last part has been sent and let go of."""
         if not parts:
             return parts
-        return [*parts[:-1], _Last(parts[-1], self, sum(len(part) for part in parts))]
+        size = sum(len(part) for part in parts)
+        last = memoryview(parts[-1])
+        self.used += size
+        # The reactor takes the view itself, and lets go of it when it is sent or never will be.
+        self._sending[id(last)] = weakref.ref(last, functools.partial(self._sent, id(last), size))
+        return [*parts[:-1], last]
 
-
-class _Last(bytearray):
-    """The last part of a body: the reactor lets go of it when it is sent or never will be."""
-
-    def __init__(self, part: Part, memory: AnswerMemory, size: int) -> None:
-        super().__init__(part)
-        self._memory = memory
-        self._size = size
-        memory.used += size
-
-    def __del__(self) -> None:
-        self._memory.used -= self._size
+    def _sent(self, key: int, size: int, _: object) -> None:
+        del self._sending[key]
+        self.used -= size

@@ -26,7 +26,7 @@ from barco.workers.http.messages import (
     parse_number,
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
-from barco.workers.reads import Extent, chunk_head
+from barco.workers.reads import Extent, chunk_head, split_chunks
 from barco.workers.service import extent_from_list
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -192,7 +192,8 @@ class Read:
         if stop is not None and extent.end > stop:
             # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
             stop = max(stop, extent.start)
-            wanted = [c for c in extent.chunks if chunk_head(c)["base_offset"] < stop]
+            pairs = [pair for piece in extent.chunks for pair in split_chunks(piece)]
+            wanted = [chunk for chunk, head in pairs if head["base_offset"] < stop]
             extent.chunks = wanted if stop > extent.start else []
             extent.end = stop
         if extent.chunks and extent.more:

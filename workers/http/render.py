@@ -9,7 +9,7 @@ from barco import _native
 from barco.errors import CorruptDataError
 from barco.model.token import TOKEN_MIN
 from barco.workers.http.messages import JSON, NDJSON, Part
-from barco.workers.reads import Chunk, Extent, split_chunks
+from barco.workers.reads import Chunk, Extent, chunk_head, split_chunks
 from barco.workers.waiting import breathe
 
 POLAR = "application/vnd.polar.consumermessage"
@@ -118,7 +118,7 @@ async def _render_polar(extents: Sequence[Extent]) -> list[Part]:
     compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
     for run in items:
         records: list[bytes] = []
-        for chunk in run.chunks:
+        for chunk in run.chunks:  # Single ones: runs() has split them.
             for offset, timestamp, _, value in _native.chunk_events(chunk):
                 if run.start <= offset < run.end:
                     records += (_POLAR_RECORD.pack(timestamp, len(value)), value)
@@ -135,7 +135,7 @@ def skips(extents: Sequence[Extent]) -> str:
     found = []
     for extent in extents:
         if extent.chunks:
-            _, head = next(split_chunks(extent.chunks[0]))
+            head = chunk_head(extent.chunks[0])
             if head["base_offset"] < extent.start:
                 found.append(f"{extent.topic}/{extent.slice}@{extent.start}")
     return ", ".join(found)

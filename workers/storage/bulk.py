@@ -18,7 +18,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -42,7 +42,7 @@ DEPTH = 4
 
 BUFFER_BYTES_MIN = 64 * KiB
 POOL_BYTES = 32 * MiB
-"""Buffers out at one time (read-ahead, bodies of answers); more waits, then is refused."""
+"""Buffers out at one time (reads under way, read-ahead); more waits, then is refused."""
 
 POOL_WAIT_SECONDS = 5.0
 _URING_ENTRIES = 64
@@ -51,45 +51,62 @@ _THREADS = 4
 _SUBMIT_AGAIN = (errno.EINTR, errno.EAGAIN, errno.EBUSY)
 
 
+def buffer_bytes(length: int) -> int:
+    """What a buffer for so many bytes takes: steps of a quarter of a power of two."""
+    step = 1 << max((length - 1).bit_length() - 3, 12)
+    return max(BUFFER_BYTES_MIN, -(-length // step) * step)
+
+
 class BufferPool:
-    """Page-aligned memory in sizes of powers of two, handed out as memoryviews.
+    """Page-aligned memory in some sizes (`buffer_bytes`), handed out as memoryviews.
 
     A buffer comes back when the last view of it is gone, wherever that was: no release call that
-    could come too early while a socket still sends from it.
+    could come too early while a socket still sends from it. Buffers in use and those kept for the
+    next use are within the pool's size together.
     """
 
     def __init__(self, bytes_max: int = POOL_BYTES) -> None:
         self.bytes_max = bytes_max
         self.bytes_out = 0
+        self.reclaim: Callable[[], bool] = lambda: False
+        """Asked when a read finds no room: lets go of read-ahead; false if there is none."""
         self._free: dict[int, list[mmap.mmap]] = {}
         self._free_bytes = 0
         self._out: dict[int, tuple[mmap.mmap, weakref.ref[Any]]] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def scarce(self) -> bool:
-        """More than half is out: what is left is for those who wait for an answer."""
-        return 2 * self.bytes_out > self.bytes_max
+    def try_take(self, length: int, *, spare: bool = False) -> memoryview | None:
+        """A view of at least `length` bytes (rounded up), or None when the pool is used up.
 
-    def try_take(self, length: int) -> memoryview | None:
-        """A view of at least `length` bytes (rounded up), or None when the pool is used up."""
-        size = max(BUFFER_BYTES_MIN, 1 << (length - 1).bit_length())
-        if self.bytes_out and self.bytes_out + size > self.bytes_max:
-            return None
-        free = self._free.get(size)
-        if free:
-            memory = free.pop()
-            self._free_bytes -= size
-        else:
-            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        `spare`: for read-ahead, which takes nothing from anybody.
+        """
+        size = buffer_bytes(length)
+        while self.bytes_out and self.bytes_out + size > self.bytes_max:
+            if spare or not self.reclaim():
+                return None
+        memory = self._memory(size)
         lease = (ctypes.c_ubyte * size).from_buffer(memory)
         key = id(lease)
         self._out[key] = (memory, weakref.ref(lease, lambda _: self._back(key, size)))
         self.bytes_out += size
         return memoryview(lease).cast("B")
 
+    def _memory(self, size: int) -> mmap.mmap:
+        free = self._free.get(size)
+        if free:
+            self._free_bytes -= size
+            return free.pop()
+        while self._free_bytes and self.bytes_out + size + self._free_bytes > self.bytes_max:
+            other = max(number for number, kept in self._free.items() if kept)
+            self._free[other].pop()  # Its mapping goes with it.
+            self._free_bytes -= other
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
     async def take(self, length: int) -> memoryview:
-        """As `try_take`, but waits for a while; then BusyError (nothing was read)."""
+        """As `try_take`, but waits for a while; then BusyError (nothing was read).
+
+        Whoever waits here holds no other buffer: else two could wait for each other.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + POOL_WAIT_SECONDS
         while (view := self.try_take(length)) is None:
@@ -109,11 +126,11 @@ class BufferPool:
             self._free_bytes += size
         # Else the mapping goes with its last reference: idle memory is half the pool at most.
         while self._waiters:
+            # Each looks for itself; the first may need more than this. Buffers may be let go of by
+            # another thread's last reference.
             waiter = self._waiters.popleft()
             if not waiter.done():
-                # Buffers may be let go of by another thread's last reference.
                 waiter.get_loop().call_soon_threadsafe(_wake, waiter)
-                break
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:
@@ -136,25 +153,73 @@ class BulkIo(ABC):
     def _start(self, write: bool, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
         """Begins one operation; its result is a count of bytes or a negative errno."""
 
-    async def read(
-        self, fd: int, offset: int, length: int, depth: int = DEPTH, *, wait: bool = True
-    ) -> memoryview:
+    async def read(self, fd: int, offset: int, length: int) -> memoryview:
         """`length` bytes from `offset`, fewer only at the end of the file.
 
         Neither has to be aligned: what is read from an O_DIRECT descriptor is widened to pages.
-        Raises OSError, and BusyError when no buffer became free (at once without `wait`).
+        Raises OSError, and BusyError when no buffer became free.
         """
-        assert length > 0
-        start = offset - offset % PAGE_BYTES
-        end = -(-(offset + length) // PAGE_BYTES) * PAGE_BYTES
-        view = self.buffers.try_take(end - start)
-        if view is None:
-            if not wait:
-                raise BusyError("all read buffers are in use: read less at a time")
-            view = await self.buffers.take(end - start)
-        got = await self.read_into(fd, start, view[: end - start], depth)
-        first = offset - start
-        return view[first : max(first, min(got, first + length))]
+        (view,) = await self.read_spans(fd, [(offset, offset + length)])
+        if isinstance(view, OSError):
+            raise view
+        return view
+
+    async def read_spans(
+        self, fd: int, spans: Sequence[tuple[int, int]], *, wait: bool = True, spare: bool = False
+    ) -> list[memoryview | OSError]:
+        """As `read`, of several ranges (start, end) at once; an OSError stands for itself.
+
+        Fewer of them, the first ones, when there are not enough buffers: nobody waits for one
+        while it holds others. BusyError when there is not even one (at once without `wait`).
+        `spare`: for read-ahead.
+        """
+        taken: list[tuple[int, int, memoryview]] = []
+        for first, end in spans:
+            start = first - first % PAGE_BYTES
+            length = -(-end // PAGE_BYTES) * PAGE_BYTES - start
+            view = self.buffers.try_take(length, spare=spare)
+            if view is None and not taken:
+                if not wait:
+                    raise BusyError("all read buffers are in use: read less at a time")
+                view = await self.buffers.take(length)
+            if view is None:
+                break
+            taken.append((start, length, view))
+        reads = [self._begin(fd, start, view[:length]) for start, length, view in taken]
+        results: list[memoryview | OSError] = []
+        try:
+            for (first, end), (start, length, view), begun in zip(
+                spans, taken, reads, strict=False
+            ):
+                try:
+                    got = await begun
+                    if got in (-errno.EINTR, -errno.EAGAIN):
+                        got = 0
+                    if 0 <= got < length:
+                        got += await self._rest(fd, start + got, view[got:length])
+                    if got < 0:
+                        raise OSError(-got, os.strerror(-got))
+                    at = first - start
+                    results.append(view[at : max(at, min(got, end - start))])
+                except OSError as error:
+                    # Its traceback would keep this frame, and with it every buffer.
+                    results.append(error.with_traceback(None))
+        finally:
+            for begun in reads:  # Nobody waits for them any more: those not begun need not begin.
+                begun.cancel()
+        return results
+
+    def _begin(self, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
+        """One operation, without a task of its own, where that is enough."""
+        if len(view) <= UNIT_BYTES:
+            return self._start(False, fd, offset, view)
+        return asyncio.ensure_future(self.read_into(fd, offset, view))
+
+    async def _rest(self, fd: int, offset: int, view: memoryview) -> int:
+        """After a short read: what is still to come, 0 at the file's end."""
+        if offset % PAGE_BYTES or not len(view):
+            return 0
+        return await self.read_into(fd, offset, view)
 
     async def read_into(self, fd: int, offset: int, view: memoryview, depth: int = DEPTH) -> int:
         """Fills an aligned view from an aligned offset; the bytes read before the file's end."""

@@ -6,42 +6,53 @@ Spark load) gets the next megabytes read ahead while its last answer is on its w
 """
 
 import asyncio
-import struct
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from barco import _native
-from barco.errors import BarcoError
+from barco.errors import BarcoError, BusyError
 from barco.limits import PAGE_BYTES
 from barco.types import KiB, MiB
 from barco.workers.storage import layout
-from barco.workers.storage.bulk import UNIT_BYTES, BulkIo
+from barco.workers.storage.bulk import UNIT_BYTES, BulkIo, buffer_bytes
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
 from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
 from barco.workers.storage.index import Location
+from barco.workers.storage.readahead import (
+    HEAD,
+    ReadResult,
+    Ready,
+    Replay,
+    Want,
+    fitting,
+    from_ready,
+)
 
-READ_AHEAD_BYTES = 4 * MiB
-"""Four units of 1 MiB, in parallel: where a sequential reader reaches the device's rate. While as
-much is ready, as much again is on its way."""
+READ_AHEAD_BYTES = 8 * MiB
+"""For one reader: half of it in parallel is where a sequential reader reaches the device's rate,
+while it takes the other half. Counted in buffers, with what they are rounded up to."""
+
+READ_AHEAD_SHARE = 2
+"""All readers together have this part of the pool; the rest is for reads that wait."""
 
 SEQUENTIAL_READS_MIN = 2
 """Reads that continued where the last one ended, before anything is read ahead."""
 
-REPLAYS_MAX = 3
+REPLAYS_MAX = 16
+"""Readers with read-ahead at one time; one more gets it when one of them pauses."""
+
+REPLAY_PAUSE_SECONDS = 0.25
 REPLAY_IDLE_SECONDS = 5.0
-"""Readers with read-ahead at one time; buffers of one that went away are given back."""
+"""The buffers of a reader that went away are given back, sooner where others need them."""
 
 SPAN_GAP_BYTES_MAX = 64 * KiB
 """Bytes of other streams that are read along rather than asked around."""
 
 SPAN_BYTES_MAX = UNIT_BYTES - 2 * PAGE_BYTES
 """Widened to pages at both ends a span still fits one buffer of 1 MiB."""
-
-_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 Locate = Callable[[str, int, int, int], list[tuple[int, int, int, int, int]]]
 """(topic, slice, from_offset, max_chunks) -> (segment, file_offset, stored_bytes, base_offset,
@@ -50,43 +61,12 @@ count) of chunks in the open generation: the core's index."""
 LocateTimestamp = Callable[[str, int, int], int | None]
 
 
-@dataclass(slots=True)
-class ReadResult:
-    """Whole chunks: the first may begin before the offset asked for."""
-
-    chunks: list[memoryview]
-    next_offset: int
-    """After the last event of the chunks; what was asked for when there are none."""
-    epoch: int
-    """Of the last chunk's generation (0 when there are none)."""
-
-    @property
-    def bytes(self) -> int:
-        """Stored bytes of all chunks."""
-        return sum(len(chunk) for chunk in self.chunks)
-
-
 class _Plan(NamedTuple):
     """Chunks of one segment that answer a read."""
 
     key: SegmentKey
     path: Path
     locations: list[Location]
-
-
-@dataclass(slots=True)
-class _Replay:
-    """A reader that goes on and on: what is read ahead for it."""
-
-    next_offset: int
-    fetch_offset: int
-    ready: deque[tuple[memoryview, int, int]] = field(default_factory=deque)
-    """(chunk, its end offset, epoch)"""
-    ready_bytes: int = 0
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    task: "asyncio.Task[None] | None" = None
-    failure: Exception | None = None
-    timer: asyncio.TimerHandle | None = None
 
 
 class LogReader:
@@ -107,7 +87,9 @@ class LogReader:
         self._locate = locate
         self._locate_timestamp = locate_timestamp
         self._steps: OrderedDict[tuple[str, int, int], int] = OrderedDict()
-        self._replays: OrderedDict[tuple[str, int, int], _Replay] = OrderedDict()
+        self._replays: OrderedDict[tuple[str, int, int], Replay] = OrderedDict()
+        self._live: set[Replay] = set()
+        bulk.buffers.reclaim = self._reclaim
         self.corrupt_chunks = 0
         """Chunks that were not served, since the start."""
         self.disk_bytes = 0
@@ -122,21 +104,24 @@ class LogReader:
         from_offset: int,
         max_bytes: int,
         *,
-        epoch_hint: int | None = None,
+        raw_bytes_max: int | None = None,
+        more: bool = False,
     ) -> ReadResult:
         """Chunks that hold `from_offset` or, when retention was there, the next events after it.
 
-        About `max_bytes` stored bytes, at least one chunk if there is any. Offsets go on across
-        generations, so `epoch_hint` is not needed to find them. Raises CorruptChunkError (the
-        events it names are never served), DiskError, BusyError.
+        About `max_bytes` stored bytes or `raw_bytes_max` uncompressed ones, of one generation; at
+        least one chunk if there is any. With `more`, for a caller that has some already, perhaps
+        none, and it does not wait for buffers. What is given counts as taken: a reader that goes on
+        after it is read ahead for. Raises CorruptChunkError (the events it names are never
+        served), DiskError, BusyError.
         """
         key = (topic, slice_, from_offset)
+        want = Want(max_bytes, raw_bytes_max, more)
         replay = self._replays.pop(key, None)
         if replay is not None:
-            return await self._read_on(topic, slice_, replay, max_bytes)
-        if self._bulk.buffers.scarce:
-            self.close()  # Nobody waits for what was read ahead, but this one does.
-        result = await self._fetch(topic, slice_, from_offset, max_bytes)
+            return await self._read_on(topic, slice_, replay, want)
+        found = await self._fetch(topic, slice_, from_offset, max_bytes, wait=not more)
+        result = fitting(found, want)
         if result.chunks:
             self._note_step(key, topic, slice_, result.next_offset)
         return result
@@ -181,14 +166,21 @@ class LogReader:
 
     def close(self) -> None:
         """Gives up what is read ahead."""
-        for replay in self._replays.values():
+        for replay in list(self._live):
             self._drop(replay)
         self._replays.clear()
 
     # --- One read -----------------------------------------------------------------------------
 
     async def _fetch(
-        self, topic: str, slice_: int, from_offset: int, max_bytes: int, *, wait: bool = True
+        self,
+        topic: str,
+        slice_: int,
+        from_offset: int,
+        max_bytes: int,
+        *,
+        wait: bool = True,
+        spare: bool = False,
     ) -> ReadResult:
         for attempt in range(3):
             plan = await self._plan(topic, slice_, from_offset, max_bytes)
@@ -197,7 +189,7 @@ class LogReader:
             if plan.locations[0].base_offset > from_offset:
                 await self._explain_hole(topic, slice_, from_offset, plan)
             try:
-                return await self._read_plan(topic, slice_, plan, wait)
+                return await self._read_plan(topic, slice_, plan, wait, spare)
             except FileNotFoundError:
                 continue  # Retention removed it between the look-up and the read.
             except _WrongIndexError as error:
@@ -236,42 +228,36 @@ class LogReader:
         key = SegmentKey(self._open_epoch, rows[0][0])
         return _Plan(key, layout.segment_path(self._catalog.shard, *key), locations)
 
-    async def _read_plan(self, topic: str, slice_: int, plan: _Plan, wait: bool) -> ReadResult:
+    async def _read_plan(
+        self, topic: str, slice_: int, plan: _Plan, wait: bool, spare: bool
+    ) -> ReadResult:
         """Reads and verifies; fewer chunks than planned when buffers or the disk fail half-way."""
         spans = _spans(plan.locations)
         with self._catalog.files.lease(plan.key, plan.path) as fd:
-            # Only the first may wait for a buffer: nobody waits while holding others.
-            reads = [
-                self._bulk.read(fd, first, end - first, wait=wait and number == 0)
-                for number, (first, end, _) in enumerate(spans)
-            ]
-            views = await asyncio.gather(*reads, return_exceptions=True)
-        chunks: list[memoryview] = []
-        next_offset = plan.locations[0].base_offset
-        for (first, _, locations), view in zip(spans, views, strict=True):
-            if isinstance(view, BaseException):
-                if chunks:
+            ranges = [(first, end) for first, end, _ in spans]
+            views = await self._bulk.read_spans(fd, ranges, wait=wait, spare=spare)
+        result = ReadResult([], plan.locations[0].base_offset, plan.key.epoch)
+        for (first, end, locations), view in zip(spans, views, strict=False):
+            if isinstance(view, OSError):
+                if result.chunks:
                     break
-                if isinstance(view, OSError):
-                    raise explain(view, plan.path, "read") from view
-                raise view
+                raise explain(view, plan.path, "read") from view
             self.disk_bytes += len(view)
-            sparse = 2 * sum(location.stored_bytes for location in locations) < len(view)
             for location in locations:
                 at = location.file_offset - first
                 chunk = view[at : at + location.stored_bytes]
-                if sparse:  # A few KiB are not to keep a buffer of 1 MiB.
-                    chunk = memoryview(bytes(chunk))
                 why, wrong_index = _check(chunk, topic, slice_, location)
                 if why:
-                    if chunks:  # What is good is served first; the next read meets the bad one.
-                        return ReadResult(chunks, next_offset, plan.key.epoch)
+                    if result.chunks:  # What is good is served first; the next read meets the bad.
+                        return result
                     if wrong_index:
                         raise _WrongIndexError(location, why)
                     raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
-                chunks.append(chunk)
-                next_offset = location.base_offset + location.event_count
-        return ReadResult(chunks, next_offset, plan.key.epoch)
+                result.chunks.append(chunk)
+                result.held.append(0)
+                result.next_offset = location.base_offset + location.event_count
+            result.held[-1] = buffer_bytes(end - first)
+        return result
 
     async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:
         """Offsets go on without gaps: what is not there above the earliest is damaged.
@@ -318,58 +304,82 @@ class LogReader:
         """A read that continues another one is a step; after a few of them read ahead."""
         steps = self._steps.pop(key, 0) + 1
         after = (topic, slice_, next_offset)
-        if steps < SEQUENTIAL_READS_MIN:
+        if steps < SEQUENTIAL_READS_MIN or not self._admitted():
             self._steps[after] = steps
             while len(self._steps) > 64 * REPLAYS_MAX:
                 self._steps.popitem(last=False)
             return
-        replay = _Replay(next_offset, next_offset)
+        replay = Replay(next_offset, next_offset)
+        self._live.add(replay)
         self._fetch_more(topic, slice_, replay)
         self._keep(after, replay)
 
-    def _keep(self, key: tuple[str, int, int], replay: _Replay) -> None:
+    def _admitted(self) -> bool:
+        """Whether one more may have read-ahead: in the place of a reader that pauses, if need be.
+
+        Those that read on keep theirs: if all took it from each other, all would read twice.
+        """
+        if len(self._live) < REPLAYS_MAX:
+            return True
+        oldest = next(iter(self._replays.values()), None)
+        now = asyncio.get_running_loop().time()
+        return oldest is not None and now - oldest.used > REPLAY_PAUSE_SECONDS and self._reclaim()
+
+    def _reclaim(self) -> bool:
+        """Gives up what is ready for the reader that has been away longest; false: there is none."""
+        for key, replay in self._replays.items():
+            if replay.held or replay.task is not None:
+                self._drop(self._replays.pop(key))
+                return True
+        return False
+
+    def _window(self) -> int:
+        """What may be read ahead for each of the readers there are."""
+        share = self._bulk.buffers.bytes_max // READ_AHEAD_SHARE // max(1, len(self._live))
+        return min(READ_AHEAD_BYTES, share)
+
+    def _keep(self, key: tuple[str, int, int], replay: Replay) -> None:
         old = self._replays.pop(key, None)
         if old is not None:
             self._drop(old)
         self._replays[key] = replay
-        while len(self._replays) > REPLAYS_MAX:
-            self._drop(self._replays.popitem(last=False)[1])
         if replay.timer is not None:
             replay.timer.cancel()
         loop = asyncio.get_running_loop()
+        replay.used = loop.time()
         replay.timer = loop.call_later(REPLAY_IDLE_SECONDS, self._idle, key, replay)
 
-    def _idle(self, key: tuple[str, int, int], replay: _Replay) -> None:
+    def _idle(self, key: tuple[str, int, int], replay: Replay) -> None:
         if self._replays.get(key) is replay:
             self._drop(self._replays.pop(key))
 
-    def _drop(self, replay: _Replay) -> None:
+    def _drop(self, replay: Replay) -> None:
+        self._live.discard(replay)
         if replay.timer is not None:
             replay.timer.cancel()
         if replay.task is not None:
             replay.task.cancel()
         replay.ready.clear()
+        replay.held = 0
 
-    def _fetch_more(self, topic: str, slice_: int, replay: _Replay) -> None:
-        if replay.task is None and replay.failure is None:
+    def _fetch_more(self, topic: str, slice_: int, replay: Replay) -> None:
+        if replay.task is None and replay.failure is None and replay.held <= self._window() // 2:
             loop = asyncio.get_running_loop()
             replay.task = loop.create_task(self._fill(topic, slice_, replay))
 
-    async def _fill(self, topic: str, slice_: int, replay: _Replay) -> None:
+    async def _fill(self, topic: str, slice_: int, replay: Replay) -> None:
         """Reads ahead until enough is ready; the reader takes from it meanwhile."""
         try:
-            while replay.ready_bytes <= READ_AHEAD_BYTES and not self._bulk.buffers.scarce:
+            while replay.held <= (half := self._window() // 2):
                 result = await self._fetch(
-                    topic, slice_, replay.fetch_offset, READ_AHEAD_BYTES, wait=False
+                    topic, slice_, replay.fetch_offset, half, wait=False, spare=True
                 )
                 if not result.chunks:
                     break
-                for chunk in result.chunks:
-                    # Verified a moment ago: count and base offset stand where the format says.
-                    (count,) = _U32.unpack_from(chunk, 12)
-                    (base,) = _U64.unpack_from(chunk, 24)
-                    replay.ready.append((chunk, base + count, result.epoch))
-                    replay.ready_bytes += len(chunk)
+                for chunk, held in zip(result.chunks, result.held, strict=True):
+                    count, base, raw = HEAD.unpack_from(chunk)
+                    replay.ready.append(Ready(chunk, raw, base + count, result.epoch, held))
+                    replay.held += held
                 replay.fetch_offset = result.next_offset
                 replay.arrived.set()
         except BarcoError as error:
@@ -378,33 +388,35 @@ class LogReader:
             replay.task = None
             replay.arrived.set()
 
-    async def _read_on(
-        self, topic: str, slice_: int, replay: _Replay, max_bytes: int
-    ) -> ReadResult:
+    async def _read_on(self, topic: str, slice_: int, replay: Replay, want: Want) -> ReadResult:
         if replay.timer is not None:
             replay.timer.cancel()
-        if not replay.ready and replay.task is not None:
-            replay.arrived.clear()
-            await replay.arrived.wait()
-        if not replay.ready:
-            # The end, a failure, or no buffer: find out afresh, and begin again as a new reader.
+        try:
+            while not replay.ready and replay.task is not None:
+                replay.arrived.clear()
+                await replay.arrived.wait()
+            if replay.ready:
+                self.read_ahead_hits += 1
+                result = from_ready(replay, want)
+            else:
+                # The end, a failure, or no buffer: find out afresh.
+                replay.failure = None
+                found = await self._fetch(
+                    topic, slice_, replay.next_offset, want.stored, wait=not want.more
+                )
+                result = fitting(found, want)
+                replay.fetch_offset = result.next_offset
+                if not found.chunks:
+                    self._drop(replay)
+                    return result
+        except BusyError:
+            self._keep((topic, slice_, replay.next_offset), replay)
+            raise
+        except BaseException:
             self._drop(replay)
-            return await self._fetch(topic, slice_, replay.next_offset, max_bytes)
-        self.read_ahead_hits += 1
-        result = ReadResult([], replay.next_offset, 0)
-        total = 0
-        while replay.ready:
-            chunk, end, epoch = replay.ready[0]
-            total += len(chunk)
-            if result.chunks and total > max_bytes:
-                break
-            replay.ready.popleft()
-            replay.ready_bytes -= len(chunk)
-            result.chunks.append(chunk)
-            result.next_offset, result.epoch = end, epoch
+            raise
         replay.next_offset = result.next_offset
-        if replay.ready_bytes <= READ_AHEAD_BYTES:
-            self._fetch_more(topic, slice_, replay)
+        self._fetch_more(topic, slice_, replay)
         self._keep((topic, slice_, replay.next_offset), replay)
         return result
 
@@ -435,6 +447,9 @@ def _spans(locations: list[Location]) -> list[tuple[int, int, list[Location]]]:
 
 def _check(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
     """(what is wrong with a chunk or "", whether the index may be to blame)."""
+    rest = (location.base_offset, location.event_count)
+    if len(chunk) == location.stored_bytes and _native.chunk_is(chunk, topic, slice_, *rest):
+        return "", False
     if len(chunk) < location.stored_bytes:
         return "the file ends before the chunk does", True
     try:
@@ -448,4 +463,4 @@ def _check(chunk: memoryview, topic: str, slice_: int, location: Location) -> tu
         location.stored_bytes, topic, slice_, location.base_offset, location.event_count,
     ):  # fmt: skip
         return "another chunk is here", True
-    return section_damage(chunk), False
+    return section_damage(chunk) or "its producers are malformed", False

@@ -1,4 +1,4 @@
-"""Tokens are PolarStreams': the published hashes, and the signed tail that makes them Cassandra's."""
+"""Tokens are PolarStreams': the published hashes, and the signed tail of Cassandra's."""
 
 import random
 

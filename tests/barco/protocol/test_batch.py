@@ -3,6 +3,8 @@
 import random
 import struct
 
+from typing import Any
+
 import pytest
 
 from barco import _native
@@ -57,7 +59,7 @@ def test_text_is_compressed() -> None:
         (([b"a", b"b"], None, [1, 2**32 + 1]), "span"),
     ],
 )
-def test_impossible_columns_are_refused(encode, columns, words) -> None:  # type: ignore[no-untyped-def]
+def test_impossible_columns_are_refused(encode: Any, columns: Any, words: str) -> None:
     """A sentence says what is wrong with the columns."""
     with pytest.raises(ValueError, match=words):
         encode(*columns)

@@ -114,7 +114,7 @@ def test_offline_reading_changes_nothing(shard):
 
 def test_buffers_come_back_with_their_last_view():
     pool = BufferPool(1 << 20)
-    view = pool.try_take(600_000)
+    view = pool.try_take(1_000_000)
     assert len(view) == 1 << 20 and pool.bytes_out == 1 << 20
     assert pool.try_take(1) is None
     part = view[100:200]

@@ -1,5 +1,7 @@
 """Reading stored chunks: every offset, across segments and generations, verified, read ahead."""
 
+import asyncio
+import gc
 import random
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ async def read_all(reader: LogReader, topic: str, slice_: int, step: int) -> lis
             events += [event for event in _native.chunk_events(chunk) if event[0] >= offset]
         assert result.next_offset > offset
         offset = result.next_offset
+        del result, chunk  # Nobody waits for buffers while holding some.
 
 
 @pytest.mark.parametrize("step", [1, 3000, 1 << 20])
@@ -75,6 +78,70 @@ def test_everything_comes_back_in_order(shard, go, engine, step):
         reader.close()
 
     go(test, engine)
+
+
+def test_many_readers_share_a_small_pool(shard, go, engine):
+    """Nobody fails for want of buffers, and all are given back."""
+    ends = two_generations(shard)
+
+    async def test(bulk):
+        bulk.buffers.bytes_max = 256 << 10
+        reader = await opened(shard, bulk)
+        names = [name for name in ends for _ in range(6)]
+        everything = await asyncio.gather(*(read_all(reader, *n, step=6000) for n in names))
+        for name, events in zip(names, everything, strict=True):
+            assert [event[0] for event in events] == list(range(ends[name]))
+        assert bulk.buffers.bytes_out <= 256 << 10
+        reader.close()
+        await asyncio.sleep(0.05)
+        gc.collect()
+        assert bulk.buffers.bytes_out == 0
+
+    go(test, engine)
+
+
+def test_read_ahead_makes_room_for_reads(shard, go):
+    two_generations(shard)
+
+    async def test(bulk):
+        reader = await opened(shard, bulk)
+        offset = 0
+        for _ in range(4):
+            offset = (await reader.read("a", 0, offset, 1)).next_offset
+            await asyncio.sleep(0.02)
+        held = bulk.buffers.bytes_out
+        assert held and reader.read_ahead_hits
+        bulk.buffers.bytes_max = held  # Nothing else is free now.
+        again = await asyncio.wait_for(reader.read("zz", 3, 0, 1 << 20), 1)
+        assert again.chunks
+
+    go(test)
+
+
+def test_what_does_not_fit_stays_read_ahead(shard, go):
+    """A caller that has chunks already gets no more than it can use, and goes on from there."""
+    ends = two_generations(shard)
+
+    async def test(bulk):
+        reader = await opened(shard, bulk)
+        events: list[int] = []
+        while len(events) < ends["a", 0]:
+            left, more = 5000, False
+            while left > 0:
+                result = await reader.read(
+                    "a", 0, len(events), 1 << 20, raw_bytes_max=left, more=more
+                )
+                assert more or result.chunks or len(events) == ends["a", 0]
+                for chunk in result.chunks:
+                    events += [event[0] for event in _native.chunk_events(chunk)]
+                    left -= _native.chunk_info(chunk)["raw_bytes"]
+                if not result.chunks:
+                    break
+                more = True
+        assert events == list(range(ends["a", 0]))
+        assert reader.read_ahead_hits > 4
+
+    go(test)
 
 
 def test_index_against_brute_force(shard, go):
