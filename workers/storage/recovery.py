@@ -133,11 +133,12 @@ async def _recover(
     lineage = lineage or Lineage.load(shard)
     report = RecoveryReport(lineage, temporaries=temporaries)
     for generation in reversed(lineage.generations()):
-        if generation.expired:
+        # Older ones are sealed, unless lineage.log is damaged.
+        if generation.expired or (report.T and generation.sealed):
             continue
         own = scan.Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
         sources = _sources(shard, generation)
-        feed = _Feed(restore, apply_group)
+        feed = _Feed(_ignore, _ignore) if report.T else _Feed(restore, apply_group)
         with _Files(shard, generation.epoch, sources) as files:
             result = await _drive(
                 scan.scan_generation(
@@ -154,7 +155,6 @@ async def _recover(
             _remove_empty(shard, generation.epoch, result)
             continue
         _trim(shard, generation.epoch, sources, result)
-        break
     report.seconds = time.monotonic() - began
     return report
 
@@ -187,7 +187,7 @@ def _record(report: RecoveryReport, generation: Generation, result: scan.ScanRes
         lineage.lost(epoch, *result.lost)
         report.lost = result.lost
     lineage.sealed(epoch, result.tail, result.end_segment, result.end_bytes)
-    if result.tail:
+    if result.tail and not report.T:
         report.epoch, report.T = epoch, result.tail
         report.groups, report.bytes = result.groups, result.bytes
         report.stop, report.reason = result.stop, result.reason
