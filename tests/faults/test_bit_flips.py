@@ -48,7 +48,8 @@ class Patient:
                 assert load.history.acked > 100
                 if turn == 0:
                     assert scene.broker.stop() == 0
-            self.events: dict[Place, Event] = {e[0:3:2]: e for e in drain(scene.broker, TOPIC)}  # type: ignore[misc]
+            stored = drain(scene.broker, TOPIC)
+            self.events: dict[Place, Event] = {(each[0], each[2]): each for each in stored}
             time.sleep(IDLE_S)
         finally:
             scene.close()
@@ -81,9 +82,9 @@ class Patient:
         return served.refused
 
 
-@pytest.fixture
-def patient(root: Path, seed: int) -> Iterator[Patient]:
-    patient = Patient(root, seed)
+@pytest.fixture(scope="module")
+def patient(module_root: Path, module_seed: int) -> Iterator[Patient]:
+    patient = Patient(module_root, module_seed)
     yield patient
     row = TOTALS.setdefault("bit flips", dict.fromkeys(("acked", "lost", "twice", "other"), 0))
     for name in ("tried", "survived"):

@@ -1,7 +1,6 @@
 """The checker has to catch what it is there for: each broken promise is made up here once."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,30 +96,16 @@ def forget_last_groups(data_dir: Path) -> None:
             file.write(bytes(sum(header.group_bytes for _, header in last)))
 
 
-def forget_half_a_segment(data_dir: Path) -> None:
-    """A broker that comes back with a log from a while ago."""
-    for worker in range(2):
-        for path in segments(layout.shard_path(data_dir, worker))[-1:]:
-            found = groups(path)
-            keep = found[len(found) // 2][0]
-            with path.open("r+b") as file:
-                file.seek(keep)
-                file.write(bytes(path.stat().st_size - keep))
-
-
-@pytest.mark.parametrize("sabotage", [forget_last_groups, forget_half_a_segment])
-def test_a_broker_that_forgets_is_found(
-    root: Path, seed: int, sabotage: Callable[[Path], None]
-) -> None:
+def test_a_broker_that_forgets_is_found(root: Path, seed: int) -> None:
     scene = Scene(root, seed=seed, name="sabotage")
     try:
         scene.broker.start()
         load = scene.run_load()
-        time.sleep(1.5)
+        time.sleep(1)
         scene.broker.kill()
         load.stopping.set()
         scene.end_load()
-        sabotage(scene.broker.data_dir)
+        forget_last_groups(scene.broker.data_dir)
         scene.broker.restart()
         report = scene.verdict(fresh_group=False)
         assert report.count("C1 lost") > 0

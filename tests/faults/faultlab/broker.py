@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from faultlab.wire import call
+
 SMALL = {
     "BARCO_STORAGE_SEGMENT_BYTES": str(2 << 20),
     "BARCO_LIMITS_REQUEST_BYTES_MAX": str(1 << 19),
@@ -87,6 +89,20 @@ class Broker:
             raise StartError(status, self.log)
         self.ready = json.loads(line)
         return time.monotonic() - began
+
+    def wait_ready(self, limit_s: float = 30.0) -> None:
+        """Until every worker serves (check C11): one of them may just have been killed."""
+        until = time.monotonic() + limit_s
+        while not all(self._serves(port) for port in self.ports[2:]):
+            assert time.monotonic() < until, "a worker does not come back"
+            time.sleep(0.05)
+
+    def _serves(self, port: int) -> bool:
+        try:
+            answer = call(port, "GET", "/v1/groups")  # Every worker is asked for it.
+            return answer.status == 200 and call(port, "GET", "/status").status == 200
+        except (OSError, EOFError):
+            return False
 
     def restart(self) -> float:
         """Starts again; a worker of the last life may still hold the lock for a moment."""

@@ -65,6 +65,7 @@ class Scene:
 
     def verdict(self, *, fresh_group: bool = True) -> Report:
         """Reads everything back and checks all that was ever done; fails the test on a finding."""
+        self.broker.wait_ready()
         stored = drain(self.broker, self.topic, CHUNKS)
         report = check(self.history.records(), stored, self.topic)
         if drain(self.broker, self.topic, NDJSON) != stored:
