@@ -134,15 +134,6 @@ static char *put_u64(char *at, uint64_t value)
     return at;
 }
 
-static char *put_i64(char *at, int64_t value)
-{
-    if (value < 0) {
-        *at++ = '-';
-        return put_u64(at, (uint64_t)-(value + 1) + 1);
-    }
-    return put_u64(at, (uint64_t)value);
-}
-
 static char *put_tail(char *at, const struct conn *conn, const struct slot *slot)
 {
     at = PUT(at, "Date: ");
@@ -159,7 +150,7 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
-    at = put_i64(at, reactor->options.range_start);
+    at = put_text(at, reactor->token_text, reactor->token_text_len);
     at = PUT(at, "\",\"rangeIndex\":");
     at = put_u64(at, part->slice);
     at = PUT(at, ",\"version\":");

@@ -38,6 +38,7 @@ struct append {
     bool busy, landed;
     struct run *runs, *last_run;
     uint64_t raw_bytes;
+    int64_t submitted_us; /* by the owner's clock */
 };
 
 struct group_builder;

@@ -18,10 +18,11 @@
 #define RECV_BUFFERS 64 /* 4 MiB, a power of two */
 #define BUFFER_GROUP 1
 #define COMPLETION_BATCH 256
-#define GATHER_MAX 16
-#define GATHER_SHARE 4
-#define GATHER_NS 50000
-#define GATHER_APPENDS 1
+#define GATHER_MAX 32
+#define GATHER_SHARE 2
+#define GATHER_LATENCY_SHARE 8
+#define GATHER_NS_MIN 20000
+#define GATHER_NS_MAX 200000
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
 enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_MASK = 7 };
@@ -186,13 +187,16 @@ static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
     }
 }
 
-/* How many completions are worth waking up for. While an append of many events is on its way, what
- * arrives can only wait for the next one: to wake for each would cost more than it does.
+/* How many completions are worth waking up for, and how long to wait for so many. While an append
+ * of many events is on its way, what arrives can only wait for the next one: to wake for each would
+ * cost more than it does. The wait is a fraction of what appends take here, so that it never shows.
  * A group of a few events is a quiet log: its answer must not wait. */
-static unsigned gather_count(const struct reactor *reactor)
+static unsigned gather_count(const struct reactor *reactor, int64_t *wait_ns)
 {
-    if (reactor->log->append_count < GATHER_APPENDS)
+    if (reactor->log->append_count == 0)
         return 1;
+    int64_t share = reactor->append_us * 1000 / GATHER_LATENCY_SHARE;
+    *wait_ns = share < GATHER_NS_MIN ? GATHER_NS_MIN : share > GATHER_NS_MAX ? GATHER_NS_MAX : share;
     uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
     return count < GATHER_MAX ? count : GATHER_MAX;
 }
@@ -207,9 +211,10 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
         mark(sqe, NULL, OP_POLL);
         u->polling = true;
     }
-    unsigned gather = gather_count(u->reactor);
-    if (gather > 1 && timeout_ns > GATHER_NS) {
-        struct __kernel_timespec brief = {0, GATHER_NS};
+    int64_t gather_ns = 0;
+    unsigned gather = gather_count(u->reactor, &gather_ns);
+    if (gather > 1 && timeout_ns > gather_ns) {
+        struct __kernel_timespec brief = {0, gather_ns};
         io_uring_submit_and_wait_timeout(&u->uring, &cqe, gather, &brief, NULL);
     }
     if (io_uring_cq_ready(&u->uring) == 0) {

@@ -135,6 +135,18 @@ static uint16_t read_headers(const struct http1_request *head, struct produce *o
     return read_producer(&producer, out);
 }
 
+static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struct produce *out)
+{
+    uint8_t *room = conn->reactor->key_scratch;
+    int key_len = uri_decode(raw->p, raw->len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
+    if (key_len < 0)
+        return key_len == -3 ? PROBLEM_BAD_KEY : PROBLEM_BAD_QUERY;
+    out->has_key = true;
+    out->key = room;
+    out->key_len = (uint32_t)key_len;
+    return PROBLEM_NONE;
+}
+
 static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
 {
     struct http1_slice raw;
@@ -144,15 +156,9 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
     int found = uri_query_get(query, len, "partitionKey", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;
-    if (found) {
-        uint8_t *room = conn->reactor->key_scratch;
-        int key_len = uri_decode(raw.p, raw.len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
-        if (key_len < 0)
-            return key_len == -3 ? PROBLEM_BAD_KEY : PROBLEM_BAD_QUERY;
-        out->has_key = true;
-        out->key = room;
-        out->key_len = (uint32_t)key_len;
-    }
+    uint16_t problem = found ? read_key(conn, &raw, out) : PROBLEM_NONE;
+    if (problem != PROBLEM_NONE)
+        return problem;
     found = uri_query_get(query, len, "timestamp", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;
@@ -170,13 +176,20 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
     return PROBLEM_NONE;
 }
 
-/* The usual query is one partitionKey, or none: it need not be searched three times. */
+/* The usual query is one plain partitionKey, or none: it need not be searched three times. */
 static uint16_t read_query_fast(struct conn *conn, const struct http1_request *head,
                                 struct produce *out)
 {
-    if (head->query.p == NULL || head->query.len == 0)
+    static const char name[] = "partitionKey=";
+    const char *query = head->query.p;
+    size_t len = head->query.len;
+    if (query == NULL || len == 0)
         return PROBLEM_NONE;
-    return read_query(conn, head, out);
+    if (len < sizeof name - 1 || memcmp(query, name, sizeof name - 1) != 0 ||
+        memchr(query, '&', len) != NULL)
+        return read_query(conn, head, out);
+    struct http1_slice raw = {query + sizeof name - 1, (uint32_t)(len - (sizeof name - 1))};
+    return read_key(conn, &raw, out);
 }
 
 uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,

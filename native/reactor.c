@@ -2,6 +2,7 @@
 #include "reactor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,11 +11,11 @@
 
 #include "format.h"
 
-static int64_t monotonic_ms(void)
+static int64_t monotonic_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
 /* The only reader of the clocks in the core: once a turn. */
@@ -23,7 +24,8 @@ void reactor_clock(struct reactor *reactor)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     reactor->wall_us = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-    reactor->now_ms = monotonic_ms();
+    reactor->monotonic_us = monotonic_us();
+    reactor->now_ms = reactor->monotonic_us / 1000;
     if (now.tv_sec != reactor->date_s) {
         struct tm utc;
         gmtime_r(&now.tv_sec, &utc);
@@ -38,6 +40,7 @@ static void submit_append(void *owner, struct append *append)
 {
     struct reactor *reactor = owner;
     const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
+    append->submitted_us = reactor->monotonic_us;
     reactor->net->write(reactor->net, append, bytes, append->bytes - append->done,
                         append->file_offset + append->done);
 }
@@ -79,6 +82,9 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
+    reactor->token_text_len =
+        (uint32_t)snprintf(reactor->token_text, sizeof reactor->token_text, "%lld",
+                           (long long)options->range_start);
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
@@ -388,6 +394,8 @@ void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
 
 void reactor_written(struct reactor *reactor, struct append *append, int64_t result)
 {
+    int64_t took_us = reactor->monotonic_us - append->submitted_us;
+    reactor->append_us += (took_us - reactor->append_us) / 8;
     log_written(reactor->log, append, result);
     if (reactor->log->failed && !reactor->io_failed) {
         reactor->io_failed = true;

@@ -76,7 +76,10 @@ struct reactor {
     size_t scratch_capacity;
     uint64_t body_bytes;
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
-    int64_t now_ms, wall_us, swept_ms;
+    int64_t now_ms, wall_us, swept_ms, monotonic_us;
+    int64_t append_us; /* how long appends take, a moving average */
+    char token_text[24]; /* of the range, for answers */
+    uint32_t token_text_len;
     char date[40];
     int64_t date_s, quiet_since_ms;
     uint64_t last_events;

@@ -387,13 +387,14 @@ class Siblings:
 
     async def first_true(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
-    ) -> bool:
-        """Whether one answered with a true value in time; the other calls are cancelled."""
+    ) -> set[int]:
+        """Who answered with a true value first; the other calls are cancelled. Empty: none did."""
         if len(args) == 1:
             ((worker, only),) = args.items()
-            return (await self._caught(self.call(worker, op, only, timeout + 5.0))) is True
+            answer = await self._caught(self.call(worker, op, only, timeout + 5.0))
+            return {worker} if answer is True else set()
         tasks = {
-            asyncio.create_task(self._caught(self.call(worker, op, given, timeout + 5.0)))
+            asyncio.create_task(self._caught(self.call(worker, op, given, timeout + 5.0))): worker
             for worker, given in args.items()
         }
         end = asyncio.get_running_loop().time() + timeout
@@ -403,9 +404,9 @@ class Siblings:
                 done, waiting = await asyncio.wait(
                     waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
                 )
-                if any(task.result() is True for task in done):
-                    return True
-            return False
+                if found := {tasks[task] for task in done if task.result() is True}:
+                    return found
+            return set()
         finally:
             for task in tasks:
                 task.cancel()

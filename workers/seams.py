@@ -121,5 +121,5 @@ class SiblingsLike(Protocol):
 
     async def first_true(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
-    ) -> bool:
-        """Whether one of them answered with a true value in time; the others are cancelled."""
+    ) -> set[int]:
+        """Who answered with a true value first; the other calls are cancelled. Empty: none did."""

@@ -142,10 +142,10 @@ async def test_a_sibling_that_goes_away_and_comes_back(pair: Pair) -> None:
 @with_pair
 async def test_first_true(pair: Pair) -> None:
     ready = {0: {"ready": False}, 1: {"ready": True, "after": 0.01}}
-    assert await pair.siblings.first_true("ready", ready, 1.0) is True
+    assert await pair.siblings.first_true("ready", ready, 1.0) == {1}
     late = {0: {"ready": False}, 1: {"ready": True, "after": 5}}
-    assert await pair.siblings.first_true("ready", late, 0.02) is False
-    assert await pair.siblings.first_true("ready", {1: {"ready": True, "after": 0}}, 1.0) is True
+    assert await pair.siblings.first_true("ready", late, 0.02) == set()
+    assert await pair.siblings.first_true("ready", {1: {"ready": True, "after": 0}}, 1.0) == {1}
 
 
 BAD = [

@@ -245,15 +245,15 @@ class MemorySiblings:
 
     async def first_true(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
-    ) -> bool:
+    ) -> set[int]:
         tasks = {asyncio.create_task(self.broadcast(op, {w: given})) for w, given in args.items()}
         try:
             for next_done in asyncio.as_completed(tasks, timeout=timeout + 1):
-                if True in (await next_done).values():
-                    return True
-            return False
+                if found := {w for w, answer in (await next_done).items() if answer is True}:
+                    return found
+            return set()
         except TimeoutError:
-            return False
+            return set()
         finally:
             for task in tasks:
                 task.cancel()

@@ -121,29 +121,42 @@ class Consume:
     async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
+        woken: set[int] = set()
         while True:
-            granted = self._context.memory.take(args["budget"])
-            try:
-                found = await self._pass(member, {**args, "budget": granted})
-                if found.extents:
-                    found.reserved, granted = granted, 0
-                    return found
-            finally:
-                self._context.memory.give_back(granted)
+            found = await self._look(member, args, woken)
             left = deadline - loop.time()
-            if left <= 0 or found.superseded:
+            if found.extents or left <= 0 or found.superseded:
                 return found
             args = {**args, "first": False}
-            began = loop.time()
-            await self._wait(member, left)
-            if loop.time() - began < _PAUSE_S / 10:
+            looked_at_some, woken = bool(woken), set()
+            if not looked_at_some:
+                woken = await self._wait(member, left)
+            if not woken and loop.time() < deadline:
+                # News that were none for this consumer, or a worker that could not be asked.
                 await asyncio.sleep(min(_PAUSE_S, left))
             member = await self._context.membership.require(member.consumer_id)
             self._context.membership.heard_of(member.consumer_id)
 
-    async def _pass(self, member: Member, args: Mapping[str, Any]) -> Pass:
-        """One look at all slices: every owner gets its share, then one gets what is left over."""
+    async def _look(self, member: Member, args: dict[str, Any], owners: set[int]) -> Pass:
+        """One pass, within what memory there is."""
+        memory = self._context.memory
+        granted = await memory.take(args["budget"])
+        try:
+            found = await self._pass(member, {**args, "budget": granted}, owners)
+            if found.extents:
+                found.reserved, granted = granted, 0
+            return found
+        finally:
+            memory.give_back(granted)
+
+    async def _pass(self, member: Member, args: Mapping[str, Any], only: set[int]) -> Pass:
+        """One look at all slices, or at those of `only` the workers that have something.
+
+        Every owner gets its share, then one gets what is left over.
+        """
         owners = self._context.owners(_indexes(member))
+        if only:  # Nobody else needs to be woken for it.
+            owners = [owner for owner in owners if owner in only]
         found = Pass([], set())
         if not owners:
             return found
@@ -199,12 +212,12 @@ class Consume:
         version = self._context.membership.version
         return {"consumer": member.consumer_id, "session": member.session, "version": version}
 
-    async def _wait(self, member: Member, timeout: float) -> None:
-        """Until an owner has something, or the slices of the consumer change."""
+    async def _wait(self, member: Member, timeout: float) -> set[int]:
+        """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
         owners = self._context.owners(_indexes(member)) or [self._context.options.worker]
         args = {**self._who(member), "timeout": timeout}
-        await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
+        return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
 
     async def _revoke(self, member: Member, delivery: str) -> None:
         args = {**self._who(member), "delivery": delivery}

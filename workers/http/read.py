@@ -32,6 +32,9 @@ from barco.workers.service import extent_from_list
 NEXT_CURSOR = "Barco-Next-Cursor"
 HIGH_WATERMARK = "Barco-High-Watermark"
 
+PAUSE_S = 0.02
+"""Before looking again, when a wait ended and yet there was nothing: nobody spins."""
+
 _TIMESTAMP = "timestamp:"
 
 
@@ -149,8 +152,9 @@ class Read:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         owner = self._context.owner(args["slice"])
+        woken: set[int] = set()
         while True:
-            granted = self._context.memory.take(args["budget"])
+            granted = await self._context.memory.take(args["budget"])
             try:
                 answer = await self._context.ask(owner, "read", {**args, "budget": granted})
                 offset = answer["offset"]
@@ -166,12 +170,13 @@ class Read:
             # The place is fixed now: "latest" must not move on while this waits.
             args = {**args, "from": offset}
             wait = {"topic": args["topic"], "slice": args["slice"], "offset": offset}
-            began = loop.time()
-            await self._context.siblings.first_true(
-                "wait", {owner: {**wait, "timeout": left}}, left
-            )
-            if loop.time() - began < 0.002:
-                await asyncio.sleep(min(0.02, left))
+            if not woken:
+                waits = {owner: {**wait, "timeout": left}}
+                woken = await self._context.siblings.first_true("wait", waits, left)
+            else:  # It said that there is something, and yet there was not.
+                woken = set()
+            if not woken and loop.time() < deadline:
+                await asyncio.sleep(min(PAUSE_S, left))
 
     @staticmethod
     def _check(offset: int, answer: Mapping[str, Any]) -> None:

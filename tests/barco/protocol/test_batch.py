@@ -2,7 +2,6 @@
 
 import random
 import struct
-
 from typing import Any
 
 import pytest

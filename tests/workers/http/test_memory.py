@@ -12,14 +12,21 @@ from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.http.memory import AnswerMemory
 
 
-def test_answers_become_smaller_and_then_none() -> None:
+@run
+async def test_answers_become_smaller_and_then_none() -> None:
     memory = AnswerMemory(1 << 20)
-    assert memory.take(1000) == 1000
-    assert memory.take(1 << 30) == (1 << 20) // 4 - 250
+    memory.wait_seconds = 0.02
+    assert await memory.take(1000) == 1000
+    assert await memory.take(1 << 30) == (1 << 20) // 4 - 250
     while memory.used < memory.bytes_max:
-        assert memory.take(1 << 30) >= CHUNK_RAW_BYTES_MAX
+        last = await memory.take(1 << 30)
+        assert last >= CHUNK_RAW_BYTES_MAX
     with pytest.raises(BusyError):
-        memory.take(1)
+        await memory.take(1)
+    memory.wait_seconds = 5
+    asyncio.get_running_loop().call_later(0.02, memory.give_back, last)
+    async with asyncio.timeout(1):
+        assert await memory.take(1) == 1
 
 
 def test_a_body_counts_until_it_is_let_go_of() -> None:
@@ -64,6 +71,7 @@ async def test_slow_readers_do_not_fill_the_memory() -> None:
     app = broker.apps[0]
     assert app is not None
     app._context.memory.bytes_max = 10_000
+    app._context.memory.wait_seconds = 0.001
     broker.produce("t", 0, b"1" * 1000)
     path = "/v1/topic/t/slices/-9223372036854775808/0/events"
     kept = [await app.handle("GET", path, "", [], b"") for _ in range(100)]
