@@ -525,6 +525,14 @@ void reactor_drain(struct reactor *reactor)
     reactor->draining = true;
     for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
         if (conn->kind == CONN_HTTP && conn->state == STATE_HEAD && conn->in_len == 0 &&
-            conn->slot_first == conn->slot_end)
+            conn->slot_first == conn->slot_end && conn->out_first == NULL)
             conn_close(conn);
+}
+
+bool reactor_idle(const struct reactor *reactor)
+{
+    for (const struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_HTTP && conn->out_first != NULL && !conn->closed)
+            return false;
+    return log_idle(reactor->log);
 }

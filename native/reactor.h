@@ -106,6 +106,8 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
 uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
+/* True when no append is under way and every answer has been handed to the kernel. */
+bool reactor_idle(const struct reactor *reactor);
 
 static inline uint64_t request_id(uint64_t conn, uint32_t slot)
 {

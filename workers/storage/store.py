@@ -22,6 +22,7 @@ from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import Catalog
 from barco.workers.storage.errors import CorruptLineageError
+from barco.workers.storage.extents import StreamExtents
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.reader import Locate, LocateTimestamp, LogReader
 from barco.workers.storage.recovery import (
@@ -44,6 +45,9 @@ class ShardStore:
     """Recovers a shard, makes its segments, reads, indexes and expires them."""
 
     reader: LogReader
+    """There after `start`."""
+
+    extents: StreamExtents
     """There after `start`."""
 
     def __init__(
@@ -136,6 +140,9 @@ class ShardStore:
             open_epoch=self._epoch,
             locate=locate,
             locate_timestamp=locate_timestamp,
+        )
+        self.extents = StreamExtents(
+            self._catalog, locate=locate, locate_timestamp=locate_timestamp
         )
         self._retention = Retention(
             self._catalog,
