@@ -54,7 +54,7 @@ def values(broker: RunningBroker, topic: str) -> list[Any]:
     return [event["value"] for event in events(broker, topic)]
 
 
-# --- Content types ----------------------------------------------------------------------------------
+# --- Content types ----------------------------------------------
 
 
 def test_the_answer_of_a_produce(contract: RunningBroker) -> None:
@@ -143,7 +143,7 @@ def test_keys_and_timestamps(contract: RunningBroker) -> None:
         assert (answer.status, answer.headers["content-type"]) == (400, PROBLEM)
 
 
-# --- Idempotence ------------------------------------------------------------------------------------
+# --- Idempotence ----------------------------------------------
 
 
 def numbered(name: str, epoch: int, seq: int) -> dict[str, str]:
@@ -225,7 +225,7 @@ def test_half_a_producer_is_refused(contract: RunningBroker, headers: dict[str, 
     assert (answer.status, answer.headers["content-type"]) == (400, PROBLEM)
 
 
-# --- Workers ------------------------------------------------------------------------------------------
+# --- Workers ----------------------------------------------
 
 
 def test_no_forward_names_the_owner_who_takes_it(contract: RunningBroker) -> None:
@@ -255,7 +255,7 @@ def test_every_listener_takes_everything(contract: RunningBroker) -> None:
     assert len(events(contract, "any")) == 16
 
 
-# --- HTTP -----------------------------------------------------------------------------------------------
+# --- HTTP ----------------------------------------------
 
 
 class Raw:
@@ -374,7 +374,7 @@ def test_topics_that_have_to_be_made(start_broker: Callable[..., RunningBroker])
 
 
 def test_a_pipeline_of_everything_is_answered_in_order(contract: RunningBroker) -> None:
-    """Own slices, hand-offs, Python's answers and refusals, interleaved; answers tell who is who."""
+    """Own slices, hand-offs, answers of Python and refusals, interleaved."""
     own, other = key_of(contract, "mixed", 0), key_of(contract, "mixed", 7)
     expected: list[tuple[str, Any]] = []
     requests = []

@@ -15,7 +15,7 @@ NDJSON = "application/x-ndjson"
 BATCH = "application/vnd.barco.batch"
 
 
-# --- Expect: 100-continue ---------------------------------------------------------------------------
+# --- Expect: 100-continue ----------------------------------------------
 
 
 def test_a_client_that_waits_is_asked_for_its_body(attacked: AttackedBroker) -> None:
@@ -70,7 +70,7 @@ def test_a_refused_expectation_gets_the_final_status(
         assert wire.ended(5)
 
 
-# --- Size -----------------------------------------------------------------------------------------------
+# --- Size ----------------------------------------------
 
 
 def test_bodies_around_the_limits(attacked: AttackedBroker) -> None:
@@ -160,7 +160,7 @@ def test_content_codings_are_refused(attacked: AttackedBroker) -> None:
     )
 
 
-# --- Interruption -----------------------------------------------------------------------------------
+# --- Interruption ----------------------------------------------
 
 
 def test_resets_at_every_place_of_a_request(attacked: AttackedBroker) -> None:
@@ -194,7 +194,7 @@ def test_a_half_closed_client_gets_its_answers(attacked: AttackedBroker) -> None
             wire.response()
 
 
-# --- JSON and lines ---------------------------------------------------------------------------------
+# --- JSON and lines ----------------------------------------------
 
 DOCUMENTS = {
     "deep": b"[" * 100_000 + b"]" * 100_000,

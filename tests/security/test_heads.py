@@ -1,4 +1,4 @@
-"""Request heads against a live broker: section 2 of the attack list, rows 1 to 9, 17 to 19, 28 to 31.
+"""Request heads against a live broker: rows 1 to 9, 17 to 19 and 28 to 31 of the attack list.
 
 The parser's own tests hold every variant; here one of each kind meets real connections.
 """
