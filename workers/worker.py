@@ -74,12 +74,12 @@ def arena_bytes(options: WorkerOptions) -> int:
 
 
 def read_bytes(options: WorkerOptions) -> int:
-    """Buffers for reads from disk: a sixteenth of the budget, and room for the largest chunk.
+    """Buffers for reads from disk: an eighth of the budget, and room for the largest chunk.
 
-    With the arena, bodies and answers (a quarter each) that leaves a fifth of it for the rest: the
-    index, Python, and what lies between the pieces in use.
+    With the arena, bodies and answers (a quarter each) that leaves an eighth for the index and for
+    Python; what lies free between the pieces in use is given back (footprint).
     """
-    return max(options.memory_bytes // 16, 2 * options.event_bytes_max, 8 * MiB)
+    return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
 
 
 def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
