@@ -433,7 +433,7 @@ static PyObject *Reactor_seal(PyObject *self, PyObject *none)
 static PyObject *Reactor_idle(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
-    return reactor ? PyBool_FromLong(log_idle(reactor->log)) : NULL;
+    return reactor ? PyBool_FromLong(reactor_idle(reactor)) : NULL;
 }
 
 static PyObject *Reactor_notify(PyObject *self, PyObject *args)
@@ -491,7 +491,7 @@ static PyMethodDef reactor_methods[] = {
     {"open_generation", Reactor_open_generation, METH_VARARGS, "open_generation(parents)."},
     {"drain", Reactor_drain, METH_NOARGS, "No new connections or events from now on."},
     {"seal", Reactor_seal, METH_NOARGS, "Appends the empty SEAL group, if the log is idle."},
-    {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits or is being written."},
+    {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits, is being written or being sent."},
     {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
      "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
     {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},

@@ -74,7 +74,7 @@ struct reactor {
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
     uint8_t *scratch; /* spans of lines, unpacked batches */
     size_t scratch_capacity;
-    uint64_t body_bytes;
+    uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t append_us; /* how long appends take, a moving average */
@@ -106,6 +106,8 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
 uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
+/* True when no append is under way and every answer has been handed to the kernel. */
+bool reactor_idle(const struct reactor *reactor);
 
 static inline uint64_t request_id(uint64_t conn, uint32_t slot)
 {

@@ -4,12 +4,16 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from pathlib import Path
 
 from barco._native import Reactor
 
 RETRY_SECONDS_FIRST = 0.02
+RETRY_SECONDS_SOON = 0.2
 RETRY_SECONDS_MAX = 1.0
+"""Between two attempts: at first, and for a sibling that has been away for `SOON_SECONDS`."""
+SOON_SECONDS = 10.0
 HTTP, HAND_OFF = 0, 1
 """Kinds of `Reactor.listen`."""
 
@@ -69,8 +73,16 @@ class HandOff:
         if not self._closed and (task is None or task.done()):
             self._tasks[sibling] = asyncio.create_task(self._connect(sibling))
 
+    async def connected(self, timeout: float) -> bool:
+        """Whether all connections stand, at the latest after `timeout` seconds."""
+        if not self._tasks:
+            return True
+        _, pending = await asyncio.wait(self._tasks.values(), timeout=timeout)
+        return not pending
+
     async def _connect(self, sibling: int) -> None:
         delay = RETRY_SECONDS_FIRST
+        began = time.monotonic()
         while True:
             end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             try:
@@ -78,7 +90,8 @@ class HandOff:
             except OSError:
                 end.close()
                 await asyncio.sleep(delay)
-                delay = min(2 * delay, RETRY_SECONDS_MAX)
+                soon = time.monotonic() - began < SOON_SECONDS
+                delay = min(2 * delay, RETRY_SECONDS_SOON if soon else RETRY_SECONDS_MAX)
                 continue
             self._reactor.attach_peer(sibling, end.detach())
             return

@@ -5,7 +5,7 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from barco import limits
@@ -29,9 +29,16 @@ from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
+from barco.workers.topic_retention import TopicRetention
 
 RETENTION_SECONDS = 60.0
 DISK_FULL_RETRY_SECONDS = 2.0
+PEERS_SECONDS = 2.0
+"""Siblings that are slower than this to start are not waited for."""
+
+SEAL_SECONDS = 1.0
+"""For the last append, where the drain took all of its time."""
+
 DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
 
@@ -198,6 +205,8 @@ class Worker:
             self._reactor.set_endpoint(worker, endpoint)
         self._hand_off.start()
         await self._service.adopt_topics(self._siblings)
+        # READY means that every slice can be written to through this worker.
+        await self._hand_off.connected(PEERS_SECONDS)
         self._app.open()
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
@@ -228,7 +237,8 @@ class Worker:
             await asyncio.sleep(0.005)
         if status == 0:
             self._reactor.seal()
-            while time.monotonic() < end and not self._reactor.idle():
+            end = max(end, time.monotonic() + SEAL_SECONDS)
+            while time.monotonic() < end and not self._sealed():
                 await asyncio.sleep(0.002)
         await self._hand_off.close()
         await self._rpc.close()
@@ -241,6 +251,10 @@ class Worker:
 
     def _idle(self) -> bool:
         return not self._requests and self._reactor.idle()
+
+    def _sealed(self) -> bool:
+        state = self._reactor.log_state()
+        return bool(state["failed"]) or state["stable_gseq"] >= state["gseq"]
 
     def _finish(self, status: int) -> None:
         if self._end is not None and not self._end.done():
@@ -271,12 +285,26 @@ class Worker:
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
 
     async def _retention(self) -> None:
+        topics = TopicRetention(
+            self._service.topics,
+            self._reactor,
+            self._store.extents,
+            slices=self._service.slices,
+            slices_in_all=self._options.slices_per_range,
+        )
+        # Of a topic's own retention the log remembers only what its last snapshot had seen, so that
+        # comes first; whole segments have time.
+        await self._retain(topics.run_once)
         while True:
             await asyncio.sleep(RETENTION_SECONDS)
-            try:
-                await self._store.run_retention(time.time_ns() // 1000)
-            except (BarcoError, OSError) as error:
-                log.error("retention failed: %s", error)
+            await self._retain(self._store.run_retention)
+            await self._retain(topics.run_once)
+
+    async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
+        try:
+            await run(time.time_ns() // 1000)
+        except (BarcoError, OSError) as error:
+            log.error("retention failed: %s", error)
 
     # --- Upcalls ---------------------------------------------------------------------------------
 

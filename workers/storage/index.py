@@ -245,6 +245,13 @@ class Sidecar:
             found.append(location)
         return found
 
+    def sizes(self, stream: Stream, first: int, count: int) -> list[tuple[int, int]]:
+        """(base offset, stored bytes) of up to `count` chunks from the stream's `first`-th on."""
+        start = self._entries + (stream.first_entry + first) * ENTRY_BYTES
+        count = max(0, min(count, stream.entry_count - first))
+        part = self._memory[start : start + count * ENTRY_BYTES]
+        return [(fields[0], fields[2]) for fields in _ENTRY.iter_unpack(part)]
+
     def locate_timestamp(self, stream: Stream, timestamp_us: int) -> Location | None:
         """The first chunk with an event at or after `timestamp_us`.
 

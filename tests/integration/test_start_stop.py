@@ -1,0 +1,68 @@
+"""The first and the last second of a broker: nothing is refused before, nothing cut off after."""
+
+import random
+import socket
+import time
+from threading import Thread
+
+EVENT_BYTES = 1 << 20
+
+
+def test_ready_means_that_every_slice_takes_events(start_broker):
+    broker = start_broker(workers=2)
+    for turn in range(5):
+        if turn:
+            assert broker.stop() == 0
+            broker.restart()
+        answers = [
+            broker.request(
+                "POST",
+                "/v1/topic/first/messages",
+                {"partitionKey": f"key-{number}"},
+                body=b"1",
+                headers={"Content-Type": "application/json"},
+                listener="produce",
+            )
+            for number in range(50)
+        ]
+        assert [answer.status for answer in answers] == [200] * 50, answers
+        assert len({answer.json["rangeIndex"] for answer in answers}) == 8
+
+
+def test_a_stop_lets_answers_finish(broker):
+    rng = random.Random(3)
+    for _ in range(12):
+        body = rng.randbytes(EVENT_BYTES)
+        where = broker.produce("large", body, key="k", kind="application/octet-stream")
+    path = f"/v1/topic/large/slices/{where['token']}/{where['rangeIndex']}/events"
+    request = (
+        f"GET {path}?from=earliest&maxBytes={16 << 20} HTTP/1.1\r\nHost: b\r\n"
+        "Accept: application/vnd.barco.chunks\r\n\r\n"
+    )
+    with socket.socket() as client:
+        # Small, so that most of the answer stays in the broker.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", broker.port()))
+        client.sendall(request.encode())
+        head, got = b"", b""
+        while b"\r\n\r\n" not in head:
+            head += client.recv(1024)
+        head, _, got = head.partition(b"\r\n\r\n")
+        (length,) = [
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length:")
+        ]
+        assert head.startswith(b"HTTP/1.1 200 ") and length > 4 << 20
+        statuses: list[int] = []
+        stopping = Thread(target=lambda: statuses.append(broker.stop()))
+        stopping.start()
+        received = len(got)
+        while received < length:
+            piece = client.recv(64 * 1024)
+            assert piece, f"cut off after {received} of {length} bytes"
+            received += len(piece)
+            time.sleep(0.01)
+        stopping.join()
+        assert statuses == [0]

@@ -1,0 +1,127 @@
+"""Where a time or an amount of bytes begins: against brute force over what was written."""
+
+import random
+import struct
+
+import builder
+import pytest
+
+from barco import _native
+from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.extents import StreamExtents, newest_within
+from barco.workers.storage.lineage import Lineage
+
+SLOT = ("a", 0)
+
+
+def written(shard, open_groups=10):
+    """[(base, stored, count, max_ts)]: all chunks of SLOT; those of the open generation."""
+    rng = random.Random(11)
+    offsets = {}
+    lineage = Lineage.load(shard)
+    chunks = []
+    for epoch in (2, 3):
+        lineage.opened(epoch, builder.SESSION, [(epoch - 1, 0)])
+        log = builder.Log(epoch=epoch, offsets=offsets)
+        for _ in range(3):
+            log.roll()
+            for _ in range(8):
+                log.events(SLOT, ("b.c", 0), count=rng.randint(1, 40))
+        log.write(shard, capacity=512 * 1024)
+        lineage.sealed(epoch, len(log.groups), 2, len(log.segments[-1]))
+        for segment, at, _ in log.groups:
+            data = log.segments[segment]
+            body_bytes, count = struct.unpack_from("<II", data, at + 88)
+            body = bytes(data[at + 128 : at + 128 + body_bytes]) if count else b""
+            for _, stored, topic, _, _, base, events, _, ts in _native.chunks_scan(body):
+                if topic == SLOT[0]:
+                    chunks.append((base, stored, events, ts))
+    for n in range(open_groups):
+        base, _, count, ts = chunks[-1]
+        chunks.append((base + count, 100 + n, 5, ts + 1000))
+    return chunks, chunks[len(chunks) - open_groups :]
+
+
+async def opened(shard, bulk, rows):
+    catalog = Catalog(
+        shard, Lineage.load(shard), cluster_uuid=builder.UUID, token=builder.TOKEN, bulk=bulk
+    )
+    await catalog.load()
+
+    def locate(topic, slice_, from_offset, max_chunks):
+        if (topic, slice_) != SLOT:
+            return []
+        fitting = [(0, 0, s, b, n) for b, s, n, _ in rows if b + n > from_offset]
+        return fitting[:max_chunks]
+
+    def locate_timestamp(topic, slice_, timestamp_us):
+        late = [b for b, _, _, ts in rows if ts >= timestamp_us and (topic, slice_) == SLOT]
+        return late[0] if late else None
+
+    return StreamExtents(catalog, locate=locate, locate_timestamp=locate_timestamp)
+
+
+def kept(chunks, bytes_max):
+    """The start of the newest chunks that fit; the last one always does."""
+    start = chunks[-1][0]
+    for base, stored, _, _ in reversed(chunks):
+        bytes_max -= stored
+        if bytes_max < 0:
+            break
+        start = base
+    return start
+
+
+@pytest.mark.parametrize("open_groups", [0, 1, 10])
+def test_sizes_against_brute_force(shard, go, open_groups):
+    chunks, rows = written(shard, open_groups)
+    total = sum(chunk[1] for chunk in chunks)
+
+    async def test(bulk):
+        extents = await opened(shard, bulk, rows)
+        for _ in range(2):  # The second time from what is remembered.
+            for share in range(110):
+                bytes_max = max(1, total * share // 100)
+                assert await extents.within(*SLOT, bytes_max) == kept(chunks, bytes_max), share
+        for edge in (total - 1, total, total + 1):
+            assert await extents.within(*SLOT, edge) == kept(chunks, edge)
+        assert await extents.within("none", 0, 10) is None
+
+    go(test)
+
+
+def test_times_against_brute_force(shard, go):
+    chunks, rows = written(shard)
+
+    async def test(bulk):
+        extents = await opened(shard, bulk, rows)
+        for _, _, _, ts in chunks:
+            for moment in (ts - 1, ts, ts + 1):
+                late = [base for base, _, _, last in chunks if last >= moment]
+                assert await extents.since(*SLOT, moment) == (late[0] if late else None)
+        assert await extents.since("none", 0, 0) is None
+
+    go(test)
+
+
+def test_what_is_remembered_goes_with_its_segment(shard, go):
+    _, rows = written(shard)
+
+    async def test(bulk):
+        extents = await opened(shard, bulk, rows)
+        await extents.within(*SLOT, 1 << 30)
+        assert len(extents._totals) == 6
+        first = extents._catalog.segments()[0].key
+        extents._catalog.remove(first)
+        extents.forget()
+        assert len(extents._totals) == 5 and first not in {key[0] for key in extents._totals}
+
+    go(test)
+
+
+def test_the_newest_that_fit():
+    sizes = [(0, 10), (5, 20), (9, 30)]
+    assert newest_within(sizes, 29) == (None, 29)
+    assert newest_within(sizes, 49) == (9, 19)
+    assert newest_within(sizes, 60) == (0, 0)
+    assert newest_within([], 60) == (None, 60)
