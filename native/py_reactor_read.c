@@ -61,8 +61,8 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     PyObject *piece = copy_chunks(reactor->log, first, end, bytes);
     if (piece == NULL)
         return NULL;
-    return Py_BuildValue("([N]KK)", piece, (unsigned long long)(end[-1].base_offset + end[-1].count),
-                         stable);
+    unsigned long long next = end[-1].base_offset + end[-1].count;
+    return Py_BuildValue("([N]KK)", piece, next, stable);
 }
 
 static PyObject *Reactor_locate(PyObject *self, PyObject *args)
