@@ -17,7 +17,7 @@ static struct stream *stream_of(struct shard *shard, const char *name, uint32_t 
 static void test_topics(void)
 {
     struct shard *shard = shard_new(4, 4);
-    char name[16];
+    char name[32];
     for (int i = 0; i < 3000; i++) {
         snprintf(name, sizeof name, "topic-%d", i);
         CHECK(stream_of(shard, name, 4 + (uint32_t)i % 4)->topic->index == (uint32_t)i);
@@ -110,7 +110,7 @@ static void test_a_full_table(void)
 static struct shard *sample(uint64_t seed)
 {
     struct shard *shard = shard_new(2, 4);
-    char name[16], value[200];
+    char name[32], value[200];
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "t%u", (unsigned)(random_next(&seed) % 40));
         struct stream *stream = stream_of(shard, name, 2 + (uint32_t)(random_next(&seed) % 4));
