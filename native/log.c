@@ -336,20 +336,23 @@ size_t log_run_bound_max(const struct log *log)
     return most - GROUP_HEADER_BYTES - GROUP_ALIGN;
 }
 
-/* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. */
+/* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. Never more than a
+ * segment and the arena can hold: thousands of tiny runs are mostly frame, by their bounds. */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {
     log->last_group_runs = 0;
     struct run *first = log->queue, *end = NULL;
     uint64_t values = 0;
+    const size_t most = log_run_bound_max(log) + GROUP_HEADER_BYTES + GROUP_ALIGN;
     *bound = GROUP_HEADER_BYTES + GROUP_ALIGN;
     *raw = 0;
     for (struct run *run = first; run != NULL; run = run->next) {
-        if (end != NULL && values + run->bytes > GROUP_RAW_SOFT)
+        const size_t more = run_bound(run);
+        if (end != NULL && (values + run->bytes > GROUP_RAW_SOFT || *bound + more > most))
             break;
         values += run->bytes;
         *raw += run->bytes + run->memory;
-        *bound += run_bound(run);
+        *bound += more;
         log->last_group_runs++;
         end = run;
     }

@@ -196,7 +196,8 @@ static unsigned gather_count(const struct reactor *reactor, int64_t *wait_ns)
     if (reactor->log->append_count == 0)
         return 1;
     int64_t share = reactor->append_us * 1000 / GATHER_LATENCY_SHARE;
-    *wait_ns = share < GATHER_NS_MIN ? GATHER_NS_MIN : share > GATHER_NS_MAX ? GATHER_NS_MAX : share;
+    share = share < GATHER_NS_MIN ? GATHER_NS_MIN : share;
+    *wait_ns = share > GATHER_NS_MAX ? GATHER_NS_MAX : share;
     uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
     return count < GATHER_MAX ? count : GATHER_MAX;
 }

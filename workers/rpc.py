@@ -155,11 +155,12 @@ def _forget(
 
 
 def _error_classes() -> dict[str, type[BarcoError]]:
-    found = {}
+    """By slug. Of those that share one the most general: what it adds is in the detail."""
+    found: dict[str, type[BarcoError]] = {BrokerError.slug: BrokerError}
     todo = [BarcoError]
     while todo:
         cls = todo.pop()
-        found[cls.slug] = cls
+        found.setdefault(cls.slug, cls)
         todo += cls.__subclasses__()
     return found
 

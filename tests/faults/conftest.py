@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
 
-from round import COLUMNS, TOTALS
+from faultlab.round import COLUMNS, TOTALS
 
 from barco.errors import BarcoError
 from barco.workers.storage import layout
@@ -20,10 +20,21 @@ from barco.workers.storage import layout
 FAILED = pytest.StashKey[bool]()
 
 
+def new_seed() -> int:
+    """A new one, or the one that was asked for."""
+    return int(os.environ.get("BARCO_TEST_SEED") or random.randrange(1 << 30))
+
+
 @pytest.fixture
 def seed() -> int:
     """Printed with each scene; the same again with BARCO_TEST_SEED."""
-    return int(os.environ.get("BARCO_TEST_SEED") or random.randrange(1 << 30))
+    return new_seed()
+
+
+@pytest.fixture(scope="module")
+def module_seed() -> int:
+    """One for all tests of a module."""
+    return new_seed()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,9 +45,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-@pytest.fixture
-def root(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A directory on a file system with direct I/O; kept when the test fails."""
+def make_root() -> Path:
+    """A directory on a file system with direct I/O."""
     for base in (None, Path(__file__).parents[2] / ".pytest_cache"):
         directory = Path(tempfile.mkdtemp(prefix="barco-faults-", dir=base))
         try:
@@ -44,13 +54,27 @@ def root(request: pytest.FixtureRequest) -> Iterator[Path]:
         except BarcoError:
             shutil.rmtree(directory)
             continue
-        yield directory
-        if request.node.stash.get(FAILED, False):
-            print(f"kept: {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-        return
+        return directory
     pytest.skip("no file system with direct I/O at hand")
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory of the test's own; kept when it fails."""
+    directory = make_root()
+    yield directory
+    if request.node.stash.get(FAILED, False):
+        print(f"kept: {directory}")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_root() -> Iterator[Path]:
+    """A directory of the module's own."""
+    directory = make_root()
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,6 +1,7 @@
 """Recovery on every image that a crash of a recorded run may leave, and on some as real files."""
 
 import asyncio
+import os
 import random
 import time
 from collections import Counter
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from images import Disk, images
-from recorder import (
+from faultlab.images import Disk, images
+from faultlab.recorder import (
     EPOCH,
     SESSION,
     TOKEN,
@@ -20,7 +21,7 @@ from recorder import (
     produce_request,
     record,
 )
-from round import TOTALS
+from faultlab.round import TOTALS
 
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan
@@ -186,6 +187,21 @@ def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
             assert report.T == wanted
             assert ends(reactor) == recording.groups[wanted - 1].ends
             reactor.close()
+
+
+def test_what_recovery_believes_is_made_stable_first(
+    root: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last append of a killed process may be in the device's cache: synced, then sealed."""
+    disk = Disk(recording)
+    disk.advance(recording.stable)
+    write_shard(root, disk)
+    steps: list[str] = []
+    sync, sealed = os.fdatasync, Lineage.sealed
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (steps.append("sync"), sync(fd)))
+    monkeypatch.setattr(Lineage, "sealed", lambda *given: (steps.append("sealed"), sealed(*given)))
+    recover(root, make_reactor(epoch=3))
+    assert steps == ["sync"] * len(disk.files) + ["sealed"]
 
 
 # --- What producers are told after a crash ---------------------------------------------------

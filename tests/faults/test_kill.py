@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from round import Scene
+from faultlab.round import Scene
 
 CHECK_EVERY = 10
 
@@ -47,10 +47,10 @@ def kill_workers(scene: Scene, times: int) -> None:
     """SIGKILL of one worker; the other one serves, the supervisor starts it again."""
     scene.run_load()
     for number in range(times):
-        time.sleep(scene.random.random() * 1.5)
-        scene.hurt("kill worker", lambda: scene.broker.kill_worker(scene.random.randrange(2)))
+        time.sleep(1 + scene.random.random())
+        scene.hurt("kill worker", scene.broker.kill_worker)
         # Five deaths of a worker in half a minute would be a crash loop: a broker gives up then.
-        time.sleep(scene.random.random() + (7 if number % 3 == 2 else 0.5))
+        time.sleep(3 if number + 1 < times else 0)
     scene.settle()
     scene.end_load()
     judge(scene, times)

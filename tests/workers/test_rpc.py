@@ -13,11 +13,13 @@ from twin import run
 from barco.errors import (
     BarcoError,
     BrokerError,
+    CorruptDataError,
     CursorExpiredError,
     NotReadyError,
     OutcomeUnknownError,
 )
-from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max
+from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
+from barco.workers.storage.errors import CorruptChunkError
 
 BYTES_MAX = 1 << 20
 
@@ -183,3 +185,11 @@ def test_the_largest_answer_fits_into_a_frame() -> None:
     for event_bytes in (1024, EVENT_BYTES_MAX_CEILING):
         assert frame_bytes_max(event_bytes) > POLL_BYTES_MAX + event_bytes
     assert issubclass(NotReadyError, BarcoError)
+
+
+def test_an_error_with_arguments_of_its_own_arrives() -> None:
+    """It once broke the connection: the caller was told that nobody had answered."""
+    error = CorruptChunkError("seg-00000000.log", 4224, "t", 2, 3, 9, "section 5")
+    arrived = unpack_error(pack_error(error))
+    assert isinstance(arrived, CorruptDataError)
+    assert (arrived.detail, arrived.fields) == (error.detail, error.fields)

@@ -76,6 +76,7 @@ class Catalog:
         self._sidecars: OrderedDict[SegmentKey, Sidecar] = OrderedDict()
         self._streams: OrderedDict[tuple[str, int], list[StreamPart]] = OrderedDict()
         self._building: dict[SegmentKey, asyncio.Task[Sidecar]] = {}
+        self._removed = False
         self.rebuilt = 0
         """Sidecars that had to be made again."""
 
@@ -105,6 +106,17 @@ class Catalog:
         assert segment.key not in self._segments
         self._segments[segment.key] = segment
         insort(self._order, segment.key)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was ever removed: every stream begins at offset 0 then."""
+        generations = self._lineage.generations()
+        if self._removed or any(g.expired for g in generations):
+            return False
+        if [g.epoch for g in generations] != list(range(2, 2 + len(generations))):
+            return False  # One is not known any more. Genesis, epoch 1, is never in the list.
+        first = next((g.epoch for g in generations if g.tail != 0), 0)
+        return not self._order or self._order[0] == SegmentKey(first, 0)
 
     def segments(self) -> list[SegmentFile]:
         """All sealed segments, oldest first."""
@@ -140,6 +152,7 @@ class Catalog:
 
     def remove(self, key: SegmentKey) -> None:
         """Forgets a segment whose file is gone."""
+        self._removed = True
         self._segments.pop(key, None)
         if key in self._order:
             self._order.remove(key)

@@ -208,6 +208,10 @@ def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
         case "opened":
             generation.session = record["s"]
             generation.parents = tuple((epoch, tail) for epoch, tail in record["p"])
+            for epoch, tail in generation.parents:
+                parent = generations.get(epoch)
+                if parent is not None and parent.tail is None:
+                    parent.tail = tail  # Its own record is damaged.
         case "sealed":
             generation.tail = record["T"]
             generation.end_segment, generation.end_bytes = record["i"], record["b"]

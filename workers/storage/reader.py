@@ -130,9 +130,11 @@ class LogReader:
         """The lowest offset that is still on disk; None when there is nothing."""
         parts = await self._catalog.parts(topic, slice_)
         if parts:
-            return parts[0].first_offset
+            return 0 if self._catalog.complete else parts[0].first_offset
         found = self._locate(topic, slice_, 0, 1) if self._locate else []
-        return found[0][3] if found else None
+        if not found:
+            return None
+        return 0 if self._catalog.complete else found[0][3]
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int) -> int | None:
         """The offset of the first event at or after a time; None when all are older."""
@@ -184,6 +186,8 @@ class LogReader:
             plan = await self._plan(topic, slice_, from_offset, max_bytes)
             if plan is None:
                 return ReadResult([], from_offset, 0)
+            if plan.locations[0].base_offset > from_offset:
+                await self._explain_hole(topic, slice_, from_offset, plan)
             try:
                 return await self._read_plan(topic, slice_, plan, wait, spare)
             except FileNotFoundError:
@@ -254,6 +258,19 @@ class LogReader:
                 result.next_offset = location.base_offset + location.event_count
             result.held[-1] = buffer_bytes(end - first)
         return result
+
+    async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:
+        """Offsets go on without gaps: what is not there above the earliest is damaged.
+
+        An index that is made again cannot hold a chunk whose header is damaged.
+        """
+        earliest = await self.earliest(topic, slice_)
+        if earliest is None or from_offset < earliest:
+            return  # Retention.
+        after = plan.locations[0]
+        hole = Location(after.file_offset, 0, from_offset, after.base_offset - from_offset, 0)
+        why = "the chunks before it cannot be found"
+        raise self._corrupt(topic, slice_, plan, _WrongIndexError(hole, why))
 
     def _corrupt(
         self, topic: str, slice_: int, plan: _Plan, error: "_WrongIndexError"

@@ -133,11 +133,12 @@ async def _recover(
     lineage = lineage or Lineage.load(shard)
     report = RecoveryReport(lineage, temporaries=temporaries)
     for generation in reversed(lineage.generations()):
-        if generation.expired:
+        # Older ones are sealed, unless lineage.log is damaged.
+        if generation.expired or (report.T and generation.sealed):
             continue
         own = scan.Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
         sources = _sources(shard, generation)
-        feed = _Feed(restore, apply_group)
+        feed = _Feed(_ignore, _ignore) if report.T else _Feed(restore, apply_group)
         with _Files(shard, generation.epoch, sources) as files:
             result = await _drive(
                 scan.scan_generation(
@@ -146,15 +147,37 @@ async def _recover(
                 files,
                 bulk,
             )
+        if not generation.sealed:
+            await _make_stable(sources, bulk)
         _record(report, generation, result)
         if result.tail == 0:
             report.empty_epochs.append(generation.epoch)
             _remove_empty(shard, generation.epoch, result)
             continue
         _trim(shard, generation.epoch, sources, result)
-        break
     report.seconds = time.monotonic() - began
     return report
+
+
+async def _make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
+    """Before a tail is agreed on: an append that nobody saw end may be in the device's cache only.
+
+    Sealed at it, and lost with the power, it would be missed as corruption at the next start.
+    """
+    for source in sources:
+        if source.summary is None:  # Else all of it was stable when the sidecar was written.
+            try:
+                await bulk.run(_sync, source.name)
+            except OSError as error:
+                raise explain(error, source.name, "sync") from error
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
 def _record(report: RecoveryReport, generation: Generation, result: scan.ScanResult) -> None:
@@ -164,7 +187,7 @@ def _record(report: RecoveryReport, generation: Generation, result: scan.ScanRes
         lineage.lost(epoch, *result.lost)
         report.lost = result.lost
     lineage.sealed(epoch, result.tail, result.end_segment, result.end_bytes)
-    if result.tail:
+    if result.tail and not report.T:
         report.epoch, report.T = epoch, result.tail
         report.groups, report.bytes = result.groups, result.bytes
         report.stop, report.reason = result.stop, result.reason

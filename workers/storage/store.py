@@ -21,6 +21,7 @@ from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.errors import CorruptLineageError
 from barco.workers.storage.extents import StreamExtents
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.reader import Locate, LocateTimestamp, LogReader
@@ -69,6 +70,13 @@ class ShardStore:
         self._policy = policy
         self._on_error = on_error
         self._lineage = Lineage.load(self._shard)
+        if self._lineage.damaged:
+            on_error(
+                CorruptLineageError(
+                    f"{self._lineage.path}: {self._lineage.damaged} damaged records; what they "
+                    "said is taken from the generations themselves"
+                )
+            )
         self._pool = SegmentPool(self._shard, segment_bytes, bulk, on_error=on_error)
         self._catalog = Catalog(
             self._shard, self._lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
@@ -185,6 +193,7 @@ class ShardStore:
             "storage_sealed_segments": len(segments),
             "storage_sealed_bytes": sum(segment.size for segment in segments),
             "storage_rebuilt_indexes": self._catalog.rebuilt,
+            "storage_damaged_lineage_records": self._lineage.damaged,
             "storage_buffer_bytes": self._bulk.buffers.bytes_out,
             "storage_free_bytes": layout.disk_space(self._shard).free,
         }

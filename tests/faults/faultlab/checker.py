@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from drain import Event
-from history import Record, parse_value
+from faultlab.drain import Event
+from faultlab.history import Record, parse_value
 
 SHOWN_MAX = 5
 

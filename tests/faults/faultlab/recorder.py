@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from history import make_value
-from wire import Answer, Wire, request
-
 from barco import _native
 from barco.limits import PAGE_BYTES
 from barco.workers.storage import scan
+from faultlab.history import make_value
+from faultlab.wire import Answer, Wire, request
 
 UUID = bytes(range(1, 17))
 TOKEN = -(2**63)

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from broker import Broker
-from history import History, make_value
-from wire import Answer, Wire, request
-
 from barco import _native
+from faultlab.broker import Broker
+from faultlab.history import History, make_value
+from faultlab.wire import Answer, Wire, request
 
 TOKEN = -(2**63)
 BATCH = "application/vnd.barco.batch"

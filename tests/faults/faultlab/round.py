@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker import Broker
-from checker import Report, check
-from drain import CHUNKS, NDJSON, Event, drain, drain_group
-from history import History
-from load import Load
+from faultlab.broker import Broker
+from faultlab.checker import Report, check
+from faultlab.drain import CHUNKS, NDJSON, Event, drain, drain_group
+from faultlab.history import History
+from faultlab.load import Load
 
 TOTALS: dict[str, dict[str, float]] = {}
 """By kind of fault, for the table at the end of the run."""
@@ -65,6 +65,7 @@ class Scene:
 
     def verdict(self, *, fresh_group: bool = True) -> Report:
         """Reads everything back and checks all that was ever done; fails the test on a finding."""
+        self.broker.wait_ready()
         stored = drain(self.broker, self.topic, CHUNKS)
         report = check(self.history.records(), stored, self.topic)
         if drain(self.broker, self.topic, NDJSON) != stored:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from recorder import TAGS, Group, Recording
-
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.workers.storage import scan
+from faultlab.recorder import TAGS, Group, Recording
 
 SECTOR = 512
 ALL_SUBSETS_BLOCKS_MAX = 5

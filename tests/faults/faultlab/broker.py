@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from faultlab.wire import call
+
 SMALL = {
     "BARCO_STORAGE_SEGMENT_BYTES": str(2 << 20),
     "BARCO_LIMITS_REQUEST_BYTES_MAX": str(1 << 19),
@@ -88,6 +90,20 @@ class Broker:
         self.ready = json.loads(line)
         return time.monotonic() - began
 
+    def wait_ready(self, limit_s: float = 30.0) -> None:
+        """Until every worker serves (check C11): one of them may just have been killed."""
+        until = time.monotonic() + limit_s
+        while not all(self._serves(port) for port in self.ports[2:]):
+            assert time.monotonic() < until, "a worker does not come back"
+            time.sleep(0.05)
+
+    def _serves(self, port: int) -> bool:
+        try:
+            answer = call(port, "GET", "/v1/groups")  # Every worker is asked for it.
+            return answer.status == 200 and call(port, "GET", "/status").status == 200
+        except (OSError, EOFError):
+            return False
+
     def restart(self) -> float:
         """Starts again; a worker of the last life may still hold the lock for a moment."""
         for _ in range(50):
@@ -107,11 +123,9 @@ class Broker:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def kill_worker(self, worker: int) -> int:
-        """SIGKILL to one of them; the supervisor lives. Returns its process id."""
-        pid = self.pids[worker % len(self.pids)]
-        os.kill(pid, signal.SIGKILL)
-        return pid
+    def kill_worker(self) -> None:
+        """SIGKILL to the worker that has lived longest; the supervisor lives."""
+        os.kill(self.pids[0], signal.SIGKILL)
 
     def pause(self, seconds: float, *, whole: bool) -> None:
         """SIGSTOP and, later, SIGCONT: to one worker, or to the whole group."""

@@ -3,9 +3,9 @@
 import json
 import time
 
-from broker import Broker
-from load import NDJSON, TOKEN, chunk_events
-from wire import Wire
+from faultlab.broker import Broker
+from faultlab.load import NDJSON, TOKEN, chunk_events
+from faultlab.wire import Wire
 
 CHUNKS = "application/vnd.barco.chunks"
 

@@ -1,0 +1,113 @@
+"""The checker has to catch what it is there for: each broken promise is made up here once."""
+
+import time
+from pathlib import Path
+
+import pytest
+from faultlab.checker import check
+from faultlab.drain import Event
+from faultlab.flips import groups, segments
+from faultlab.history import Record, make_value, parse_value
+from faultlab.round import Scene
+
+from barco.workers.storage import layout
+
+TOPIC = "t"
+KEY = "p-0"
+
+
+def send(number: int, kind: str = "ok", status: int = 200) -> Record:
+    return {
+        "f": "send",
+        "t0": number,
+        "t1": number + 0.5,
+        "proc": "p",
+        "type": kind,
+        "topic": TOPIC,
+        "key": KEY,
+        "ns": [number],
+        "status": status,
+    }
+
+
+def event(number: int, offset: int, epoch: int = 2, key: str | None = KEY) -> Event:
+    return (3, epoch, offset, key, make_value("p", number, KEY).decode())
+
+
+def poll(events: list[Event], t1: float = 9.0) -> Record:
+    given = [list(each) for each in events]
+    return {"f": "poll", "t1": t1, "proc": "c", "session": 1, "topic": TOPIC, "events": given}
+
+
+def commit(offset: int, t1: float) -> Record:
+    return {"f": "commit", "t1": t1, "group": "g", "topic": TOPIC, "positions": {"3": offset}}
+
+
+GOOD = [send(0), send(1), send(2)]
+STORED = [event(0, 0), event(1, 1), event(2, 2)]
+
+
+def test_a_good_run_passes() -> None:
+    records = [*GOOD, send(7, "fail", 503), send(8, "info"), poll(STORED), commit(1, 1)]
+    records += [commit(3, 2), {"f": "fault", "t0": 3, "t1": 4, "what": "kill"}]
+    report = check(records, STORED, TOPIC)
+    assert not report.wrong and (report.acked, report.refused, report.unknown) == (3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "records", "stored"),
+    [
+        ("C1 lost", GOOD, STORED[:2]),
+        ("C2 twice", GOOD, [*STORED, event(1, 3)]),
+        ("C2 gap", [*GOOD, send(3, "gap", 409)], STORED),
+        ("C3 order", GOOD, [event(0, 0), event(2, 1), event(1, 2)]),
+        ("C4 refused", [*GOOD[:2], send(2, "fail", 503)], STORED),
+        ("C5 phantom", GOOD[:2], STORED),
+        ("C5 phantom", GOOD, [*STORED, event(0, 3)[:4] + ("noise",)]),
+        ("C5 phantom", GOOD, [*STORED[:2], event(2, 2, key="other")]),
+        ("C6 offsets", [*GOOD, poll([event(1, 0)])], STORED),
+        ("C6 offsets", [*GOOD, poll([event(1, 1, epoch=1)])], STORED),
+        ("C6 offsets", GOOD, [*STORED[:2], event(2, 2, epoch=1)]),
+        ("C7 gap", GOOD, [*STORED[:2], event(2, 3)]),
+        ("C7 skipped", [*GOOD, poll([STORED[0], STORED[2]])], STORED),
+        ("C8 backwards", [*GOOD, poll(STORED), poll(STORED[1:], 9.5)], STORED),
+        ("C9 commit", [*GOOD, commit(3, 1), commit(2, 2)], STORED),
+    ],
+)
+def test_a_broken_promise_is_found(wrong: str, records: list[Record], stored: list[Event]) -> None:
+    assert wrong in check(records, stored, TOPIC).wrong
+
+
+def test_values_prove_themselves() -> None:
+    value = make_value("p", 12, "k")
+    assert parse_value(value) == ("p", 12, "k")
+    for at in range(len(value)):
+        assert parse_value(value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]) is None
+        assert parse_value(value[:at]) is None
+
+
+def forget_last_groups(data_dir: Path) -> None:
+    """A log that loses appends which it had called stable: the last three, on each worker."""
+    for worker in range(2):
+        path = segments(layout.shard_path(data_dir, worker))[-1]
+        last = groups(path)[-3:]
+        with path.open("r+b") as file:
+            file.seek(last[0][0])
+            file.write(bytes(sum(header.group_bytes for _, header in last)))
+
+
+def test_a_broker_that_forgets_is_found(root: Path, seed: int) -> None:
+    scene = Scene(root, seed=seed, name="sabotage")
+    try:
+        scene.broker.start()
+        load = scene.run_load()
+        time.sleep(1)
+        scene.broker.kill()
+        load.stopping.set()
+        scene.end_load()
+        forget_last_groups(scene.broker.data_dir)
+        scene.broker.restart()
+        report = scene.verdict(fresh_group=False)
+        assert report.count("C1 lost") > 0
+    finally:
+        scene.close()
