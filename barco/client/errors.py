@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barco import errors
-from barco.errors import BarcoError, BusyError, CursorExpiredError, PeerError, RequestError
+from barco.errors import BarcoError, BusyError, CursorExpiredError, PeerError
 
 NOT_WRITTEN = "not-written"
 """Never visible to anybody: safe to send again, under any name."""
