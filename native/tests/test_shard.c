@@ -173,7 +173,7 @@ static void test_broken_snapshots(void)
     for (int i = 0; i < 3000; i++) {
         uint8_t *copy = exact_copy(bytes, len);
         for (uint64_t flips = 1 + random_next(&seed) % 4; flips > 0; flips--)
-            copy[random_next(&seed) % (i % 2 ? len : 64)] ^= (uint8_t)(1u << random_next(&seed) % 8);
+            copy[random_next(&seed) % (i % 2 ? len : 64)] ^= 1u << random_next(&seed) % 8;
         struct shard *fresh = shard_new(2, 4);
         (void)shard_restore(fresh, copy, len);
         shard_free(fresh);
