@@ -7,94 +7,6 @@
 #include "reactor.h"
 #include "uri.h"
 
-#define OUTPUT_BYTES 8160
-#define OUTPUTS_KEPT 256
-
-static _Thread_local struct output *spare_outputs;
-static _Thread_local unsigned spare_outputs_count;
-
-/* ---- output ---- */
-
-struct output *output_new(size_t capacity)
-{
-    struct output *output = spare_outputs;
-    if (capacity <= OUTPUT_BYTES && output != NULL) {
-        spare_outputs = output->next;
-        spare_outputs_count--;
-    } else {
-        output = malloc(sizeof *output + (capacity > OUTPUT_BYTES ? capacity : OUTPUT_BYTES));
-        if (output == NULL)
-            return NULL;
-        output->capacity = (uint32_t)(capacity > OUTPUT_BYTES ? capacity : OUTPUT_BYTES);
-    }
-    output->next = NULL;
-    output->bytes = output->own;
-    output->len = output->sent = 0;
-    output->release = NULL;
-    return output;
-}
-
-static void output_free(struct output *output)
-{
-    if (output->release != NULL)
-        output->release(output->owner);
-    if (output->capacity == OUTPUT_BYTES && spare_outputs_count < OUTPUTS_KEPT) {
-        output->next = spare_outputs;
-        spare_outputs = output;
-        spare_outputs_count++;
-        return;
-    }
-    free(output);
-}
-
-void outputs_free(struct output *output)
-{
-    while (output != NULL) {
-        struct output *next = output->next;
-        output_free(output);
-        output = next;
-    }
-}
-
-static void chain(struct output **first, struct output **last, struct output *output)
-{
-    if (*last != NULL)
-        (*last)->next = output;
-    else
-        *first = output;
-    *last = output;
-}
-
-void conn_write_foreign(struct output **first, struct output **last, const void *bytes, size_t len,
-                        void (*release)(void *), void *owner)
-{
-    struct output *output = malloc(sizeof *output);
-    assert(output != NULL);
-    *output = (struct output){.bytes = bytes, .len = (uint32_t)len, .release = release,
-                              .owner = owner};
-    chain(first, last, output);
-}
-
-void conn_write(struct conn *conn, const void *bytes, size_t len)
-{
-    struct output *last = conn->out_last;
-    /* The piece being sent may be read by the kernel at any time: nothing is added to it. */
-    bool full = last == NULL || last->bytes != last->own || last->len + len > last->capacity ||
-                (conn->sending && last == conn->out_first);
-    if (full) {
-        last = output_new(len);
-        if (last == NULL) {
-            conn_close(conn);
-            return;
-        }
-        chain(&conn->out_first, &conn->out_last, last);
-    }
-    memcpy(last->own + last->len, bytes, len);
-    last->len += (uint32_t)len;
-    conn->out_bytes += len;
-    reactor_mark_dirty(conn->reactor, conn);
-}
-
 /* ---- slots ---- */
 
 struct slot *conn_slot(struct conn *conn, uint32_t number)
@@ -127,8 +39,13 @@ static struct slot *slot_open(struct conn *conn)
     return slot;
 }
 
-static void slot_clear(struct slot *slot)
+static void slot_clear(struct conn *conn, struct slot *slot)
 {
+    conn->reactor->control_bytes -= slot->held;
+    conn->reactor->control_open -= slot->control;
+    conn->control_open -= slot->control;
+    slot->held = 0;
+    slot->control = false;
     outputs_free(slot->first);
     free(slot->parts);
     slot->first = slot->last = NULL;
@@ -157,7 +74,7 @@ static void flush_slots(struct conn *conn)
         }
         bool close = slot->close;
         answer_render(conn, slot);
-        slot_clear(slot);
+        slot_clear(conn, slot);
         conn->slot_first++;
         if (close) {
             linger(conn);
@@ -239,9 +156,18 @@ static uint16_t head_problem(uint16_t status)
     }
 }
 
-static void finish_control(struct conn *conn, struct slot *slot)
+/* What waits in the upper layer, long polls mostly, is bounded like all else. 0, or the problem. */
+static uint16_t finish_control(struct conn *conn, struct slot *slot)
 {
     struct request *request = &conn->request;
+    uint32_t held = request->body ? (uint32_t)request->body->len : 0;
+    struct reactor *reactor = conn->reactor;
+    if ((held > 0 && reactor->control_bytes + held > CONTROL_MEMORY_MAX) ||
+        (reactor->control_open + 1) * CONTROL_REQUEST_BYTES > reactor->options.memory_max)
+        return PROBLEM_BUSY;
+    reactor->control_bytes += slot->held = held;
+    reactor->control_open++;
+    conn->control_open++;
     struct upcall *up = reactor_upcall(conn->reactor, UPCALL_REQUEST,
                                        request_id(conn_id(conn), request->slot));
     up->head = request->head;
@@ -251,6 +177,7 @@ static void finish_control(struct conn *conn, struct slot *slot)
     request->body = NULL;
     slot->control = true;
     conn->reactor->control_requests++;
+    return PROBLEM_NONE;
 }
 
 /* The request's body is complete. */
@@ -270,7 +197,7 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
                 request->body->len = len;
             }
         }
-        finish_control(conn, slot);
+        problem = finish_control(conn, slot);
     } else {
         struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
         uint64_t detail = 0;
@@ -285,11 +212,11 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         conn_problem(conn, slot, problem);
 }
 
-static bool keep_head(struct conn *conn, const uint8_t *bytes, size_t len)
+static bool keep_head(struct conn *conn, const uint8_t *bytes, size_t len, bool replaces)
 {
     struct request *request = &conn->request;
     request->control = true;
-    request->body_max = CONTROL_BODY_MAX;
+    request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
     request->head = malloc(len);
     if (request->head == NULL)
         return false;
@@ -340,7 +267,8 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
             problem = PROBLEM_LENGTH_REQUIRED;
         else
             problem = produce_head(conn, head, topic, slot, &request->produce);
-    } else if (!keep_head(conn, bytes, head_len)) {
+    } else if (!keep_head(conn, bytes, head_len,
+                          head->method == HTTP1_PUT || head->method == HTTP1_PATCH)) {
         problem = PROBLEM_BUSY;
     }
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)
@@ -608,7 +536,7 @@ void conn_free(struct conn *conn)
 {
     request_clear(&conn->request);
     for (uint32_t n = conn->slot_first; n != conn->slot_end; n++)
-        slot_clear(&conn->slots[n & (conn->slot_capacity - 1)]);
+        slot_clear(conn, &conn->slots[n & (conn->slot_capacity - 1)]);
     free(conn->slots);
     outputs_free(conn->out_first);
     free(conn->in);

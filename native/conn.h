@@ -7,13 +7,18 @@
 
 #define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
 #define OUTPUT_PAUSE_BYTES (1u << 20) /* unsent answers after which reading stops */
-#define CONTROL_BODY_MAX (1u << 20)
+#define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
+#define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
+#define CONTROL_PIPELINED_MAX 8u /* of one connection; then reading stops */
+#define CONTROL_REQUEST_BYTES (16u << 10) /* what one under way costs in the upper layer, at most */
+#define CONTROL_MEMORY_MAX (32u << 20)   /* such bodies, of all connections; over it 503 */
 #define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
 #define HEAD_DEADLINE_MS 10000
 #define IDLE_DEADLINE_MS 300000
 #define BODY_GRACE_MS 5000
 #define BODY_BYTES_PER_S 1024
-#define SEND_DEADLINE_MS 30000
+#define SEND_DEADLINE_MS 30000 /* for SEND_PROGRESS_BYTES of answers, or what is left of them */
+#define SEND_PROGRESS_BYTES (64u << 10)
 #define LINGER_MS 2000
 #define MEMORY_WAIT_MS 5000
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
@@ -48,6 +53,7 @@ struct slot {
     struct topic *topic;
     struct part part;   /* the only one, mostly */
     struct part *parts; /* more than one */
+    uint32_t held;      /* bytes of the body that the upper layer has */
     uint64_t expected;  /* sequence, for a gap; worker, for 421; line number */
     struct output *first, *last; /* SLOT_PYTHON, rendered */
 };
@@ -96,11 +102,13 @@ struct conn {
     struct request request;
     uint64_t discard;
     struct slot *slots;
+    uint32_t control_open; /* slots that are or were the upper layer's */
     uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
     struct output *out_first, *out_last;
     size_t out_bytes;
     int64_t since_ms;   /* start of the state the deadlines count from */
     int64_t send_ms, blocked_ms;
+    uint32_t send_progress; /* bytes sent since send_ms */
     void *engine;       /* the engine's own */
     uint32_t engine_flags;
 };
@@ -112,7 +120,7 @@ static inline bool conn_paused(const struct conn *conn)
     if (conn->kind == CONN_PEER || conn->state != STATE_HEAD)
         return conn->blocked;
     return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
-           conn->out_bytes > OUTPUT_PAUSE_BYTES;
+           conn->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
 
 struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);
@@ -130,6 +138,8 @@ void conn_write_foreign(struct output **first, struct output **last, const void 
                         void (*release)(void *), void *owner);
 struct output *output_new(size_t capacity);
 void outputs_free(struct output *output);
+/* Bytes of the upper layer's answers that wait to be sent, of all connections. */
+uint64_t outputs_foreign_bytes(void);
 /* Tells Python of every request of the connection that it is still working on: upcall "aborted". */
 void conn_abandoned(struct conn *conn);
 void conn_close(struct conn *conn);

@@ -161,7 +161,7 @@ static PyObject *py_chunks_scan(PyObject *module, PyObject *arg)
     return list;
 }
 
-/* (buf, topic, slice, base_offset, count): whether buf is exactly that chunk, every checksum right. */
+/* (buf, topic, slice, base_offset, count): is buf exactly that chunk, every checksum right? */
 static PyObject *py_chunk_is(PyObject *module, PyObject *args)
 {
     Py_buffer buf;

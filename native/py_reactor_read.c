@@ -61,8 +61,8 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     PyObject *piece = copy_chunks(reactor->log, first, end, bytes);
     if (piece == NULL)
         return NULL;
-    return Py_BuildValue("([N]KK)", piece, (unsigned long long)(end[-1].base_offset + end[-1].count),
-                         stable);
+    unsigned long long next = end[-1].base_offset + end[-1].count;
+    return Py_BuildValue("([N]KK)", piece, next, stable);
 }
 
 static PyObject *Reactor_locate(PyObject *self, PyObject *args)
@@ -391,7 +391,9 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"group_bytes", log->group_bytes},
         {"queued_bytes", log->queued_bytes},
         {"in_flight_bytes", log->in_flight_bytes},
+        {"answer_bytes", outputs_foreign_bytes()},
         {"body_memory_bytes", reactor->body_bytes},
+        {"control_open", reactor->control_open},
         {"index_entries", reactor->shard->entries_total},
         {"topics", reactor->shard->topic_count},
         {"producers", reactor->shard->producer_count},

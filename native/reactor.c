@@ -301,7 +301,8 @@ static void tend(struct reactor *reactor, struct conn *conn)
     if (!conn->closed && !conn->sending && conn->out_first != NULL) {
         struct output *first = conn->out_first;
         conn->sending = true;
-        conn->send_ms = reactor->now_ms;
+        if (conn->send_ms == 0)
+            conn->send_ms = reactor->now_ms;
         reactor->net->send(reactor->net, conn, first->bytes + first->sent,
                            first->len - first->sent);
     }
@@ -382,10 +383,18 @@ void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
     first->sent += (uint32_t)result;
     conn->out_bytes -= (size_t)result;
     reactor->bytes_out += (uint64_t)result;
+    conn->send_progress += (uint32_t)result;
+    if (conn->send_progress >= SEND_PROGRESS_BYTES) { /* a trickle is no progress */
+        conn->send_progress = 0;
+        conn->send_ms = reactor->now_ms;
+    }
     if (first->sent == first->len) {
         conn->out_first = first->next;
-        if (conn->out_first == NULL)
+        if (conn->out_first == NULL) {
             conn->out_last = NULL;
+            conn->send_ms = 0;
+            conn->send_progress = 0;
+        }
         first->next = NULL;
         outputs_free(first);
     }

@@ -74,7 +74,7 @@ struct reactor {
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
     uint8_t *scratch; /* spans of lines, unpacked batches */
     size_t scratch_capacity;
-    uint64_t body_bytes;
+    uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t append_us; /* how long appends take, a moving average */

@@ -11,7 +11,7 @@ from barco.log import setup
 from barco.model.options import WorkerOptions
 from barco.workers.reactor.selector import ReactorSelector
 from barco.workers.storage.bulk import open_bulk
-from barco.workers.worker import Worker, make_reactor, make_store
+from barco.workers.worker import Worker, make_reactor, make_store, read_bytes
 
 EXIT_CONFIG = 78
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
     pin(options.core)
-    bulk = open_bulk(options.engine)
+    bulk = open_bulk(options.engine, read_bytes(options))
     store = make_store(options, bulk)
     session = int.from_bytes(os.urandom(7), "little")
     reactor = make_reactor(options, store.next_epoch, session)

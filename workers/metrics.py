@@ -26,8 +26,10 @@ class Gauge(NamedTuple):
 
 
 GAUGES = {
+    "answer_bytes": Gauge("Bytes of answers that their clients have not taken yet."),
     "body_memory_bytes": Gauge("Memory of request bodies under way."),
     "connections": Gauge("Connections that are open.", name="connections_open"),
+    "control_open": Gauge("Requests other than produces under way, waiting ones included."),
     "consumers_registered": Gauge("Consumers registered with the broker.", shared=True),
     "group_offsets": Gauge("Group offsets kept: one for each group, topic and slice."),
     "in_flight_bytes": Gauge("Bytes of groups on their way to the disk."),

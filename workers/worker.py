@@ -16,6 +16,7 @@ from barco.model.placement import slices_of_worker
 from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
 from barco.types import MiB
+from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
 from barco.workers.reactor.selector import Upcall
@@ -77,6 +78,15 @@ def arena_bytes(options: WorkerOptions) -> int:
     while size * 2 <= options.memory_bytes // 4 or size < 3 * options.request_bytes_max:
         size *= 2
     return size
+
+
+def read_bytes(options: WorkerOptions) -> int:
+    """Buffers for reads from disk: an eighth of the budget, and room for the largest chunk.
+
+    With the arena, bodies and answers (a quarter each) that leaves an eighth for the index and for
+    Python; what lies free between the pieces in use is given back (footprint).
+    """
+    return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
 
 
 def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
@@ -199,6 +209,7 @@ class Worker:
         await self._hand_off.connected(PEERS_SECONDS)
         self._app.open()
         self._spawn(self._retention())
+        self._spawn(Footprint(self._options.memory_bytes).watch())
         self._supervision.send(
             {
                 "type": messages.READY,

@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Wire:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(sock)
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -168,7 +168,12 @@ class Request:
         if given is not None and media_type(given) != JSON:
             raise UnsupportedMediaType(f"The body is to be {JSON}.")
         try:
-            return json.loads(self.body.decode(), parse_constant=_refuse_constant)
+            value = json.loads(self.body.decode(), parse_constant=_refuse_constant)
+            if (
+                b"\\u" in self.body
+            ):  # Half of a surrogate pair is no text: nothing could pass it on.
+                json.dumps(value, ensure_ascii=False).encode()
+            return value
         except (ValueError, RecursionError):
             raise RequestError("The body is not JSON.") from None
 

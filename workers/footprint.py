@@ -1,0 +1,60 @@
+"""Memory that is free again goes back to the system when a worker comes near its budget.
+
+The worker keeps large blocks in its heap (mallopt in the native part), because bodies and answers
+of some MiB come and go all the time and fresh pages cost more than the copy into them. What one
+kind of load leaves free there, in pieces, may not fit the next kind: then both would be resident.
+"""
+
+import asyncio
+import ctypes
+import os
+from collections.abc import Callable
+
+SHARE = 0.75
+"""Of the budget: above it free pages are given back every second, above all of it at once; below
+it never, for that costs some milliseconds, and the pages again when they are needed."""
+
+CHECK_SECONDS = 0.25
+CHECKS_BETWEEN = 4
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, the log's arena included."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def give_back() -> None:
+    """Let go of every free page of the heap."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+class Footprint:
+    """Looked at every CHECK_SECONDS."""
+
+    def __init__(
+        self,
+        budget_bytes: int,
+        *,
+        resident: Callable[[], int] = resident_bytes,
+        trim: Callable[[], None] = give_back,
+    ) -> None:
+        self._budget = budget_bytes
+        self._resident = resident
+        self._trim = trim
+        self._checks = 0
+
+    def check(self) -> None:
+        """Gives back what is free if the process is large."""
+        self._checks += 1
+        limit = self._budget
+        if self._checks % CHECKS_BETWEEN == 0:
+            limit = int(limit * SHARE)
+        if self._resident() > limit:
+            self._trim()
+
+    async def watch(self) -> None:
+        """For as long as the worker lives."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.check()
