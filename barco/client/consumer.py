@@ -97,11 +97,16 @@ class _Membership:
 
     async def commit(self) -> None:
         """Commits what the last poll returned; returns when that is durable."""
-        await self._insist(_request("POST", "commit", [self._who]))
+        query = [self._who, ("delivery", self._delivery)]
+        await self._insist(_request("POST", "commit", query))
 
     async def goodbye(self, *, commit: bool) -> None:
-        """Leaves the group, with or without committing what the last poll returned."""
-        query = [self._who, ("commit", "true" if commit else "false")]
+        """Leaves the group, with or without committing what the last poll returned.
+
+        What is in an answer that has not arrived is never committed.
+        """
+        what = ("commit", "true" if commit else "false")
+        query = [self._who, what, ("delivery", self._delivery)]
         await self._insist(_request("POST", "goodbye", query))
 
     async def _insist(self, request: Request) -> Response:
@@ -227,18 +232,18 @@ class AsyncConsumer:
         if self._closed:
             return
         self._closed = True
-        # A broker commits all that it has handed out. What a poll that is under way is about to
-        # bring, nobody will see: it must go to another consumer.
-        settled = [member for member in self._members if member not in self._polls]
+        # What a poll has brought that nobody has collected, nobody will see: it must go to another
+        # consumer. A poll that is cut off is different: its answer is known not to have arrived.
         for task in self._polls.values():
             task.cancel()
         await asyncio.gather(*self._polls.values(), return_exceptions=True)
+        unseen = [m for m, task in self._polls.items() if not task.cancelled()]
         try:
             if commit and self._ahead:
                 commit = False
                 await self._commit_taken()
             farewells = (
-                member.goodbye(commit=commit and member in settled) for member in self._members
+                member.goodbye(commit=commit and member not in unseen) for member in self._members
             )
             for result in await asyncio.gather(*farewells, return_exceptions=True):
                 if isinstance(result, BaseException):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barco import errors
-from barco.errors import BarcoError, BusyError, PeerError, RequestError
+from barco.errors import BarcoError, BusyError, CursorExpiredError, PeerError
 
 NOT_WRITTEN = "not-written"
 """Never visible to anybody: safe to send again, under any name."""
@@ -83,14 +83,6 @@ class DeliveryError(BarcoError):
         self.written: bool | None = False if outcome == NOT_WRITTEN else None  # type: ignore[misc]
 
 
-class CursorExpiredError(RequestError):
-    """Retention has removed the events at the cursor; `fields["earliest"]` is where to go on."""
-
-    status = 410
-    slug = "cursor-expired"
-    title = "Events are gone"
-
-
 def response_error(
     status: int, headers: Mapping[str, str], body: bytes, context: str = ""
 ) -> BarcoError:
@@ -151,12 +143,10 @@ def _walk(kind: type[BarcoError]) -> Iterator[type[BarcoError]]:
         yield from _walk(child)
 
 
-# What can come over HTTP: the classes of barco.errors, and of those above only one.
-_KINDS: list[type[BarcoError]] = [
-    *(kind for kind in _walk(BarcoError) if kind.__module__ == errors.__name__),
-    CursorExpiredError,
-]
-_BY_SLUG: dict[str, type[BarcoError]] = {kind.slug: kind for kind in _KINDS}
+# What can come over HTTP: the classes of barco.errors, none of those above.
+_BY_SLUG: dict[str, type[BarcoError]] = {
+    kind.slug: kind for kind in _walk(BarcoError) if kind.__module__ == errors.__name__
+}
 _BY_SLUG |= {
     # The C core tells some cases apart more finely.
     "event-too-large": errors.TooLargeError,

@@ -104,6 +104,9 @@ class FakeBroker:
             return self._read(asked)
         if asked.path.startswith("/v1/consumer/"):
             fault = self.fault(asked) if self.fault else None
+            if fault == "hold":  # It never gets there.
+                await asyncio.sleep(2)
+                return "drop"
             answer = await self._consumer(asked)
             return "drop" if isinstance(fault, str) else fault or answer
         if asked.path.startswith("/v1/groups/"):
@@ -196,7 +199,8 @@ class FakeBroker:
                     break
                 await asyncio.sleep(0.01)
             return answer
-        if action == "commit" or asked.query.get("commit") == ["true"]:
+        wanted = action == "commit" or asked.query.get("commit") == ["true"]
+        if wanted and asked.query.get("delivery") == [group.delivery]:
             group.committed |= group.delivered
         if action == "goodbye":
             group.delivered = dict(group.committed)

@@ -17,7 +17,7 @@ _PLACES = {
 _PROBLEM_SCHEMA = {
     "type": "object",
     "description": "A problem document (RFC 9457).",
-    "required": ["type", "title", "status", "detail"],
+    "required": ["type", "title", "status"],
     "properties": {
         "type": {"type": "string", "format": "uri", "examples": ["urn:barco:problem:not-found"]},
         "title": {"type": "string"},
@@ -136,6 +136,8 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": parameter.kind}
+    if parameter.values:
+        schema["enum"] = list(parameter.values)
     if parameter.repeated:
         schema = {"type": "array", "items": schema}
     return {
@@ -158,5 +160,11 @@ def _answer(route: Route, status: int) -> dict[str, Any]:
         schema = _KINDS.get(route.shape, {})
         answer["content"] = {
             kind: {"schema": schema if kind == "application/json" else {}} for kind in route.kinds
+        }
+    told = {header.name: header for header in route.tells if status in header.statuses}
+    if told:
+        answer["headers"] = {
+            name: {"description": header.description, "schema": {"type": "string"}}
+            for name, header in told.items()
         }
     return answer

@@ -21,6 +21,17 @@ class Parameter:
     repeated: bool = False
     header: bool = False
     """A request header instead."""
+    values: tuple[str, ...] = ()
+    """All that are understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A header of answers, for the documentation."""
+
+    name: str
+    description: str
+    statuses: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,8 @@ class Route:
     body: Mapping[str, Any] = field(default_factory=dict)
     """The request body by media type: a schema each."""
     answers: Mapping[int, str] = field(default_factory=dict)
+    tells: tuple[Told, ...] = ()
+    """Headers of the answers that have a meaning of their own."""
     kinds: tuple[str, ...] = ("application/json",)
     """Media types of the 200 answer."""
     shape: str = ""

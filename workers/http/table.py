@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from barco.workers.http.render import CONSUME_FORMATS
-from barco.workers.http.routes import Parameter, Route
+from barco.workers.http.routes import Parameter, Route, Told
 
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
@@ -23,44 +23,96 @@ _WAIT = Parameter(
     "waitMs", "Hold the request until there are events, for at most so long (60,000).", "integer"
 )
 
+_RETRY_AFTER = "Seconds after which it is worth trying again."
+_PRODUCE_PARAMETERS = (
+    Parameter(
+        "partitionKey",
+        "Events of the same key keep their order. At most 32 KiB; not with a batch, which carries "
+        "its keys inside.",
+    ),
+    Parameter("timestamp", "Microseconds since 1970; else the broker's clock.", "integer"),
+    Parameter(
+        "slice",
+        "The index of the slice, for clients that know it; must agree with the key.",
+        "integer",
+    ),
+    Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
+    Parameter(
+        "Producer-Id",
+        "1 to 64 characters: requests that are repeated are stored once. Together with the "
+        "next two.",
+        header=True,
+    ),
+    Parameter(
+        "Producer-Epoch", "Grows when a producer of this id starts again.", "integer", header=True
+    ),
+    Parameter(
+        "Producer-Seq",
+        "The number of the request for its topic and slice: 0, then always one more.",
+        "integer",
+        header=True,
+    ),
+    Parameter(
+        "Idempotency-Key",
+        "1 to 64 characters, never used for anything else: for clients that send one request. "
+        "Not together with Producer-Id.",
+        header=True,
+    ),
+    Parameter(
+        "Barco-No-Forward", "421 instead of handing it to the owner.", header=True, values=("1",)
+    ),
+)
+
 _PRODUCE = Route(
     "POST",
     "/v1/topic/{topic}/messages",
     None,
     "Store events: all of the body or nothing. 200 only when they are durable.",
     "produce",
-    (
-        Parameter("partitionKey", "Events of the same key keep their order."),
-        Parameter("timestamp", "Microseconds since 1970; else the broker's clock.", "integer"),
-        Parameter("Prefer", "return=minimal: 204 instead of 200.", header=True),
-        Parameter("Producer-Id", "32 hexadecimal digits: repeats are stored once.", header=True),
-        Parameter("Producer-Epoch", "Grows when a producer restarts.", "integer", header=True),
-        Parameter("Producer-Seq", "Number of the first event.", "integer", header=True),
-        Parameter("Idempotency-Key", "The same for one-shot clients.", header=True),
-        Parameter("Barco-No-Forward", "1: 421 with the owner's address.", header=True),
-    ),
+    _PRODUCE_PARAMETERS,
     body={
-        "application/json": _ANY,
-        "application/x-ndjson": {"type": "string"},
-        "application/octet-stream": {"type": "string", "format": "binary"},
-        "application/vnd.barco.batch": {"type": "string", "format": "binary"},
+        "application/json": {"description": "One event: the body as it is, which is not parsed."},
+        "application/x-ndjson": {
+            "type": "string",
+            "description": "One event a line (LF or CRLF); blank lines are skipped.",
+        },
+        "application/octet-stream": {
+            "type": "string",
+            "format": "binary",
+            "description": "One event: the body as it is; so with every type that is not here.",
+        },
+        "application/vnd.barco.batch": {
+            "type": "string",
+            "format": "binary",
+            "description": "Many events in columns, each with a key if it has one; may be LZ4.",
+        },
     },
     answers={
-        200: "Stored.",
-        204: "Stored, or stored before.",
-        400: "Malformed, or without events.",
+        200: "Stored, durably.",
+        204: "The same with Prefer: return=minimal; or it was stored before.",
+        400: "Malformed, or without events; the type says what.",
         403: "A newer epoch of the producer exists, or the topic is reserved.",
-        404: "There is no such topic.",
-        409: "A gap in the producer's sequence.",
-        411: "A length is needed.",
-        413: "An event or the body is too large.",
+        404: "There is no such topic, and topics are not created on first use.",
+        408: "The request took too long to arrive.",
+        409: "A gap in the producer's sequence; expectedSeq is what would be taken.",
+        411: "A length is needed, or chunked transfer.",
+        413: "An event or the body is too large; limit says how much may be.",
+        414: "The request line is too long.",
         415: "A content coding that is not taken.",
-        421: "Another worker owns the slice.",
+        417: "An expectation that is not 100-continue.",
+        421: "Another worker owns the slice; owner is its address.",
         429: "Too much at once; nothing was written.",
+        431: "The header fields are too large, or too many.",
+        500: "Nobody knows whether it was written.",
         503: "Not now; nothing was written.",
         504: "Nobody knows whether it was written.",
         507: "The disk is full; nothing was written.",
     },
+    tells=(
+        Told("Barco-Duplicate", "true, if it was stored before.", (204,)),
+        Told("Barco-Outcome", "not-written, where that is certain.", (421, 429, 503, 507)),
+        Told("Retry-After", _RETRY_AFTER, (429, 503, 507)),
+    ),
     shape="stored",
 )
 
@@ -87,6 +139,13 @@ _REGISTER = Route(
     kinds=("text/plain",),
 )
 
+_START = Told(
+    "Barco-Start",
+    "With stored chunks: topic/slice@offset of slices whose first chunk begins before the events "
+    "that are meant.",
+    (200,),
+)
+
 _EVENTS = Route(
     "GET",
     "/v1/topic/{topic}/slices/{token}/{index}/events",
@@ -105,9 +164,15 @@ _EVENTS = Route(
         400: "A parameter is wrong.",
         404: "No such topic or slice.",
         406: "None of the accepted formats.",
-        410: "The events are gone.",
+        410: "The events are gone; earliest is the first cursor that is left.",
         503: "The owner is restarting.",
     },
+    tells=(
+        Told("Barco-Next-Cursor", "Where to go on.", (200, 204)),
+        Told("Barco-High-Watermark", "The end of the slice.", (200, 204)),
+        _START,
+        Told("Retry-After", _RETRY_AFTER, (204, 503)),
+    ),
     kinds=CONSUME_FORMATS,
     shape="events",
 )
@@ -139,8 +204,18 @@ _TOPICS = (
             "application/json": {
                 "type": "object",
                 "properties": {
-                    "retentionHours": {"type": "integer", "minimum": 0},
-                    "retentionBytes": {"type": "integer", "minimum": 0},
+                    "retentionHours": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Age of events, by their timestamps, at which they may go. "
+                        "0: as long as the broker's own retention lets them stay.",
+                    },
+                    "retentionBytes": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Stored bytes of the whole topic, shared evenly by its "
+                        "slices; the newest are kept. 0: no limit of its own.",
+                    },
                 },
             }
         },
@@ -267,8 +342,19 @@ ROUTES = (
             204: "None yet.",
             400: "A parameter is wrong.",
             406: "None of the accepted formats.",
-            409: "Not registered.",
+            409: "Not registered, or fenced.",
+            503: "The broker is starting or stopping.",
         },
+        tells=(
+            Told("Barco-Delivery", "Names the answer, for the next poll's `delivery`.", (200,)),
+            _START,
+            Told(
+                "Barco-Unavailable-Slices",
+                "Indexes of slices of the consumer whose owner did not answer, by commas.",
+                (200, 204),
+            ),
+            Told("Retry-After", _RETRY_AFTER, (204, 503)),
+        ),
         kinds=CONSUME_FORMATS,
         shape="events",
     ),

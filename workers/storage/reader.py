@@ -335,7 +335,7 @@ class LogReader:
         return oldest is not None and now - oldest.used > REPLAY_PAUSE_SECONDS and self._reclaim()
 
     def _reclaim(self) -> bool:
-        """Gives up what is ready for the reader that has been away longest; false: there is none."""
+        """Gives up what is ready for the reader that is away longest; false: there is none."""
         for key, replay in self._replays.items():
             if replay.held or replay.task is not None:
                 self._drop(self._replays.pop(key))

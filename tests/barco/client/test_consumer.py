@@ -78,6 +78,35 @@ def test_a_lost_answer_is_given_again(filled):
         check_order(consumer.poll(5))
 
 
+def test_what_never_arrived_is_never_committed(filled):
+    filled.fault = lambda asked: "lose" if asked.path.endswith("/poll") else None
+    consumer = barco.Consumer("t", group="g", endpoint=filled.endpoint)
+    assert consumer.poll(0.2) == []
+    assert consumer.commit() is True
+    consumer.close()
+    assert filled.group.committed == {}
+    filled.fault = None
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        check_order(consumer.poll(5))
+
+
+def test_closing_during_a_poll_commits_what_was_taken(filled):
+    async def main():
+        consumer = barco.AsyncConsumer("t", group="g", endpoint=filled.endpoint)
+        await consumer.start()
+        check_order(await consumer.poll(5))
+        filled.fault = lambda asked: "hold" if asked.path.endswith("/poll") else None
+        waiting = asyncio.ensure_future(consumer.poll(5))
+        await asyncio.sleep(0.05)
+        assert filled.group.committed == {}
+        await consumer.close()
+        with pytest.raises((asyncio.CancelledError, ClosedError)):
+            await waiting
+        assert sum(filled.group.committed.values()) == 1_000
+
+    asyncio.run(main())
+
+
 def test_a_forgotten_consumer_registers_again(filled):
     with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
         filled.group.members.clear()

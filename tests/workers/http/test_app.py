@@ -1,10 +1,13 @@
 """The router, the documents about the broker itself, and what every route has in common."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from twin import Broker, run
 
+from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.table import ROUTES
 
 
@@ -90,6 +93,63 @@ async def test_openapi_has_every_route() -> None:
     assert "/v1/topic/{topic}/messages" in document["paths"]
     names = [o["operationId"] for p in document["paths"].values() for o in p.values()]
     assert len(names) == len(set(names))
+
+
+@run
+async def test_openapi_is_sound() -> None:
+    document = (await Broker().request("GET", "/openapi.json")).json
+    assert {"openapi", "info", "paths", "components"} <= document.keys()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            assert method in ("get", "put", "post", "delete"), where
+            parameters = operation.get("parameters", [])
+            places = {p["name"] for p in parameters if p["in"] == "path"}
+            assert places == set(re.findall(r"{(\w+)}", path)), where
+            names = [(p["in"], p["name"].lower()) for p in parameters]
+            assert len(names) == len(set(names)), where
+            for parameter in parameters:
+                assert parameter["in"] in ("path", "query", "header"), where
+                assert parameter["description"] and parameter["schema"]["type"], where
+                assert parameter["required"] or parameter["in"] != "path", where
+            assert all(re.fullmatch("[2-5][0-9][0-9]|default", s) for s in operation["responses"])
+            for answer in operation["responses"].values():
+                assert "$ref" in answer or answer["description"], where
+            assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}, where
+    for reference in re.findall(r'"\$ref": "(.*?)"', json.dumps(document)):
+        node = document
+        for name in reference.removeprefix("#/").split("/"):
+            node = node[name]
+        assert node
+
+
+@run
+async def test_openapi_tells_all_of_produce_and_poll() -> None:
+    paths = (await Broker().request("GET", "/openapi.json")).json["paths"]
+    produce = paths["/v1/topic/{topic}/messages"]["post"]
+    given = {(p["in"], p["name"]) for p in produce["parameters"]}
+    query, headers = {"partitionKey", "timestamp", "slice"}, {"Prefer", "Barco-No-Forward"}
+    headers |= {"Producer-Id", "Producer-Epoch", "Producer-Seq", "Idempotency-Key"}
+    assert given >= {("query", name) for name in query} | {("header", name) for name in headers}
+    kinds = ("json", "x-ndjson", "octet-stream", "vnd.barco.batch")
+    assert set(produce["requestBody"]["content"]) == {f"application/{kind}" for kind in kinds}
+    core = (Path(__file__).parents[3] / "native" / "answer.c").read_text("utf-8")
+    statuses = set(re.findall(r"\[PROBLEM_\w+\] =\s*{(\d+),", core)) - {"405", "501", "505"}
+    assert len(statuses) > 12, "the table of problems is not where it was"
+    assert statuses | {"200", "204"} <= produce["responses"].keys()
+    assert "Retry-After" in produce["responses"]["507"]["headers"]
+
+    poll = paths["/v1/consumer/poll"]["post"]
+    given = {(p["in"], p["name"]) for p in poll["parameters"]}
+    assert given == {("query", n) for n in ("consumerId", "waitMs", "maxBytes", "delivery")}
+    assert set(poll["responses"]["200"]["headers"]) == {
+        "Barco-Delivery",
+        "Barco-Start",
+        "Barco-Unavailable-Slices",
+    }
+    assert set(poll["responses"]["200"]["content"]) == set(CONSUME_FORMATS)
+    read = paths["/v1/topic/{topic}/slices/{token}/{index}/events"]["get"]
+    assert "Barco-Next-Cursor" in read["responses"]["200"]["headers"]
 
 
 @pytest.mark.parametrize(

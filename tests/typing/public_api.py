@@ -1,0 +1,65 @@
+"""What a program that uses the library looks like to a type checker. Never run."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, assert_type
+
+import barco
+
+
+def produce() -> None:
+    """From a thread."""
+    with barco.Producer("127.0.0.1:9250", linger_s=0.01) as producer:
+        assert_type(producer, barco.Producer)
+        delivery = producer.send("trips", b"{}", key="taxi", timestamp_us=1)
+        ack = delivery.result(5.0)
+        assert_type(ack, barco.Ack)
+        assert_type(ack.topic, str)
+        assert_type(ack.slice, int)
+        assert_type(ack.offset, int | None)
+        assert_type(producer.send_many("trips", [b"a"], [None]).result(), int)
+
+
+def consume() -> None:
+    """From a thread."""
+    with barco.Consumer(["trips"], group="g", start="earliest") as consumer:
+        assert_type(consumer, barco.Consumer)
+        assert_type(consumer.poll(1.0), list[barco.Event])
+        assert_type(consumer.commit(), bool)
+        for event in consumer:
+            assert_type(event, barco.Event)
+            assert_type(event.value, bytes)
+            assert_type(event.key, bytes | None)
+            assert_type(event.timestamp_us, int)
+            assert_type(event.next_cursor, str)
+
+
+async def in_a_loop() -> None:
+    """With asyncio."""
+    async with barco.AsyncProducer() as producer:
+        future = producer.send("trips", "text")
+        assert_type(future, asyncio.Future[barco.Ack])
+        assert_type(await future, barco.Ack)
+    async with barco.AsyncConsumer("trips") as consumer:
+        assert_type(await consumer.poll(), list[barco.Event])
+        assert_type(aiter(consumer), AsyncIterator[barco.Event])
+        async for event in consumer:
+            assert_type(event, barco.Event)
+
+
+def look() -> None:
+    """Reading without a group, and administration."""
+    for event in barco.read("trips", start="earliest"):
+        assert_type(event, barco.Event)
+    with barco.Admin() as admin:
+        assert_type(admin.status(), dict[str, Any])
+    assert_type(barco.__version__, str)
+
+
+def refused() -> None:
+    """Each of these is an error; a line that is none is one itself (warn_unused_ignores)."""
+    with barco.Producer() as producer:
+        producer.send("trips", 1)  # type: ignore[arg-type]
+        producer.send(b"trips", b"1")  # type: ignore[arg-type]
+    with barco.Consumer("trips") as consumer:
+        consumer.poll("soon")  # type: ignore[arg-type]
