@@ -1,0 +1,385 @@
+/* The log on a disk that the test plays: what is written when, what is stable when, and that a
+ * shard rebuilt from those bytes is the shard that wrote them. */
+#include "log.h"
+
+#include <errno.h>
+
+#include "codec_testing.h"
+#include "group.h"
+
+#define ARENA_BYTES (8u << 20)
+#define DISKS 16
+#define DISK_BYTES (24u << 20)
+#define NOW 1700000000000000
+
+struct lab {
+    struct shard *shard;
+    struct log *log;
+    uint8_t *disk[DISKS]; /* by segment; the descriptor is the segment's number */
+    struct append *submitted[8];
+    uint32_t submitted_count;
+    uint64_t stable[4096]; /* base offsets, in the order told */
+    uint32_t stable_count, wanted, closed;
+};
+
+static void on_submit(void *owner, struct append *append)
+{
+    struct lab *lab = owner;
+    CHECK(lab->submitted_count < 8);
+    lab->submitted[lab->submitted_count++] = append;
+}
+
+static void on_stable(void *owner, struct run *run)
+{
+    struct lab *lab = owner;
+    if (lab->stable_count < 4096)
+        lab->stable[lab->stable_count] = run->base_offset;
+    lab->stable_count++;
+}
+
+static void on_want(void *owner) { ((struct lab *)owner)->wanted++; }
+static void on_closed(void *owner, uint32_t index) { ((struct lab *)owner)->closed++; }
+
+static void lab_open(struct lab *lab, uint64_t capacity, uint32_t segments)
+{
+    struct log_options options = {.arena_bytes = ARENA_BYTES, .epoch = 7, .session = 9,
+                                  .acceleration = 1};
+    memset(lab, 0, sizeof *lab);
+    lab->shard = shard_new(0, 8);
+    lab->log = log_new(&options, lab->shard);
+    CHECK(lab->shard && lab->log);
+    lab->log->owner = lab;
+    lab->log->submit = on_submit;
+    lab->log->stable = on_stable;
+    lab->log->want_segment = on_want;
+    lab->log->segment_closed = on_closed;
+    for (uint32_t i = 0; i < segments; i++) {
+        lab->disk[i] = calloc(1, DISK_BYTES);
+        log_add_segment(lab->log, i, (int)i, capacity);
+    }
+    log_open_generation(lab->log, (const uint8_t *)"parents", 7);
+    log_pump(lab->log, NOW);
+}
+
+static void lab_close(struct lab *lab)
+{
+    log_free(lab->log);
+    shard_free(lab->shard);
+    for (uint32_t i = 0; i < DISKS; i++)
+        free(lab->disk[i]);
+}
+
+/* The write under way at this place ends with so many bytes on the disk, or with an error. */
+static void complete(struct lab *lab, uint32_t at, int64_t result)
+{
+    struct append *append = lab->submitted[at];
+    memmove(lab->submitted + at, lab->submitted + at + 1,
+            (--lab->submitted_count - at) * sizeof *lab->submitted);
+    if (result == 0)
+        result = append->bytes - append->done;
+    if (result > 0)
+        memcpy(lab->disk[append->fd] + append->file_offset + append->done,
+               log_memory(lab->log, append->pos + append->done), (size_t)result);
+    log_written(lab->log, append, result);
+}
+
+static void settle(struct lab *lab)
+{
+    do {
+        while (lab->submitted_count > 0)
+            complete(lab, 0, 0);
+        log_pump(lab->log, NOW);
+    } while (lab->submitted_count > 0);
+}
+
+static struct run *event(struct lab *lab, const char *topic, uint32_t slice, size_t len)
+{
+    struct topic *known = shard_topic_make(lab->shard, topic, strlen(topic));
+    struct run *run = run_new(shard_stream(lab->shard, known, slice), len);
+    CHECK(run != NULL);
+    uint64_t seed = len + slice;
+    for (size_t i = 0; i < len; i++)
+        run->tail[i] = (uint8_t)random_next(&seed);
+    run->count = 1;
+    run->values = run->tail;
+    run->value_len = run->bytes = (uint32_t)len;
+    return run;
+}
+
+static void put(struct lab *lab, const char *topic, uint32_t slice, size_t len)
+{
+    log_enqueue(lab->log, event(lab, topic, slice, len));
+}
+
+/* As the produce path does it: the verdict first, then a run or a duplicate in its place. */
+static enum dedup put_numbered(struct lab *lab, uint8_t producer, uint64_t seq)
+{
+    struct run *run = event(lab, "numbered", 1, 100);
+    struct producer *row;
+    uint64_t expected;
+    memset(run->producer_id, producer, PRODUCER_ID_BYTES);
+    run->has_producer = true;
+    run->producer_seq = seq;
+    enum dedup verdict = shard_dedup(lab->shard, run->stream, run->producer_id, 0, seq, false, NOW,
+                                     &row, &expected);
+    if (verdict == DEDUP_NEW)
+        row->last_seq = seq;
+    else
+        run->count = run->bytes = 0;
+    if (verdict == DEDUP_NEW || verdict == DEDUP_DUPLICATE)
+        log_enqueue(lab->log, run);
+    else
+        run_free(run);
+    return verdict;
+}
+
+/* Every valid group on the disks, in order; counts them and rebuilds a shard of it. */
+static struct shard *rebuild(const struct lab *lab, uint32_t *groups, uint32_t *snapshots)
+{
+    struct shard *shard = shard_new(0, 8);
+    uint64_t gseq = 0;
+    uint32_t crc = 0;
+    *groups = *snapshots = 0;
+    for (uint32_t i = 0; i < DISKS && lab->disk[i] != NULL; i++) {
+        const uint8_t *at = lab->disk[i];
+        struct group_header h;
+        bool first = true;
+        while (at + GROUP_ALIGN <= lab->disk[i] + DISK_BYTES &&
+               group_header_read(at, (size_t)(lab->disk[i] + DISK_BYTES - at), &h) == 0) {
+            CHECK(group_body_verify(&h, at, h.group_bytes) == 0);
+            CHECK(h.gseq == ++gseq && h.prev_crc == crc && h.segment_index == i);
+            CHECK(h.durable_upto < h.gseq);
+            crc = h.header_crc;
+            if (h.flags & (GROUP_GEN_START | GROUP_SNAPSHOT)) {
+                CHECK(first);
+                CHECK(shard_restore(shard, at + GROUP_HEADER_BYTES, h.body_bytes) == 0);
+                ++*snapshots;
+            } else {
+                CHECK(!first && shard_apply(shard, at, h.group_bytes, h.gseq) == 0);
+            }
+            ++*groups;
+            first = false;
+            at += h.group_bytes;
+        }
+    }
+    return shard;
+}
+
+static void check_same(const struct shard *a, struct shard *b)
+{
+    for (uint32_t t = 0; t < a->topic_count; t++) {
+        const struct topic *topic = a->topics[t], *same;
+        same = shard_topic(b, topic->name, topic->name_len);
+        for (uint32_t s = 0; s < 8; s++) {
+            const struct stream *one = topic->streams[s];
+            if (one == NULL || one->next_offset == 0)
+                continue;
+            CHECK(same != NULL && same->streams[s] != NULL);
+            CHECK(same->streams[s]->next_offset == one->next_offset);
+            CHECK(same->streams[s]->stable_offset == one->next_offset);
+            CHECK(same->streams[s]->last_timestamp == one->last_timestamp);
+        }
+    }
+}
+
+static void test_natural_group_commit(void)
+{
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    CHECK(lab.submitted_count == 1); /* GEN_START */
+    put(&lab, "t", 0, 10);
+    log_pump(lab.log, NOW);
+    put(&lab, "t", 0, 10);
+    log_pump(lab.log, NOW);
+    CHECK(lab.submitted_count == APPENDS_IN_FLIGHT);
+    for (int i = 0; i < 50; i++) {
+        put(&lab, "t", (uint32_t)i % 8, 10);
+        log_pump(lab.log, NOW);
+    }
+    CHECK(lab.submitted_count == APPENDS_IN_FLIGHT); /* they wait, and go together */
+    complete(&lab, 0, 0);
+    log_pump(lab.log, NOW);
+    CHECK(lab.log->queue == NULL && lab.submitted_count == APPENDS_IN_FLIGHT);
+    settle(&lab);
+    CHECK(lab.stable_count == 52 && lab.log->groups == 4 && log_idle(lab.log));
+    CHECK(lab.log->queued_bytes == 0 && lab.log->in_flight_bytes == 0);
+    lab_close(&lab);
+}
+
+static void test_order_of_completions(void)
+{
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    for (int i = 0; i < 3; i++) {
+        put(&lab, "t", 0, 5000);
+        log_pump(lab.log, NOW);
+    }
+    CHECK(lab.submitted_count == 3);
+    complete(&lab, 2, 0);
+    complete(&lab, 1, 4096); /* a short write: the rest is submitted again */
+    CHECK(lab.stable_count == 0 && lab.submitted_count == 2);
+    complete(&lab, 1, 0);
+    CHECK(lab.stable_count == 0 && lab.log->stable_gseq == 1);
+    complete(&lab, 0, 0);
+    CHECK(lab.stable_count == 3 && lab.log->stable_gseq == 4);
+    for (uint64_t i = 0; i < 3; i++)
+        CHECK(lab.stable[i] == i);
+    lab_close(&lab);
+}
+
+static void test_the_first_error_ends_it(void)
+{
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    for (int i = 0; i < 3; i++) {
+        put(&lab, "t", 0, 10);
+        log_pump(lab.log, NOW);
+    }
+    complete(&lab, 1, -EIO);
+    CHECK(lab.log->failed);
+    complete(&lab, 0, 0);
+    complete(&lab, 0, 0);
+    put(&lab, "t", 0, 10);
+    log_pump(lab.log, NOW);
+    log_heartbeat(lab.log, NOW, GROUP_SEAL);
+    CHECK(lab.stable_count == 0 && lab.submitted_count == 0);
+    lab_close(&lab);
+}
+
+static void test_segments_and_arena_go_round(void)
+{
+    struct lab lab;
+    uint32_t groups, snapshots;
+    lab_open(&lab, 4u << 20, DISKS);
+    for (int i = 0; i < 700; i++) { /* about 43 MB: five times the arena, ten segments */
+        put(&lab, i % 3 ? "a" : "b", (uint32_t)i % 8, (size_t)(i * 997) % 120000);
+        put_numbered(&lab, (uint8_t)(i % 5), (uint64_t)i / 5);
+        log_pump(lab.log, NOW + i);
+        if (i % 4 == 0 && lab.submitted_count > 1)
+            complete(&lab, 1, 0);
+        if (lab.submitted_count > 0)
+            complete(&lab, 0, 0);
+    }
+    settle(&lab);
+    CHECK(lab.stable_count == 1400 && lab.closed >= 9);
+    struct shard *same = rebuild(&lab, &groups, &snapshots);
+    CHECK(groups == lab.log->groups && snapshots == lab.closed + 1);
+    check_same(lab.shard, same);
+    shard_free(same);
+    lab_close(&lab);
+}
+
+static void test_duplicates_wait_for_their_original(void)
+{
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    CHECK(put_numbered(&lab, 1, 1) == DEDUP_GAP);
+    CHECK(put_numbered(&lab, 1, 0) == DEDUP_NEW);
+    log_pump(lab.log, NOW);
+    CHECK(put_numbered(&lab, 1, 0) == DEDUP_DUPLICATE);
+    log_pump(lab.log, NOW);
+    CHECK(lab.submitted_count == 1 && lab.stable_count == 0);
+    complete(&lab, 0, 0);
+    CHECK(lab.stable_count == 2);
+    CHECK(put_numbered(&lab, 1, 0) == DEDUP_DUPLICATE);
+    log_pump(lab.log, NOW);
+    CHECK(lab.submitted_count == 0 && lab.stable_count == 3); /* nothing to wait for */
+    CHECK(lab.log->queued_bytes == 0 && lab.log->in_flight_bytes == 0);
+    lab_close(&lab);
+}
+
+/* A snapshot opens the next segment while numbered events still wait for their group: after a
+ * crash right behind it they are new. */
+static void test_a_snapshot_claims_only_what_is_written(void)
+{
+    struct lab lab;
+    uint32_t groups, snapshots;
+    lab_open(&lab, 64u << 10, 2);
+    settle(&lab);
+    CHECK(put_numbered(&lab, 1, 0) == DEDUP_NEW);
+    settle(&lab);
+    put(&lab, "t", 0, 44u << 10);
+    settle(&lab);
+    for (int i = 0; i < 60; i++)
+        CHECK(put_numbered(&lab, (uint8_t)(1 + i % 2), (uint64_t)(i / 2 + (i % 2 == 0))) ==
+              DEDUP_NEW);
+    put(&lab, "t", 0, 30u << 10);
+    log_pump(lab.log, NOW);
+    while (lab.log->current == 0 && lab.submitted_count > 0) {
+        complete(&lab, 0, 0);
+        log_pump(lab.log, NOW);
+    }
+    CHECK(lab.log->current == 1);
+    complete(&lab, 0, 0); /* the snapshot; then the power fails */
+    struct lab after = {.shard = rebuild(&lab, &groups, &snapshots)};
+    CHECK(snapshots == 2);
+    struct topic *topic = shard_topic(after.shard, "numbered", 8);
+    const struct stream *stream = shard_stream_get(after.shard, topic, 1);
+    uint8_t id[PRODUCER_ID_BYTES];
+    struct producer *row;
+    uint64_t expected;
+    for (uint64_t i = 0; i < 2; i++) {
+        memset(id, (int)(1 + i), sizeof id);
+        CHECK(shard_dedup(after.shard, stream, id, 0, 1 - i, false, NOW, &row, &expected) ==
+              DEDUP_NEW);
+    }
+    shard_free(after.shard);
+    lab_close(&lab);
+}
+
+static void test_what_can_never_fit(void)
+{
+    struct lab lab;
+    lab_open(&lab, 1u << 20, 1);
+    CHECK(log_run_bound_max(lab.log) < 1u << 20);
+    struct run run = {.count = 1, .bytes = 1u << 20};
+    CHECK(run_bound(&run) > log_run_bound_max(lab.log));
+    run = (struct run){.count = 1u << 20, .bytes = 1};
+    CHECK(run_bound(&run) > log_run_bound_max(lab.log));
+    lab_close(&lab);
+}
+
+/* Timestamps that fall make no chunk of each event: the bound of the run holds. */
+static void test_falling_timestamps(void)
+{
+    enum { COUNT = 5000 };
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    put(&lab, "fall", 0, 10);
+    struct run *run = event(&lab, "fall", 0, COUNT * 16);
+    int64_t *stamps = (int64_t *)run->tail;
+    struct span *spans = (struct span *)(stamps + COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        stamps[i] = NOW - i;
+        spans[i] = (struct span){0, 1};
+    }
+    run->count = run->bytes = COUNT;
+    run->values = (const uint8_t *)"x";
+    run->value_spans = spans;
+    run->timestamps = stamps;
+    run->timestamp = NOW - COUNT;
+    size_t bound = run_bound(run);
+    log_enqueue(lab.log, run);
+    uint64_t chunks = lab.log->chunks, bytes = lab.log->group_bytes;
+    settle(&lab);
+    CHECK(lab.log->chunks - chunks <= 3);
+    CHECK(lab.log->group_bytes - bytes <= bound + 2 * GROUP_ALIGN);
+    lab_close(&lab);
+}
+
+int main(void)
+{
+    test_natural_group_commit();
+    test_order_of_completions();
+    test_the_first_error_ends_it();
+    test_segments_and_arena_go_round();
+    test_duplicates_wait_for_their_original();
+    test_a_snapshot_claims_only_what_is_written();
+    test_what_can_never_fit();
+    test_falling_timestamps();
+    return 0;
+}

@@ -1,0 +1,196 @@
+/* A shard: names, offsets to index, the rules of deduplication, and snapshots that give it back. */
+#include "shard.h"
+
+#include "codec_testing.h"
+
+#define NOW 1700000000000000
+
+static struct stream *stream_of(struct shard *shard, const char *name, uint32_t slice)
+{
+    struct topic *topic = shard_topic_make(shard, name, strlen(name));
+    CHECK(topic != NULL && shard_topic(shard, name, strlen(name)) == topic);
+    struct stream *stream = shard_stream(shard, topic, slice);
+    CHECK(stream != NULL && shard_stream_get(shard, topic, slice) == stream);
+    return stream;
+}
+
+static void test_topics(void)
+{
+    struct shard *shard = shard_new(4, 4);
+    char name[32];
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "topic-%d", i);
+        CHECK(stream_of(shard, name, 4 + (uint32_t)i % 4)->topic->index == (uint32_t)i);
+    }
+    CHECK(shard->topic_count == 3000 && shard_topic(shard, "topic", 5) == NULL);
+    CHECK(shard_topic_make(shard, "", 0) == NULL && shard_topic_make(shard, "a/b", 3) == NULL);
+    CHECK(shard_topic_make(shard, "..", 2) == NULL);
+    const struct topic *topic = shard_topic(shard, "topic-0", 7);
+    CHECK(shard_stream_get(shard, topic, 3) == NULL && shard_stream_get(shard, topic, 8) == NULL);
+    CHECK(!topic->internal && shard_topic_make(shard, "__x", 3)->compacted);
+    shard_free(shard);
+}
+
+static void test_index(void)
+{
+    struct shard *shard = shard_new(0, 1);
+    struct stream *stream = stream_of(shard, "t", 0);
+    CHECK(stream_find(stream, 0) == 0);
+    for (uint64_t i = 0; i < 100; i++) /* events 0-9, 20-29, 40-49, … */
+        stream_index(shard, stream, &(struct index_entry){.base_offset = i * 20, .count = 10});
+    for (uint64_t i = 0; i < 100; i++) {
+        CHECK(stream_find(stream, i * 20) == i && stream_find(stream, i * 20 + 9) == i);
+        CHECK(stream_find(stream, i * 20 + 10) == i + 1);
+    }
+    CHECK(stream_find(stream, UINT64_MAX / 2) == 100 && shard->entries_total == 100);
+    shard_free(shard);
+}
+
+struct asked {
+    enum dedup verdict;
+    uint64_t expected;
+};
+
+static struct asked ask(struct shard *shard, const struct stream *stream, uint32_t producer,
+                        uint32_t epoch, uint64_t seq, bool one_shot, int64_t now)
+{
+    uint8_t id[PRODUCER_ID_BYTES] = {0};
+    struct producer *row;
+    struct asked asked;
+    memcpy(id, &producer, sizeof producer);
+    asked.verdict = shard_dedup(shard, stream, id, epoch, seq, one_shot, now, &row,
+                                &asked.expected);
+    if (asked.verdict == DEDUP_NEW) {
+        row->last_seq = seq;
+        shard_logged(shard, stream, id, epoch, seq);
+    }
+    return asked;
+}
+
+static void test_deduplication(void)
+{
+    struct shard *shard = shard_new(0, 2);
+    struct stream *one = stream_of(shard, "t", 0), *two = stream_of(shard, "t", 1);
+    CHECK(ask(shard, one, 1, 5, 1, false, NOW).verdict == DEDUP_GAP);
+    CHECK(ask(shard, one, 1, 5, 0, false, NOW).verdict == DEDUP_NEW);
+    CHECK(ask(shard, one, 1, 5, 0, false, NOW).verdict == DEDUP_DUPLICATE);
+    CHECK(ask(shard, two, 1, 0, 0, false, NOW).verdict == DEDUP_NEW); /* each stream for itself */
+    struct asked gap = ask(shard, one, 1, 5, 2, false, NOW);
+    CHECK(gap.verdict == DEDUP_GAP && gap.expected == 1);
+    for (uint64_t seq = 1; seq < 2000; seq++)
+        CHECK(ask(shard, one, 1, 5, seq, false, NOW).verdict == DEDUP_NEW);
+    CHECK(ask(shard, one, 1, 5, 1999 - PRODUCER_WINDOW + 1, false, NOW).verdict ==
+          DEDUP_DUPLICATE);
+    CHECK(ask(shard, one, 1, 5, 1999 - PRODUCER_WINDOW, false, NOW).verdict == DEDUP_GAP);
+    CHECK(ask(shard, one, 1, 4, 2000, false, NOW).verdict == DEDUP_STALE_EPOCH);
+    CHECK(ask(shard, one, 1, 6, 2000, false, NOW).verdict == DEDUP_GAP);
+    CHECK(ask(shard, one, 1, 6, 0, false, NOW).verdict == DEDUP_NEW);
+    CHECK(ask(shard, one, 1, 5, 2000, false, NOW).verdict == DEDUP_STALE_EPOCH);
+    CHECK(ask(shard, one, 2, 0, 0, true, NOW).verdict == DEDUP_NEW);
+    CHECK(ask(shard, one, 2, 0, 0, true, NOW).verdict == DEDUP_DUPLICATE);
+    shard_free(shard);
+}
+
+static void test_a_full_table(void)
+{
+    struct shard *shard = shard_new(0, 1);
+    struct stream *stream = stream_of(shard, "t", 0);
+    for (uint32_t i = 0; i < PRODUCERS_MAX; i++)
+        CHECK(ask(shard, stream, i, 0, 0, false, NOW + i).verdict == DEDUP_NEW);
+    for (uint32_t i = 0; i < 100000; i++) /* cheap: not a look through the table for each */
+        CHECK(ask(shard, stream, PRODUCERS_MAX + i, 0, 0, false, NOW + i).verdict == DEDUP_FULL);
+    CHECK(ask(shard, stream, 7, 0, 1, false, NOW).verdict == DEDUP_NEW); /* known ones go on */
+    CHECK(ask(shard, stream, 7, 0, 1, false, NOW).verdict == DEDUP_DUPLICATE);
+    int64_t later = NOW + PRODUCER_IDLE_US + 1000000;
+    CHECK(ask(shard, stream, UINT32_MAX, 0, 0, false, later).verdict == DEDUP_NEW);
+    CHECK(shard->producer_count < PRODUCERS_MAX);
+    shard_free(shard);
+}
+
+static struct shard *sample(uint64_t seed)
+{
+    struct shard *shard = shard_new(2, 4);
+    char name[32], value[200];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "t%u", (unsigned)(random_next(&seed) % 40));
+        struct stream *stream = stream_of(shard, name, 2 + (uint32_t)(random_next(&seed) % 4));
+        stream->next_offset += random_next(&seed) % 1000;
+        stream->stable_offset = stream->next_offset;
+        stream->last_timestamp = NOW + i;
+        ask(shard, stream, (uint32_t)(random_next(&seed) % 50), 0, 0, true, NOW);
+        struct topic *topic = shard_topic_make(shard, "__offsets", 9);
+        size_t len = random_next(&seed) % sizeof value;
+        memset(value, i, sizeof value);
+        shard_compact(shard, topic, (const uint8_t *)name, strlen(name), (uint8_t *)value, len);
+    }
+    return shard;
+}
+
+static void test_snapshots(void)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct shard *shard = sample(seed);
+        size_t len, again_len;
+        uint8_t *bytes = shard_snapshot(shard, (const uint8_t *)"lineage", 7, NOW, &len);
+        /* Onto a shard that is already in use, as recovery does it: it is replaced. */
+        struct shard *back = sample(seed + 100);
+        CHECK(bytes != NULL && shard_restore(back, bytes, len) == 0);
+        CHECK(back->topic_count == shard->topic_count);
+        CHECK(back->producer_count == shard->producer_count);
+        CHECK(back->compacted_count == shard->compacted_count);
+        uint8_t *again = shard_snapshot(back, (const uint8_t *)"lineage", 7, NOW, &again_len);
+        CHECK(again_len == len);
+        for (uint32_t t = 0; t < shard->topic_count; t++)
+            for (uint32_t s = 0; s < 4; s++) {
+                const struct stream *a = shard->topics[t]->streams[s];
+                const struct stream *b = back->topics[t]->streams[s];
+                CHECK((a == NULL) == (b == NULL));
+                CHECK(a == NULL || a->next_offset == b->next_offset);
+                CHECK(a == NULL || a->last_timestamp == b->last_timestamp);
+            }
+        struct stream *stream = stream_of(back, "t0", 2);
+        CHECK(ask(back, stream, 999, 0, 0, false, NOW).verdict == DEDUP_NEW);
+        free(again);
+        free(bytes);
+        shard_free(back);
+        shard_free(shard);
+    }
+}
+
+/* Whatever the bytes, nothing is read beyond them; and what is refused changes nothing. */
+static void test_broken_snapshots(void)
+{
+    struct shard *shard = sample(3), *victim = sample(4);
+    uint32_t topics = victim->topic_count;
+    size_t len;
+    uint8_t *bytes = shard_snapshot(shard, NULL, 0, NOW, &len);
+    for (size_t cut = 0; cut < len; cut += 1 + cut / 50) {
+        uint8_t *copy = exact_copy(bytes, cut);
+        CHECK(shard_restore(victim, copy, cut) == -1 && victim->topic_count == topics);
+        free(copy);
+    }
+    uint64_t seed = 5;
+    for (int i = 0; i < 3000; i++) {
+        uint8_t *copy = exact_copy(bytes, len);
+        for (uint64_t flips = 1 + random_next(&seed) % 4; flips > 0; flips--)
+            copy[random_next(&seed) % (i % 2 ? len : 64)] ^= 1u << random_next(&seed) % 8;
+        struct shard *fresh = shard_new(2, 4);
+        (void)shard_restore(fresh, copy, len);
+        shard_free(fresh);
+        free(copy);
+    }
+    free(bytes);
+    shard_free(victim);
+    shard_free(shard);
+}
+
+int main(void)
+{
+    test_topics();
+    test_index();
+    test_deduplication();
+    test_a_full_table();
+    test_snapshots();
+    test_broken_snapshots();
+    return 0;
+}
