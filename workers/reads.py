@@ -183,9 +183,7 @@ class Reads:
         if not result.chunks:
             begin = max(offset, self.bounds(topic, slice)[0])
             if begin < end and not extent.chunks:
-                raise CorruptDataError(
-                    f"offsets {begin} to {end - 1} of topic {topic}, slice {slice} cannot be found"
-                )
+                raise self._reader.missing(topic, slice, begin, end)
             return []
         # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
         return [_Piece(b"".join(result.chunks), result.next_offset)]

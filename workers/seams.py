@@ -7,6 +7,8 @@ the tests.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from barco.errors import BarcoError
+
 Stream = tuple[str, int, int, int, int]
 """(topic, slice, start offset, stable end offset, timestamp in µs of the last event)."""
 
@@ -91,6 +93,9 @@ class LogReaderLike(Protocol):
 
         At least one chunk if there is any; with `more` (the caller has some already) perhaps none.
         """
+
+    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
+        """What to raise when nothing is found below the stable end; it is counted as damage."""
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""

@@ -383,6 +383,9 @@ class _LateReader:
     ) -> Any:
         return await self._store.reader.read(topic, slice_, from_offset, max_bytes, **options)
 
+    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
+        return self._store.reader.missing(topic, slice_, first, end)
+
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)
 

@@ -70,11 +70,12 @@ def root(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def module_root() -> Iterator[Path]:
+def module_root(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A directory of the module's own."""
     directory = make_root()
     yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    if not request.session.testsfailed:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -117,6 +117,40 @@ def test_a_topic_with_more_events_than_memory(start_broker: Callable[..., Runnin
     assert seen == list(range(80))
 
 
+def test_what_is_in_memory_is_not_read_from_disk(
+    start_broker: Callable[..., RunningBroker],
+) -> None:
+    """Not when its segment is sealed, either."""
+    broker = start_broker(
+        workers=1,
+        limits_memory_bytes=32 << 20,
+        limits_request_bytes_max=1 << 20,
+        limits_event_bytes_max=1 << 20,
+        storage_segment_bytes=4 << 20,
+    )
+    key = key_of(broker, "t", 2)
+    for _ in range(12):
+        broker.produce("t", os.urandom(500_000), key=key, kind="application/octet-stream")
+
+    def figure(name: str) -> int:
+        lines = broker.request("GET", "/metrics").body.decode().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(name))
+
+    deadline = time.monotonic() + 20
+    while not figure("barco_storage_sealed_segments"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    before = figure("barco_storage_read_bytes_total")
+    place, count = "earliest", 0
+    while count < 12:
+        answer = events(
+            broker, 2, from_=place, maxBytes=4 << 20, accept="application/vnd.barco.chunks"
+        )
+        count += sum(row[6] for row in _native.chunks_scan(answer.body))
+        place = answer.headers["barco-next-cursor"]
+    assert figure("barco_storage_read_bytes_total") == before
+
+
 def test_topics_live_and_die(broker: RunningBroker) -> None:
     body = json.dumps({"retentionHours": 5}).encode()
     assert broker.request("PUT", "/v1/topics/t", body=body).status == 201

@@ -184,6 +184,9 @@ class MemoryLog:
         views = [memoryview(chunk) for chunk in chunks]
         return SimpleNamespace(chunks=views, next_offset=after)
 
+    def missing(self, topic: str, slice: int, first: int, end: int) -> BarcoError:
+        return CorruptDataError(f"Events {first} to {end} are missing.")
+
     async def earliest(self, topic: str, slice: int) -> int | None:
         return self.kept.get((topic, slice))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barco import _native
-from barco.errors import BarcoError, BusyError
+from barco.errors import BarcoError, BusyError, CorruptDataError
 from barco.limits import PAGE_BYTES
 from barco.types import KiB, MiB
 from barco.workers.storage import layout
@@ -126,6 +126,14 @@ class LogReader:
             self._note_step(key, topic, slice_, result.next_offset)
         return result
 
+    def missing(self, topic: str, slice_: int, first: int, end: int) -> CorruptDataError:
+        """What to raise when nothing is found below the stable end: the last chunks are damaged."""
+        self.corrupt_chunks += 1
+        return CorruptDataError(
+            f"offsets {first} to {end - 1} of topic {topic}, slice {slice_} cannot be found: the "
+            "chunks that held them are damaged"
+        )
+
     async def earliest(self, topic: str, slice_: int) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""
         parts = await self._catalog.parts(topic, slice_)
@@ -188,6 +196,7 @@ class LogReader:
                 return ReadResult([], from_offset, 0)
             if plan.locations[0].base_offset > from_offset:
                 await self._explain_hole(topic, slice_, from_offset, plan)
+            plan = plan._replace(locations=_without_hole(plan.locations))
             try:
                 return await self._read_plan(topic, slice_, plan, wait, spare)
             except FileNotFoundError:
@@ -427,6 +436,15 @@ class _WrongIndexError(Exception):
     def __init__(self, location: Location, why: str) -> None:
         super().__init__(why)
         self.location, self.why = location, why
+
+
+def _without_hole(locations: list[Location]) -> list[Location]:
+    """Up to where an offset is missing: the next read begins there, and tells."""
+    for row in range(1, len(locations)):
+        before = locations[row - 1]
+        if locations[row].base_offset != before.base_offset + before.event_count:
+            return locations[:row]
+    return locations
 
 
 def _spans(locations: list[Location]) -> list[tuple[int, int, list[Location]]]:

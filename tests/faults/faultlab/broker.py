@@ -1,5 +1,6 @@
 """A real broker: supervisor and workers in a process group of their own, to be hurt."""
 
+import contextlib
 import json
 import os
 import random
@@ -134,7 +135,11 @@ class Broker:
         pid = random.choice(self.pids)
         os.killpg(group, signal.SIGSTOP) if whole else os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
-        os.killpg(group, signal.SIGCONT) if whole else os.kill(pid, signal.SIGCONT)
+        if whole:
+            os.killpg(group, signal.SIGCONT)
+            return
+        with contextlib.suppress(ProcessLookupError):  # Killed for its silence.
+            os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> int:
         """SIGTERM; its exit status."""

@@ -113,7 +113,8 @@ def walked_spots(data_dir: Path, shard: Path) -> Iterator[Spot]:
 
 def sealed_spots(data_dir: Path, shard: Path, rng: random.Random) -> Iterator[Spot]:
     """Groups of segments that are full or of an older generation."""
-    for path in rng.sample([each for each in segments(shard)[:-1] if with_events(each)], 2):
+    paths = [path for path in segments(shard)[:-1] if with_events(path)]
+    for path in rng.sample(paths, min(2, len(paths))):
         found = with_events(path)
         for which, index in (("first", 0), ("middle", len(found) // 2), ("last", -1)):
             at, header = found[index]

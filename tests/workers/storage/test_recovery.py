@@ -8,6 +8,7 @@ from pathlib import Path
 import builder
 import msgpack
 import pytest
+from crc32c import crc32c
 
 from barco.errors import DataDirError, OperatorError
 from barco.workers.storage import layout, recovery
@@ -303,3 +304,28 @@ def test_killed_at_every_step_of_making_a_segment(shard, go):
 
         go(next_start)
         assert not Path(shard / "spare.tmp").exists()
+
+
+@pytest.mark.parametrize("frames", [(1,), (2,), (1, 2)])
+def test_a_damaged_record_hides_no_generation(shard, go, frames):
+    """The seal of an older generation, its child's record, or both: T is found all the same."""
+    builder.simple(5, segments=2).write(shard, CAPACITY)
+    report, _ = recover(shard, go)
+    assert recovery.open_next(report, builder.SESSION) == 3
+    builder.simple(3, epoch=3).write(shard, CAPACITY)
+    path = shard / layout.LINEAGE_NAME
+    data, at = bytearray(path.read_bytes()), 0
+    starts = []
+    while at < len(data):
+        starts.append(at)
+        at += 8 + int.from_bytes(data[at : at + 4], "little")
+    seal, opened = starts[-2:]
+    for frame in frames:
+        data[(seal if frame == 1 else opened) + 12] ^= 4
+    # Something behind them, so that they are damaged and not torn.
+    body = msgpack.packb({"t": "later", "e": 3})
+    head = len(body).to_bytes(4, "little") + crc32c(body).to_bytes(4, "little")
+    path.write_bytes(bytes(data) + head + body)
+    again, _ = recover(shard, go)
+    assert (again.epoch, again.T, again.next_epoch) == (3, 4, 4)
+    assert Lineage.load(shard).get(2).tail == report.T == 12
