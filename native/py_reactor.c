@@ -82,7 +82,7 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     memcpy(o.log.cluster_uuid, uuid, 16);
     /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped.
      */
-    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_MMAP_THRESHOLD, 5 << 19);
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     struct reactor *reactor = reactor_new(&o, &error);
     if (reactor == NULL) {
