@@ -219,7 +219,7 @@ class Reactor:
     def set_disk_full(self, full: bool, /) -> None: ...
     def notify(self, on: bool, /) -> None: ...
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = ..., /
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, /
     ) -> tuple[list[bytes], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 

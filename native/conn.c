@@ -254,7 +254,6 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     slot->http10_keep_alive = head->keep_alive && head->minor == 0;
     slot->head_only = head->method == HTTP1_HEAD;
     request->body_want = head->content_length > 0 ? (uint64_t)head->content_length : 0;
-    request->chunked_body = head->chunked;
     conn->reactor->requests++;
     conn->since_ms = conn->reactor->now_ms;
     struct http1_slice topic;

@@ -75,7 +75,7 @@ struct produce {
 };
 
 struct request {
-    bool control, chunked_body, close;
+    bool control;
     uint32_t slot;
     uint64_t body_want, body_max; /* content length (0 with chunked) and limit */
     struct produce produce;
@@ -109,7 +109,6 @@ struct conn {
     int64_t since_ms;   /* start of the state the deadlines count from */
     int64_t send_ms, blocked_ms;
     uint32_t send_progress; /* bytes sent since send_ms */
-    void *engine;       /* the engine's own */
     uint32_t engine_flags;
 };
 

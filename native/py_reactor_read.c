@@ -33,10 +33,10 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     const char *name;
     Py_ssize_t name_len;
-    unsigned slice, columns = 0;
+    unsigned slice;
     unsigned long long from, max_bytes;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK|I", &name, &name_len, &slice, &from,
-                                             &max_bytes, &columns))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK", &name, &name_len, &slice, &from,
+                                             &max_bytes))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     if (stream == NULL)

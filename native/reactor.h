@@ -14,7 +14,6 @@ struct listener {
     int fd;
     uint8_t kind;
     bool armed;
-    void *engine;
 };
 
 enum upcall_kind {

@@ -40,7 +40,7 @@ class ReactorLike(Protocol):
         """The latest value of each key of an internal topic."""
 
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, columns: int = 0
+        self, topic: str, slice: int, from_offset: int, max_bytes: int
     ) -> tuple[list[bytes], int, int] | None:
         """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk.
 
