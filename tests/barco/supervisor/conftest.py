@@ -17,7 +17,7 @@ import pytest
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Poll until the condition holds, and return what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -54,7 +54,7 @@ class Fake:
 
     def wait_ready(self) -> "Fake":
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], 20)
+        readable, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if readable else b""
         assert line, f"not ready: {self.log.read_text()}"
         self.ready = json.loads(line)
@@ -65,7 +65,7 @@ class Fake:
         address = ("127.0.0.1", self.ready["ports"][port])
         if shard is not None:
             address = ("127.0.0.1", int(self.ready["shards"][shard].split(":")[1]))
-        with socket.create_connection(address, timeout=10) as connection:
+        with socket.create_connection(address, timeout=30) as connection:
             connection.sendall(words.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
