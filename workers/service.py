@@ -10,7 +10,6 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
-from barco.model.placement import slices_of_worker
 from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
@@ -43,9 +42,7 @@ class ShardService:
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
-        self.slices = slices_of_worker(
-            options.worker, slices=options.slices_per_range, workers=options.workers
-        )
+        self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
