@@ -192,9 +192,11 @@ def _subscription(
     if len(given) != 1:
         said = f"not {' and '.join(given)} together" if given else "none is given"
         raise OptionError(f"say what to read with subscribe, subscribePattern or assign: {said}")
-    topics = reading.take("subscribe", _topics, ()) or reading.take("path", _topics, ())
+    nothing: tuple[str, ...] = ()
+    topics = reading.take("subscribe", _topics, nothing) or reading.take("path", _topics, nothing)
     pattern = reading.take("subscribePattern", _pattern, None)
-    assigned = reading.take("assign", _assigned, {})
+    unassigned: dict[str, tuple[int, ...]] = {}
+    assigned = reading.take("assign", _assigned, unassigned)
     return topics or tuple(sorted(assigned)), pattern, assigned
 
 
@@ -281,9 +283,9 @@ def _object(text: str) -> dict[str, Any]:
         document = json.loads(text)
     except ValueError:
         document = None
-    if not isinstance(document, dict):
-        raise ValueError('JSON such as {"topic":{"0":23}} is needed')
-    return document
+    if isinstance(document, dict):
+        return document
+    raise ValueError('JSON such as {"topic":{"0":23}} is needed')
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ time keep different workers busy.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -155,13 +156,13 @@ def start_of(
     """Where a query begins in a slice. DataLossError or OptionError: it cannot begin there."""
     place = options.starting.of(slice_.topic, slice_.partition, default)
     offset = offset_at(place, slice_, times)
-    if isinstance(place, str) and ":" in place and offset >= slice_.end > slice_.start:
-        if options.strict_times and slice_.at is not None:
-            raise OptionError(
-                f"no event of topic {slice_.topic}, partition {slice_.partition}, is as late as "
-                "the starting timestamp; with startingOffsetsByTimestampStrategy=latest the "
-                "query begins at the end there"
-            )
+    late = isinstance(place, str) and ":" in place and offset >= slice_.end > slice_.start
+    if late and options.strict_times:
+        raise OptionError(
+            f"no event of topic {slice_.topic}, partition {slice_.partition}, is as late as "
+            "the starting timestamp; with startingOffsetsByTimestampStrategy=latest the "
+            "query begins at the end there"
+        )
     return _within(slice_, offset, options, "starting")
 
 
@@ -231,8 +232,7 @@ def _parts(range_: Range, count: int) -> list[Range]:
     marks = [range_.start + events * n // count for n in range(count + 1)]
     size = range_.stored_bytes // count
     return [
-        replace(range_, start=first, end=end, stored_bytes=size)
-        for first, end in zip(marks, marks[1:], strict=False)
+        replace(range_, start=first, end=end, stored_bytes=size) for first, end in pairwise(marks)
     ]
 
 

@@ -95,8 +95,9 @@ def read_range(
                 continue
             fetch.ahead(after, end)
             try:
-                for batch, at in decoder.batches(body, at, end, projected=projected):
+                for batch, reached in decoder.batches(body, at, end, projected=projected):
                     yield batch
+                    at = reached
                 if at != min(after, end):
                     raise ValueError(f"an answer ends at offset {at}, not at {after}")
             except ValueError as error:

@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._look()
         ranges: list[tuple[Range, Slice]] = []
         for key, cursor in until.items():
-            first = begin[key].offset if key in begin else cursor.offset
+            first: int = begin[key].offset if key in begin else cursor.offset
             if cursor.offset <= first:
                 continue
             slice_ = self._slices.get(key)

@@ -178,7 +178,8 @@ def _sampled(sidecar: Sidecar, stream: Stream) -> list[Size]:
         return sidecar.sizes(stream, 0, count)
     rows = range(0, count, step)
     sizes = [sidecar.sizes(stream, row, 1)[0] for row in rows]
-    return [(base, stored * min(step, count - row)) for row, (base, stored) in zip(rows, sizes, strict=True)]
+    pairs = zip(rows, sizes, strict=True)
+    return [(base, stored * min(step, count - row)) for row, (base, stored) in pairs]
 
 
 async def _sealed_sizes(sidecar: Sidecar, stream: Stream) -> list[Size]:
