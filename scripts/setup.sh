@@ -73,7 +73,7 @@ if [[ -n ${packages// /} ]]; then
     [[ -z ${packages// /} ]] || die "still missing after the installation: $packages"
 fi
 python=$(find_python)
-has_java || say "no Java 17 or newer: what needs Spark will not run; apt-get install default-jre-headless"
+has_java || say "no Java 17 or newer, so no Spark: apt-get install default-jre-headless"
 
 # --- The virtual environment --------------------------------------------------------------------
 if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null; then
