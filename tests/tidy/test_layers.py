@@ -55,7 +55,12 @@ IMPURE = {
     "uuid",
 }
 
-ENVIRONMENT = {"barco.config", "barco.supervisor.systemd", "barco.cli._shared"}
+ENVIRONMENT = {
+    "barco.config",
+    "barco.supervisor.systemd",
+    "barco.cli._shared",
+    "barco.spark.session",
+}
 
 
 def within(name: str, prefix: str) -> bool:
