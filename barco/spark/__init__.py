@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barco.spark.session import SETTINGS, register, session
+    from barco.spark.sessions import SETTINGS, register, session
     from barco.spark.source import BarcoSource
 
 __all__ = ["SETTINGS", "BarcoSource", "register", "session"]
 
 _HOMES = {
     "BarcoSource": "barco.spark.source",
-    "SETTINGS": "barco.spark.session",
-    "register": "barco.spark.session",
-    "session": "barco.spark.session",
+    "SETTINGS": "barco.spark.sessions",
+    "register": "barco.spark.sessions",
+    "session": "barco.spark.sessions",
 }
 
 

@@ -59,7 +59,7 @@ ENVIRONMENT = {
     "barco.config",
     "barco.supervisor.systemd",
     "barco.cli._shared",
-    "barco.spark.session",
+    "barco.spark.sessions",
 }
 
 
