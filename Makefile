@@ -40,7 +40,7 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may be lost
-	$(PYTHON) -m pytest -m chaos tests/faults
+	$(PYTHON) -m pytest -m chaos tests/faults tests/spark
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .pytest_cache .mypy_cache .ruff_cache .benchmarks
