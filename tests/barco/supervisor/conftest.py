@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # For `gossiping`.
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
