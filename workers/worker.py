@@ -194,6 +194,7 @@ class Worker:
             await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = self._store.lineage
         self._service.more_stats = self._store.stats
+        self._service.splits = self._store.extents.splits
         self._service.open(epoch)
         rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
         await self._rpc.start(rpc_path)
