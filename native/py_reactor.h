@@ -18,6 +18,7 @@ static inline struct reactor *reactor_of(PyObject *self)
     return reactor;
 }
 
-extern PyMethodDef reactor_read_methods[]; /* py_reactor_read.c */
+extern PyMethodDef reactor_read_methods[];   /* py_reactor_read.c */
+extern PyMethodDef reactor_commit_methods[]; /* py_commit.c */
 
 #endif
