@@ -1,224 +1,286 @@
-/* Arrow's columns to tokens and batches: one call for each record batch, none for a row. */
+/* barco._native, columns: chunks cut down to some of their columns, and chunks as Arrow buffers. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "batch.h"
-#include "murmur3.h"
+#include "arrow.h"
 #include "py_codec.h"
 
-/* A column of byte strings as Arrow has it: count + 1 offsets into data. */
-struct bytes_column {
-    Py_buffer offsets, data;
-    const int32_t *at;
-    uint32_t count;
-};
+enum { CHUNKS_MAX = 256, ARROW_BYTES_MAX = 1 << 30 };
 
-static void column_release(struct bytes_column *column)
+static PyObject *damaged(Py_ssize_t at)
 {
-    if (column->offsets.obj != NULL)
-        PyBuffer_Release(&column->offsets);
-    if (column->data.obj != NULL)
-        PyBuffer_Release(&column->data);
+    return PyErr_Format(PyExc_ValueError, "the chunk at byte %zd is damaged", at);
 }
 
-/* Every offset is checked: what Arrow says about a buffer is not believed. */
-static bool column_valid(struct bytes_column *column)
+/* -- chunks_project ---------------------------------------------------------------------------- */
+
+/* The size of all parts, or -1 with an exception set. */
+static Py_ssize_t project_size(const uint8_t *buf, size_t len, uint32_t parts)
 {
-    Py_ssize_t entries = column->offsets.len / 4;
-    if (column->offsets.len % 4 != 0 || entries < 1 || entries - 1 > SECTION_RAW_MAX / 4 ||
-        ((uintptr_t)column->offsets.buf & 3) != 0) {
-        PyErr_Format(PyExc_ValueError, "offsets are 1 to %u aligned 32-bit integers",
-                     SECTION_RAW_MAX / 4);
-        return false;
+    struct chunk_view view;
+    size_t bytes = 0;
+    for (size_t at = 0; at < len; at += view.stored_bytes) {
+        if (chunk_open(buf + at, len - at, &view) < 0) {
+            damaged((Py_ssize_t)at);
+            return -1;
+        }
+        bytes += chunk_part_bytes(&view, parts);
     }
-    column->at = column->offsets.buf;
-    column->count = (uint32_t)(entries - 1);
-    int32_t last = column->at[0];
-    bool sound = last >= 0;
-    for (uint32_t i = 1; i <= column->count; i++) {
-        sound = sound && column->at[i] >= last;
-        last = column->at[i];
-    }
-    if (!sound || last > column->data.len)
-        PyErr_SetString(PyExc_ValueError, "an offset is below the one before, or after the data");
-    return sound && last <= column->data.len;
+    return (Py_ssize_t)bytes;
 }
 
-PyObject *py_tokens(PyObject *module, PyObject *args)
+static PyObject *py_chunks_project(PyObject *module, PyObject *args)
 {
-    struct bytes_column keys = {0};
-    PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*", &keys.offsets, &keys.data))
+    Py_buffer buf;
+    unsigned int columns;
+    if (!PyArg_ParseTuple(args, "y*I", &buf, &columns))
         return NULL;
-    if (column_valid(&keys))
-        result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)keys.count * 8);
+    uint32_t parts = arrow_parts(columns);
+    Py_ssize_t bytes = project_size(buf.buf, (size_t)buf.len, parts);
+    PyObject *result = bytes < 0 ? NULL : PyBytes_FromStringAndSize(NULL, bytes);
     if (result != NULL) {
         uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
-        const uint8_t *data = keys.data.buf;
-        Py_BEGIN_ALLOW_THREADS
-        for (uint32_t i = 0; i < keys.count; i++) {
-            int64_t token = murmur3_token(data + keys.at[i],
-                                          (size_t)(keys.at[i + 1] - keys.at[i]));
-            memcpy(out + (size_t)i * 8, &token, 8);
+        struct chunk_view view;
+        for (size_t at = 0; at < (size_t)buf.len; at += view.stored_bytes) {
+            chunk_open((const uint8_t *)buf.buf + at, (size_t)buf.len - at, &view);
+            chunk_part_write(&view, parts, out);
+            out += chunk_part_bytes(&view, parts);
         }
-        Py_END_ALLOW_THREADS
     }
-    column_release(&keys);
+    PyBuffer_Release(&buf);
     return result;
 }
 
-/* What the caller gave, and the columns made of it. */
-struct batch_draft {
-    struct bytes_column values, keys;
-    Py_buffer valid, times;
-    struct chunk_columns c;
-    uint8_t *memory, *out;
-    uint32_t *ts_delta, *key_len, *val_len;
+/* -- chunks_columns ---------------------------------------------------------------------------- */
+
+/* What is asked for, and the chunks that answer it. */
+struct reading {
+    Py_buffer buf;
+    Py_ssize_t position;
+    const char *topic;
+    Py_ssize_t topic_len;
+    unsigned int slice, columns;
+    uint64_t from, to, bytes_max;
+    int projected;
+    struct chunk_view *views;
+    size_t count, rows;
+    uint64_t keys_bytes, values_bytes, end;
+    uint32_t largest;
 };
 
-static void draft_release(struct batch_draft *d)
+static uint64_t raw_of(const struct chunk_view *view, uint8_t id)
 {
-    column_release(&d->values);
-    column_release(&d->keys);
-    if (d->valid.obj != NULL)
-        PyBuffer_Release(&d->valid);
-    if (d->times.obj != NULL)
-        PyBuffer_Release(&d->times);
-    free(d->memory);
-    free(d->out);
+    const struct chunk_section *s = chunk_section_get(view->sections, view->section_count, id);
+    return s == NULL ? 0 : s->raw_len;
 }
 
-static const char *check_sizes(const struct batch_draft *d)
+/* Whether the chunk goes on where the last one ended; sets an exception if not. */
+static bool continues(const struct reading *r, const struct chunk_view *view, Py_ssize_t at)
 {
-    uint32_t count = d->values.count;
-    if (count == 0)
-        return "there must be at least one event";
-    if (d->keys.at != NULL && d->keys.count != count)
-        return "there are more or fewer keys than values";
-    if (d->valid.obj != NULL && d->valid.len != (Py_ssize_t)count)
-        return "key_valid has one byte for each event";
-    if (d->times.obj != NULL && (d->times.len != (Py_ssize_t)count * 8 ||
-                                 ((uintptr_t)d->times.buf & 7) != 0))
-        return "timestamps has one aligned 64-bit integer for each event";
-    if (d->values.at[count] - d->values.at[0] > (int32_t)SECTION_RAW_MAX ||
-        (d->keys.at != NULL && d->keys.at[count] - d->keys.at[0] > (int32_t)SECTION_RAW_MAX))
-        return "a column is over its 64 MiB";
-    return NULL;
-}
-
-static const char *fill_times(struct batch_draft *d)
-{
-    const int64_t *times = d->times.buf;
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    for (uint32_t i = 0; i < d->c.count; i++) {
-        low = times[i] < low ? times[i] : low;
-        high = times[i] > high ? times[i] : high;
+    if (view->slice != r->slice || view->topic_len != r->topic_len ||
+        memcmp(view->topic, r->topic, view->topic_len) != 0) {
+        PyErr_Format(PyExc_ValueError, "the chunk at byte %zd belongs to another slice", at);
+        return false;
     }
-    if (low <= 0)
-        return "a timestamp is not positive";
-    if (high - low > UINT32_MAX)
-        return "the timestamps of one batch span more than 2^32 microseconds";
-    for (uint32_t i = 0; i < d->c.count; i++)
-        d->ts_delta[i] = (uint32_t)(times[i] - low);
-    d->c.base_timestamp_us = low;
-    d->c.max_timestamp_us = high;
-    d->c.ts_delta = high == low ? NULL : d->ts_delta;
-    return NULL;
+    bool good = r->count == 0 ? view->base_offset <= r->from : view->base_offset == r->end;
+    if (!good)
+        PyErr_Format(PyExc_ValueError, "events are missing before offset %llu",
+                     (unsigned long long)view->base_offset);
+    return good;
 }
 
-/* Keys are copied: Arrow may leave bytes behind where a key is null. */
-static const char *fill_keys(struct batch_draft *d, uint8_t *room)
+static int open_next(const struct reading *r, struct chunk_view *view, size_t *bytes)
 {
-    const uint8_t *valid = d->valid.obj != NULL ? d->valid.buf : NULL;
-    const uint8_t *data = d->keys.data.buf;
-    bool any = false;
-    d->c.keys = room;
-    for (uint32_t i = 0; i < d->c.count; i++) {
-        uint32_t len = (uint32_t)(d->keys.at[i + 1] - d->keys.at[i]);
-        if (valid != NULL && !valid[i]) {
-            d->key_len[i] = KEY_NULL;
+    const uint8_t *p = (const uint8_t *)r->buf.buf + r->position;
+    size_t len = (size_t)(r->buf.len - r->position);
+    if (r->projected)
+        return chunk_open_part(p, len, arrow_parts(r->columns), view, bytes);
+    int status = chunk_open(p, len, view);
+    *bytes = view->stored_bytes;
+    return status;
+}
+
+/* Collects chunks up to the limits: at least one, if there is any. */
+static bool collect(struct reading *r)
+{
+    uint64_t raw = 0;
+    while (r->position < r->buf.len && r->count < CHUNKS_MAX && (r->count == 0 || r->end < r->to)) {
+        struct chunk_view *view = &r->views[r->count];
+        size_t bytes;
+        if (open_next(r, view, &bytes) < 0)
+            return damaged(r->position) != NULL;
+        if (r->count == 0 && view->base_offset + view->count <= r->from) {
+            r->position += (Py_ssize_t)bytes; /* Wholly before what is asked for. */
             continue;
         }
-        if (len > KEY_BYTES_MAX)
-            return "a key has more than 65,535 bytes";
-        d->key_len[i] = len;
-        memcpy(room + d->c.keys_bytes, data + d->keys.at[i], len);
-        d->c.keys_bytes += len;
-        any = true;
+        if (!continues(r, view, r->position))
+            return false;
+        uint64_t keys = r->columns & ARROW_KEY ? raw_of(view, SECTION_KEYS) : 0;
+        uint64_t values = r->columns & ARROW_VALUE ? raw_of(view, SECTION_VALUES) : 0;
+        raw += keys + values + 16 * (uint64_t)view->count;
+        if (r->count > 0 && raw > r->bytes_max)
+            break;
+        r->keys_bytes += keys;
+        r->values_bytes += values;
+        r->rows += view->count;
+        r->end = view->base_offset + view->count;
+        r->largest = view->count > r->largest ? view->count : r->largest;
+        r->position += (Py_ssize_t)bytes;
+        r->count++;
     }
-    d->c.key_len = any ? d->key_len : NULL;
-    return NULL;
+    return true;
 }
 
-static const char *fill(struct batch_draft *d)
+/* The Python objects that hold the columns, and where in them to write. */
+struct room {
+    PyObject *timestamps, *key_offsets, *key_validity, *keys, *value_offsets, *values;
+    struct arrow_columns columns;
+};
+
+static void *new_bytes(PyObject **object, size_t bytes)
 {
-    uint32_t count = d->c.count = d->values.count;
-    size_t lengths = pad8((size_t)count * 4);
-    size_t keys = d->keys.at != NULL ? (size_t)(d->keys.at[count] - d->keys.at[0]) : 0;
-    d->memory = malloc(3 * lengths + keys + 1);
-    if (d->memory == NULL)
-        return "there is no memory for it";
-    d->ts_delta = (uint32_t *)(void *)d->memory;
-    d->key_len = (uint32_t *)(void *)(d->memory + lengths);
-    d->val_len = (uint32_t *)(void *)(d->memory + 2 * lengths);
-    for (uint32_t i = 0; i < count; i++)
-        d->val_len[i] = (uint32_t)(d->values.at[i + 1] - d->values.at[i]);
-    d->c.val_len = d->val_len;
-    d->c.vals = (const uint8_t *)d->values.data.buf + d->values.at[0];
-    d->c.vals_bytes = (uint32_t)(d->values.at[count] - d->values.at[0]);
-    const char *wrong = d->times.obj != NULL ? fill_times(d) : NULL;
-    if (wrong == NULL && d->keys.at != NULL)
-        wrong = fill_keys(d, d->memory + 3 * lengths);
-    return wrong;
+    *object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    return *object == NULL ? NULL : PyBytes_AS_STRING(*object);
 }
 
-/* Bytes written to d->out, 0 with *wrong set. Without the interpreter lock. */
-static size_t seal(struct batch_draft *d, int acceleration, const char **wrong)
+static void room_free(struct room *room)
 {
-    *wrong = fill(d);
-    if (*wrong != NULL)
-        return 0;
-    struct chunk_sealer *sealer = acceleration > 0 ? chunk_sealer_new(acceleration) : NULL;
-    size_t bound = chunk_bound(&d->c);
-    d->out = malloc(bound);
-    size_t written = d->out != NULL ? batch_seal(sealer, &d->c, d->out, bound) : 0;
-    chunk_sealer_free(sealer);
-    if (written == 0)
-        *wrong = "there is no memory for it";
-    return written;
+    Py_CLEAR(room->timestamps);
+    Py_CLEAR(room->key_offsets);
+    Py_CLEAR(room->key_validity);
+    Py_CLEAR(room->keys);
+    Py_CLEAR(room->value_offsets);
+    Py_CLEAR(room->values);
+    PyMem_RawFree(room->columns.scratch);
 }
 
-PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kwargs)
+static bool room_make(struct room *room, const struct reading *r)
 {
-    static char *names[] = {"value_offsets", "values", "key_offsets", "keys", "key_valid",
-                            "timestamps_us", "acceleration", NULL};
-    struct batch_draft d = {0};
-    int acceleration = 1;
-    const char *wrong = NULL;
+    struct arrow_columns *c = &room->columns;
+    c->scratch = PyMem_RawMalloc((size_t)r->largest * 4 + 4);
+    if (c->scratch == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    size_t offsets = (r->rows + 1) * 4;
+    if (r->columns & ARROW_TIMESTAMP &&
+        (c->timestamps = new_bytes(&room->timestamps, r->rows * 8)) == NULL)
+        return false;
+    if (r->columns & ARROW_KEY) {
+        c->key_offsets = new_bytes(&room->key_offsets, offsets);
+        c->key_validity = new_bytes(&room->key_validity, (r->rows + 7) / 8);
+        c->keys = new_bytes(&room->keys, r->keys_bytes);
+        if (c->key_offsets == NULL || c->key_validity == NULL || c->keys == NULL)
+            return false;
+        memset(c->key_validity, 0, (r->rows + 7) / 8);
+        c->key_offsets[0] = 0;
+    }
+    if (r->columns & ARROW_VALUE) {
+        c->value_offsets = new_bytes(&room->value_offsets, offsets);
+        c->values = new_bytes(&room->values, r->values_bytes);
+        if (c->value_offsets == NULL || c->values == NULL)
+            return false;
+        c->value_offsets[0] = 0;
+    }
+    return true;
+}
+
+/* The index of the first chunk that is damaged, or -1. */
+static Py_ssize_t fill(struct room *room, const struct reading *r)
+{
+    Py_ssize_t bad = -1;
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t i = 0; i < r->count && bad < 0; i++)
+        if (arrow_append(&room->columns, &r->views[i]) < 0)
+            bad = (Py_ssize_t)i;
+    Py_END_ALLOW_THREADS
+    return bad;
+}
+
+/* [(epoch, rows)] of neighbouring chunks of one generation. */
+static PyObject *epochs_of(const struct reading *r)
+{
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0, next; list != NULL && i < r->count; i = next) {
+        unsigned long long rows = 0;
+        for (next = i; next < r->count && r->views[next].epoch == r->views[i].epoch; next++)
+            rows += r->views[next].count;
+        PyObject *item = Py_BuildValue("(KK)", (unsigned long long)r->views[i].epoch, rows);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *or_none(PyObject *object)
+{
+    return object == NULL ? Py_None : object;
+}
+
+static PyObject *build(struct reading *r)
+{
+    struct room room = {0};
     PyObject *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*z*i", names, &d.values.offsets,
-                                     &d.values.data, &d.keys.offsets, &d.keys.data, &d.valid,
-                                     &d.times, &acceleration)) {
-        return NULL;
+    if (r->keys_bytes > ARROW_BYTES_MAX || r->values_bytes > ARROW_BYTES_MAX)
+        return PyErr_Format(PyExc_ValueError, "a column of one chunk has more than 1 GiB");
+    if (room_make(&room, r)) {
+        Py_ssize_t bad = fill(&room, r);
+        PyObject *epochs = bad < 0 ? epochs_of(r) : NULL;
+        if (bad >= 0)
+            PyErr_Format(PyExc_ValueError, "the chunk at offset %llu fails its checksum",
+                         (unsigned long long)r->views[bad].base_offset);
+        else if (epochs != NULL)
+            result = Py_BuildValue(
+                "(nKnNOnOOOOO)", r->position,
+                (unsigned long long)(r->count > 0 ? r->views[0].base_offset : r->from),
+                (Py_ssize_t)r->rows, epochs, or_none(room.timestamps),
+                (Py_ssize_t)room.columns.key_nulls, or_none(room.key_validity),
+                or_none(room.key_offsets), or_none(room.keys), or_none(room.value_offsets),
+                or_none(room.values));
     }
-    bool keyed = d.keys.offsets.obj != NULL && d.keys.data.obj != NULL;
-    if (column_valid(&d.values) && (!keyed || column_valid(&d.keys))) {
-        wrong = check_sizes(&d);
-        size_t written = 0;
-        if (wrong == NULL) {
-            Py_BEGIN_ALLOW_THREADS
-            written = seal(&d, acceleration, &wrong);
-            Py_END_ALLOW_THREADS
-        }
-        if (wrong != NULL)
-            PyErr_SetString(PyExc_ValueError, wrong);
-        else
-            result = PyBytes_FromStringAndSize((const char *)d.out, (Py_ssize_t)written);
-    }
-    draft_release(&d);
+    room_free(&room);
     return result;
+}
+
+static PyObject *py_chunks_columns(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"buf",         "position",  "topic",   "slice",     "from_offset",
+                            "to_offset",   "bytes_max", "columns", "projected", NULL};
+    struct reading r = {0};
+    PyObject *result = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*ns#IO&O&O&Ip", names, &r.buf, &r.position,
+                                     &r.topic, &r.topic_len, &r.slice, py_u64_argument, &r.from,
+                                     py_u64_argument, &r.to, py_u64_argument, &r.bytes_max,
+                                     &r.columns, &r.projected))
+        return NULL;
+    r.bytes_max = r.bytes_max < ARROW_BYTES_MAX / 2 ? r.bytes_max : ARROW_BYTES_MAX / 2;
+    r.views = PyMem_RawMalloc(CHUNKS_MAX * sizeof *r.views);
+    if (r.views == NULL)
+        PyErr_NoMemory();
+    else if (r.position < 0 || r.position > r.buf.len)
+        PyErr_Format(PyExc_ValueError, "position %zd is outside of the buffer", r.position);
+    else if (collect(&r))
+        result = build(&r);
+    PyMem_RawFree(r.views);
+    PyBuffer_Release(&r.buf);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"chunks_project", py_chunks_project, METH_VARARGS, "Chunks cut down to some columns."},
+    {"chunks_columns", (PyCFunction)(void (*)(void))py_chunks_columns,
+     METH_VARARGS | METH_KEYWORDS, "Events of chunks as Arrow buffers."},
+    {NULL, NULL, 0, NULL},
+};
+
+int py_columns_init(PyObject *module)
+{
+    if (PyModule_AddIntConstant(module, "COLUMN_KEY", ARROW_KEY) < 0 ||
+        PyModule_AddIntConstant(module, "COLUMN_VALUE", ARROW_VALUE) < 0 ||
+        PyModule_AddIntConstant(module, "COLUMN_TIMESTAMP", ARROW_TIMESTAMP) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -39,6 +39,8 @@ def main(arguments: list[str]) -> int:
     options = WorkerOptions.from_json(arguments[0])
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
+    if options.ring_size > 1:
+        raise ConfigError("cluster mode is not in this version: leave cluster.brokers out")
     pin(options.core)
     bulk = open_bulk(options.engine, read_bytes(options))
     store = make_store(options, bulk)

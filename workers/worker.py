@@ -12,10 +12,9 @@ from barco import limits
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.options import WorkerOptions
-from barco.model.placement import slices_of_worker
 from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
-from barco.types import MiB
+from barco.types import MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
@@ -49,11 +48,9 @@ log = logging.getLogger("barco.worker")
 
 def shard_range(options: WorkerOptions) -> tuple[range, int]:
     """The worker's slices, and the token at which its range starts."""
-    slices = slices_of_worker(
-        options.worker, slices=options.slices_per_range, workers=options.workers
-    )
-    width = 2**64 // options.slices_per_range
-    return slices, TOKEN_MIN + slices.start * width
+    slices = options.replicas.slices_of(options.shard_number)
+    start, _ = options.placement.slice_bounds(options.range_index, SliceIndex(slices.start))
+    return slices, start
 
 
 def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
@@ -183,8 +180,8 @@ class Worker:
         channel = await self._supervision.open(self._options.channel_fd)
         self._background.add(channel)
         heartbeat = self._spawn(self._heartbeat())
-        for fds in self._options.listeners.values():
-            for fd in fds:
+        for name, fds in self._options.listeners.items():
+            for fd in fds if name != "replication" else ():
                 self._reactor.listen(fd, HTTP)
         try:
             await self._open()
@@ -210,6 +207,7 @@ class Worker:
             await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = self._store.lineage
         self._service.more_stats = self._store.stats
+        self._service.splits = self._store.extents.splits
         self._service.open(epoch)
         staging = self._service.staging
         begun = await staging.recover()

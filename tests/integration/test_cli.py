@@ -99,6 +99,6 @@ def test_a_terminated_consumer_leaves_its_group(broker: RunningBroker) -> None:
         assert consumer.stdout.readline() == b"1\n"
         time.sleep(0.5)  # By now it has asked for more.
         consumer.terminate()
-        assert consumer.wait(10) == 143
+        assert consumer.wait(40) == 143
     group = json.loads(barco(broker, "groups", "describe", "g", "--json").stdout)
     assert (group["members"], group["lag"]) == ([], 0)

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.cluster": BYTES,
     "barco.supervisor": (*BYTES, "barco", "barco.config", "barco.log", "barco.cluster"),
     "barco.client": (*BYTES, "barco"),
+    "barco.spark": (*BYTES, "barco", "barco.client"),
     "barco.cli": (*BYTES, "barco", "barco.config", "barco.log", "barco.supervisor", "barco.client"),
     # Offline tools look at files that only the storage of a worker understands.
     "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),

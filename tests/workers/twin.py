@@ -18,6 +18,7 @@ from memory_spool import MemorySpool
 from barco import _native
 from barco.cluster.groups import Groups
 from barco.errors import BarcoError, CorruptDataError, NotReadyError, ProtocolError
+from barco.model.options import WorkerOptions
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol import frame
@@ -329,9 +330,14 @@ class Broker:
         for worker in range(workers):
             self.start(worker)
 
-    def options(self, worker: int) -> Any:
-        return SimpleNamespace(
+    def options(self, worker: int) -> WorkerOptions:
+        return WorkerOptions(
             version="0.1.0",
+            core=None,
+            supervisor_pid=1,
+            data_dir="/nowhere",
+            channel_fd=-1,
+            listeners={},
             worker=worker,
             workers=self.workers,
             slices_per_range=self.slices,
@@ -343,8 +349,11 @@ class Broker:
             ports={"discovery": 9250, "produce": 9251, "consume": 9252, "metrics": 9253},
             insecure_open=False,
             memory_bytes=256 << 20,
+            event_bytes_max=1 << 20,
             request_bytes_max=16 << 20,
+            connections_max=100,
             auto_create=True,
+            segment_bytes=128 << 20,
             retention_hours=168,
             retention_bytes=0,
         )
