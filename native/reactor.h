@@ -18,7 +18,7 @@ struct listener {
 
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
-    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED
+    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED
 };
 
 /* What run() returns to Python, a few per group at most. */
@@ -29,6 +29,9 @@ struct upcall {
     uint32_t head_len;
     struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
+    uint16_t status;         /* the same, as HTTP has it */
+    uint64_t pos;            /* UPCALL_BUILT: where the group lies */
+    uint32_t bytes, prev_crc, header_crc;
 };
 
 /* A produce call handed to a sibling, until its answer comes. */
@@ -81,7 +84,7 @@ struct reactor {
     uint32_t token_text_len;
     char date[40];
     int64_t date_s, quiet_since_ms;
-    uint64_t last_events;
+    uint64_t last_events, last_landed;
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, connections_total;
     uint64_t handed_out, handed_in, bytes_in, bytes_out, duplicates, aborted, turns;
@@ -105,6 +108,8 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
 uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
+/* Ends the generation here: no append, no acknowledgement any more. Waiting calls are answered. */
+void reactor_fence(struct reactor *reactor);
 /* True when no append is under way and every answer has been handed to the kernel. */
 bool reactor_idle(const struct reactor *reactor);
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from barco.supervisor.tied import start_tied
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
@@ -44,7 +46,7 @@ class Fake:
         self.ready: dict[str, Any] = {}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BARCO_")}
         with open(self.log, "ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 [sys.executable, "-P", str(FAKE_BROKER), "--data-dir", str(data_dir), "--json"]
                 + ["--ports-from", "0", *arguments],
                 stdout=subprocess.PIPE,
