@@ -134,6 +134,46 @@ def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, 
 def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
     """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
 
+COLUMN_KEY: int
+COLUMN_VALUE: int
+COLUMN_TIMESTAMP: int
+
+def chunks_project(buf: Buffer, columns: int, /) -> bytes:
+    """Chunks back to back, cut down to some columns (COLUMN_... added up): the heads as they are
+    stored, then only the sections of these columns. Nothing is unpacked."""
+
+def chunks_columns(
+    buf: Buffer,
+    position: int,
+    topic: str,
+    slice: int,
+    from_offset: int,
+    to_offset: int,
+    bytes_max: int,
+    columns: int,
+    projected: bool,
+) -> tuple[
+    int,
+    int,
+    int,
+    list[tuple[int, int]],
+    bytes | None,
+    int,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+]:
+    """The next whole chunks from `position` on as buffers of Arrow arrays; every checksum verified.
+
+    (next position, first offset, rows, [(epoch, rows)], timestamps int64 in µs, null keys, validity
+    of keys, key offsets int32, keys, value offsets int32, values). At least one chunk, then as many
+    as have `bytes_max` uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
+    first chunk may begin before `from_offset`. ValueError: damaged, events are missing, or of
+    another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
+    """
+
 def render_json(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
     """A JSON array of the values with from_offset <= offset < to_offset; checksums verified.
 
@@ -218,6 +258,18 @@ class Reactor:
     def restore(self, snapshot: bytes | memoryview, /) -> None: ...
     def apply_group(self, group: bytes | memoryview, /) -> None: ...
     def open_generation(self, parents: bytes, /) -> None: ...
+    def begin_generation(self, epoch: int, session: int, /) -> None: ...
+    def follow(self) -> None: ...
+    def take_group(self, group: bytes | bytearray | memoryview, /) -> str: ...
+    def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
+    def load_group(self, group: bytes | memoryview, /) -> None: ...
+    def replicated(self, gseq: int, /) -> None: ...
+    def drain_generation(self) -> None: ...
+    def fence(self) -> None: ...
+    def group_bytes(self, pos: int, length: int, /) -> bytes | None: ...
+    def send_group(
+        self, fd: int, head: bytes, pos: int, length: int, sent: int, /
+    ) -> int | None: ...
     def drain(self) -> None: ...
     def seal(self) -> None: ...
     def idle(self) -> bool: ...

@@ -158,6 +158,55 @@ KERNEL_VERSION_MIN = (5, 10)
 KERNEL_VERSION_FULL = (6, 1)
 """The epoll fallback needs 5.10 (pidfd, close_range); io_uring as barco uses it needs 6.1."""
 
+# --- Fail-over ------------------------------------------------------------------------------------
+
+PING_SECONDS = 0.2
+"""Between the three members of a shard range; more often when something changes."""
+
+SILENCE_SECONDS_MAX = 1.8
+"""A peer that said nothing for so long is down. A saturated machine delays a process by 1.5 s; and
+a pause or partition is to be taken over within 3 s."""
+
+STALL_SECONDS_MAX = 1.0
+"""A leader with a group waiting for so long tells that it is not committing (rule L4)."""
+
+DOUBT_SECONDS_MAX = 0.6
+"""How long a peer has to tell so, three pings, before the next in line acts: one that was itself
+stalled first answers what had piled up."""
+
+PATIENCE_SECONDS = 0.5
+"""Who has promised to another proposer gives it this time to come to a decision."""
+
+STEP_DOWN_SECONDS = 3.0
+"""A leader with a group waiting for so long stops leading; its callers get "unknown"."""
+
+IO_PAUSE_SECONDS = 60.0
+"""A broker whose append failed does not lead for so long: a full disk is not soon empty again."""
+
+STEP_SECONDS_MAX = 0.25
+"""The most that one step adds to the clock of the failure view: a process that was itself stopped
+must not hold its own absence against the others."""
+
+BACKOFF_SECONDS_MIN = 0.05
+BACKOFF_SECONDS_MAX = 0.3
+"""After a proposal lost against another one; random, so that they do not meet again."""
+
+RESEND_SECONDS = 0.3
+"""A request of the protocol that was not answered is repeated."""
+
+RETURN_SECONDS = 1.0
+"""An owner that is back and has caught up waits so long before it takes its range back."""
+
+RETURN_GROUPS_MAX = 64
+"""Caught up: no more groups behind than are fetched within a few milliseconds."""
+
+FETCH_GROUPS_MAX = 32
+"""Asked for at a time while catching up; the sender may bound them further by size."""
+
+CONSUMER_CONTACT_SECONDS_MAX = 2.0
+"""A leader serves group consumers only with a follower heard of so lately, and a new one waits for
+as long: no two leaders hand out the same events."""
+
 PORT_MAX = 65_535
 SHARD_PORTS_FROM = 50
 """`--ports-from N` puts the shard endpoints at N + 50, as 9300 is to 9250."""
@@ -190,3 +239,8 @@ assert (
 )
 assert VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
+assert 4 * PING_SECONDS <= SILENCE_SECONDS_MAX and 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
+assert PING_SECONDS <= STEP_SECONDS_MAX
+assert SILENCE_SECONDS_MAX + PING_SECONDS + BACKOFF_SECONDS_MAX < 3.0, "the bar for a partition"
+assert STALL_SECONDS_MAX + DOUBT_SECONDS_MAX < STEP_DOWN_SECONDS
+assert BACKOFF_SECONDS_MIN < BACKOFF_SECONDS_MAX

@@ -158,6 +158,8 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail);
 void produce_stable(struct reactor *reactor, struct run *run);
+/* The run's events were given up: perhaps stored (grouped), or certainly not. */
+void produce_lost(struct reactor *reactor, struct run *run, bool grouped);
 /* One slice's share of a call, here or at its owner. 0, or the problem. */
 uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
                     struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,

@@ -549,10 +549,30 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     conn_answer(conn, slot);
 }
 
+static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status,
+                          const struct part *part)
+{
+    struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, tag);
+    up->status = status;
+    up->part = *part;
+}
+
+void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
+{
+    const uint16_t problem = grouped ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
+    struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
+    if (run->waiter.kind == WAITER_SLOT)
+        slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_PEER)
+        handoff_answer(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_APPEND)
+        tell_appended(reactor, run->waiter.tag, grouped ? 500 : 503, &part);
+}
+
 void produce_stable(struct reactor *reactor, struct run *run)
 {
     struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
-                        reactor->options.log.epoch, run->base_offset};
+                        reactor->log->options.epoch, run->base_offset};
     switch (run->waiter.kind) {
     case WAITER_SLOT:
         slot_part_done(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
@@ -560,11 +580,7 @@ void produce_stable(struct reactor *reactor, struct run *run)
     case WAITER_PEER:
         handoff_answer(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
         break;
-    case WAITER_APPEND: {
-        struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, run->waiter.tag);
-        up->part = part;
-        break;
-    }
+    case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
     default:
         break;
     }

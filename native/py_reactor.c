@@ -212,12 +212,16 @@ static PyObject *upcall_tuple(struct upcall *up)
     case UPCALL_REQUEST: return request_upcall(up);
     case UPCALL_ABORTED: return Py_BuildValue("(sK)", "aborted", id);
     case UPCALL_APPENDED:
-        return Py_BuildValue("(sKiIKK)", "appended", id, 200, up->part.place,
+        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.place,
                              (unsigned long long)up->part.epoch,
                              (unsigned long long)up->part.offset);
     case UPCALL_SEGMENT_WANTED: return Py_BuildValue("(s)", "segment_wanted");
     case UPCALL_SEGMENT_SEALED: return Py_BuildValue("(sK)", "segment_sealed", id);
     case UPCALL_STABLE: return Py_BuildValue("(sK)", "stable", id);
+    case UPCALL_BUILT:
+        return Py_BuildValue("(sKIIKI)", "built", id, up->prev_crc, up->header_crc,
+                             (unsigned long long)up->pos, up->bytes);
+    case UPCALL_LANDED: return Py_BuildValue("(sK)", "landed", id);
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
     }
@@ -541,6 +545,8 @@ int py_reactor_init(PyObject *module)
     for (PyMethodDef *def = reactor_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_read_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     PyObject *type = PyType_FromSpec(&reactor_spec);
     if (type == NULL)

@@ -47,6 +47,23 @@ static void submit_append(void *owner, struct append *append)
 
 static void run_stable(void *owner, struct run *run) { produce_stable(owner, run); }
 
+static void run_lost(void *owner, struct run *run, bool grouped)
+{
+    produce_lost(owner, run, grouped);
+}
+
+static void group_built(void *owner, const struct append *append, uint32_t prev_crc)
+{
+    struct reactor *reactor = owner;
+    if (!reactor->log->gated)
+        return;
+    struct upcall *up = reactor_upcall(reactor, UPCALL_BUILT, append->gseq);
+    up->pos = append->pos;
+    up->bytes = append->bytes;
+    up->prev_crc = prev_crc;
+    up->header_crc = reactor->log->prev_crc;
+}
+
 static void want_segment(void *owner) { reactor_upcall(owner, UPCALL_SEGMENT_WANTED, 0); }
 
 static void segment_closed(void *owner, uint32_t index)
@@ -100,6 +117,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->log->owner = reactor;
     reactor->log->submit = submit_append;
     reactor->log->stable = run_stable;
+    reactor->log->lost = run_lost;
+    reactor->log->built = group_built;
     reactor->log->want_segment = want_segment;
     reactor->log->segment_closed = segment_closed;
     return reactor;
@@ -161,7 +180,9 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 
 bool reactor_memory(const struct reactor *reactor, size_t bytes)
 {
-    return reactor->body_bytes + reactor->log->queued_bytes + bytes <= reactor->options.memory_max;
+    const struct log *log = reactor->log;
+    return reactor->body_bytes + log->queued_bytes + log->held_bytes + bytes <=
+           reactor->options.memory_max;
 }
 
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
@@ -486,6 +507,11 @@ static void unblock(struct reactor *reactor)
 
 static void tell_stable(struct reactor *reactor)
 {
+    if (reactor->log->gated && reactor->log->stable_gseq != reactor->last_landed) {
+        reactor->last_landed = reactor->log->stable_gseq;
+        if (reactor->last_landed > 0)
+            reactor_upcall(reactor, UPCALL_LANDED, reactor->last_landed);
+    }
     uint64_t events = reactor->log->events;
     if (events == reactor->last_events)
         return;
@@ -529,6 +555,11 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
             return;
         left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
     }
+}
+
+void reactor_fence(struct reactor *reactor)
+{
+    log_fence(reactor->log);
 }
 
 void reactor_drain(struct reactor *reactor)

@@ -21,7 +21,7 @@ struct listener {
 
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
-    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED
+    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED
 };
 
 /* What run() returns to Python, a few per group at most. */
@@ -32,6 +32,9 @@ struct upcall {
     uint32_t head_len;
     struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
+    uint16_t status;         /* the same, as HTTP has it */
+    uint64_t pos;            /* UPCALL_BUILT: where the group lies */
+    uint32_t bytes, prev_crc, header_crc;
 };
 
 /* A produce call handed to another process, until its answer comes. */
@@ -96,7 +99,7 @@ struct reactor {
     uint32_t token_text_len;
     char date[40];
     int64_t date_s, quiet_since_ms;
-    uint64_t last_events;
+    uint64_t last_events, last_landed;
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, connections_total;
     uint64_t handed_out, handed_in, bytes_in, bytes_out, duplicates, aborted, turns;
@@ -120,6 +123,8 @@ bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
+/* Ends the generation here: no append, no acknowledgement any more. Waiting calls are answered. */
+void reactor_fence(struct reactor *reactor);
 /* True when no append is under way and every answer has been handed to the kernel. */
 bool reactor_idle(const struct reactor *reactor);
 

@@ -20,6 +20,13 @@ from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
+Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
+
+
+async def _no_splits(
+    topic: str, slice: int, start: int, piece_bytes: int
+) -> tuple[int, list[tuple[int, int]]]:
+    return 0, []
 
 
 class ShardService:
@@ -41,6 +48,8 @@ class ShardService:
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
         """Figures of the storage; set by the worker as well."""
+        self.splits: Splits = _no_splits
+        """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
         self.now_us = now_us
         self.reactor = reactor
         self.appends = Appends(reactor)
@@ -75,6 +84,7 @@ class ShardService:
             "seek": self._seek,
             "forget": self._forget,
             "read": self._read,
+            "plan": self._plan,
             "topics": self._topics,
             "topic_apply": self._topic_apply,
             "stats": self._stats,
@@ -217,6 +227,23 @@ class ShardService:
             answer["end"] = max(end, extent.high_watermark)
             answer["extent"] = extent_to_list(extent) if extent.chunks else None
         return answer
+
+    async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
+        """For readers of whole slices: their sizes, where to cut them, where a time begins."""
+        topic, piece_bytes, at_us = args["topic"], args["piece_bytes"], args["at_us"]
+        plans: dict[int, dict[str, Any]] = {}
+        for index in self.slices:
+            start, end = self.reads.bounds(topic, index)
+            if start >= end:
+                continue
+            plan = plans[index] = {}
+            if piece_bytes:
+                first = await self.reads.earliest(topic, index)
+                plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
+                plan["splits"] = [list(cut) for cut in cuts]
+            if at_us is not None:
+                plan["at"] = await self.reads.at_timestamp(topic, index, at_us)
+        return plans
 
     # --- Topics and the shard itself ------------------------------------------------------------
 

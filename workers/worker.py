@@ -191,6 +191,7 @@ class Worker:
             await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = self._store.lineage
         self._service.more_stats = self._store.stats
+        self._service.splits = self._store.extents.splits
         self._service.open(epoch)
         await self._network.start()
         await self._service.adopt_topics(self._network.siblings)

@@ -80,12 +80,12 @@ def test_over_sockets(tmp_path: Path) -> None:
         assert status == 200 and sorted(item["values"] for item in items) == [[1], [2]]
         assert (await broker.request(0, "POST", "/v1/consumer/commit", "consumerId=c"))[0] == 204
         poll = asyncio.create_task(
-            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=5000")
+            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=60000")
         )
         while not broker.reactors[1].notified:
             await asyncio.sleep(0.001)
         broker.reactors[1].produce("t", 7, [b"3"])
-        status, items = await asyncio.wait_for(poll, 1)
+        status, items = await asyncio.wait_for(poll, 25)
         assert status == 200 and items[0]["values"] == [3]
         for plane in broker.planes:
             await plane.close()
@@ -103,7 +103,7 @@ def test_a_long_poll_that_is_cancelled_stops_waiting_everywhere(tmp_path: Path) 
             await plane.open()
         await broker.request(0, "PUT", "/v1/consumer/register", "consumerId=c&topic=t")
         poll = asyncio.create_task(
-            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=5000")
+            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=60000")
         )
         while not (broker.reactors[0].notified and broker.reactors[1].notified):
             await asyncio.sleep(0.001)

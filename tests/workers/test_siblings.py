@@ -37,13 +37,13 @@ def test_connected_says_when_all_stand(tmp_path):
         assert await ends[0].connected(0.05) is False
         ends[2].start()
         began = time.monotonic()
-        assert await ends[0].connected(5) and await ends[2].connected(5)
-        assert time.monotonic() - began < 2
+        assert await ends[0].connected(30) and await ends[2].connected(30)
+        assert time.monotonic() - began < 20
         assert sorted(reactors[0].peers) == [1, 2]
 
         ends[0].connect(2)  # Stands already.
         ends[0].lost(2)  # It closed, and is there again.
-        assert await ends[0].connected(5)
+        assert await ends[0].connected(30)
         assert sorted(reactors[0].peers) == [1, 2, 2]
         for end in ends:
             await end.close()

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from barco.supervisor.tied import start_tied
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Poll until the condition holds, and return what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -44,7 +46,7 @@ class Fake:
         self.ready: dict[str, Any] = {}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BARCO_")}
         with open(self.log, "ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 [sys.executable, "-P", str(FAKE_BROKER), "--data-dir", str(data_dir), "--json"]
                 + ["--ports-from", "0", *arguments],
                 stdout=subprocess.PIPE,
@@ -55,7 +57,7 @@ class Fake:
 
     def wait_ready(self) -> "Fake":
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], 20)
+        readable, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if readable else b""
         assert line, f"not ready: {self.log.read_text()}"
         self.ready = json.loads(line)
@@ -67,7 +69,7 @@ class Fake:
         if shard is not None:
             host, _, number = self.ready["shards"][shard].rpartition(":")
             address = (host, int(number))
-        with socket.create_connection(address, timeout=10) as connection:
+        with socket.create_connection(address, timeout=30) as connection:
             connection.sendall(words.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 

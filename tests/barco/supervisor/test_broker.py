@@ -140,10 +140,10 @@ def test_a_silent_worker_is_killed_and_restarted(start: Start, fake: str, limit:
 
 
 def test_a_supervisor_that_was_stopped_does_not_blame_its_workers(start: Start) -> None:
-    limits = {"HEARTBEAT_SILENCE_SECONDS_MAX": 1.5}
+    limits = {"HEARTBEAT_SILENCE_SECONDS_MAX": 4.5}
     broker = start("--workers", "1", limits=limits).wait_ready()
     broker.process.send_signal(signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(6)
     broker.process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
     assert broker.state(0)["pid"] == broker.ready["workers"][0]
@@ -154,7 +154,7 @@ def test_who_does_not_drain_is_killed(start: Start) -> None:
     broker.wait_ready()
     began = time.monotonic()
     assert broker.stop() == 0
-    assert 1.0 <= time.monotonic() - began < 10
+    assert 1.0 <= time.monotonic() - began < 18
     assert any("had not drained after 1 s" in text for text in broker.messages())
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
@@ -165,7 +165,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     wait_until(lambda: any(text.startswith("stopping") for text in broker.messages()))
     began = time.monotonic()
     assert broker.stop(signal.SIGINT) == 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
 
