@@ -111,6 +111,40 @@ RETENTION_HOURS_MAX = 24 * 366 * 100
 RETENTION_BYTES = 0
 """Seven days and no bound on size; 0 means no limit for either."""
 
+# --- Staged writes (Spark's sink) ---------------------------------------------------------------
+
+WRITER_NAME_BYTES_MAX = 128
+ATTEMPT_NAME_BYTES_MAX = 64
+"""A query's or job's id and one try of one task: UUIDs with something in front."""
+
+STAGED_BYTES_MAX = 16 * GiB
+"""On the disk of one shard, of all writes: the data of a bulk load that its driver has not
+committed yet. Above it 503 until something is committed, given up or expires."""
+
+STAGED_PIECES_MAX = 100_000
+"""Batches that wait, of all writes: about 300 bytes of memory each."""
+
+STAGED_WRITES_MAX = 256
+"""Each is a file that is kept open."""
+
+STAGED_DISK_FREE_MIN = 512 * MiB
+"""Left free by staging: what is acknowledged to producers comes first."""
+
+STAGED_SECONDS_MAX = 3600.0
+"""What nobody added to or committed for so long has no driver any more."""
+
+COMMIT_PART_BYTES = 8 * MiB
+"""Of one group of a commit, stored. A slice's share of a commit that is not larger appears at once,
+and a larger one in steps of this size. Other producers of the shard wait for one such write."""
+
+COMMIT_ATTEMPTS_MAX = 10_000
+"""Tasks of one job; with their names they fit into the body of one request."""
+
+MARKS_PER_SLICE_MAX = 4096
+MARK_SECONDS_MIN = 24 * 3600.0
+"""What was committed last, for each (writer, topic) of a slice: about 200 bytes. The oldest makes
+room for a new one, unless it is younger than a day; then new writers are refused with 429."""
+
 # --- Frames between the processes of a broker ---------------------------------------------------
 
 FRAME_BYTES_MAX = 8 * MiB
@@ -237,6 +271,8 @@ assert (
     )
     < CRASH_LOOP_SECONDS
 )
+assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX
+assert COMMIT_ATTEMPTS_MAX * (ATTEMPT_NAME_BYTES_MAX + 3) < 1 * MiB, "one PUT names them all"
 assert VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
 assert 4 * PING_SECONDS <= SILENCE_SECONDS_MAX and 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
