@@ -122,11 +122,12 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
     uint16_t problem = examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
-    if (facts.keyed && (!facts.one_slice || facts.slice != slice))
+    uint32_t place = place_of_slice(reactor, slice);
+    if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
     if (facts.columns.vals_bytes > SEALED_VALUES_MAX && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE;
-    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    int64_t start = place_token(reactor, place);
     *out = (struct batch_outline){.count = facts.columns.count,
                                   .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
                                   .token_min = facts.keyed ? facts.token_min : start,
