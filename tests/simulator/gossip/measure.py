@@ -92,6 +92,7 @@ def measure(size: int, seed: int) -> list[str]:
     assert (world.false_suspicions, world.false_downs) == (0, 0)
     row.append(lossy(size, seed))
     row.append(pressed(size, seed))
+    print(f"{size}: {row}", file=sys.stderr, flush=True)
     return row
 
 
@@ -116,19 +117,20 @@ def news(world: World, sample: Sample) -> list[str]:
 
 
 def lossy(size: int, seed: int) -> str:
-    """A minute in which each twentieth message is lost, wherever it is from."""
+    """A minute (10 s of the largest) in which each twentieth message is lost."""
     world = World(size, seed + 1, loss=0.05)
-    world.run(60.0 if size < 1_000 else 20.0)
+    world.run(60.0 if size < 1_000 else 10.0)
     return f"{world.false_suspicions}, {world.false_downs}"
 
 
 def pressed(size: int, seed: int) -> str:
-    """A minute in which everybody waits for the processor, up to 0.3 s each time, and some (at
-    least one, at most 1 %) are stopped for 0.1 to 10 s again and again."""
+    """A minute (10 s of the largest) in which everybody waits for the processor, up to 0.3 s each
+    time, and some (at least one, at most 1 %) are stopped for 0.1 to 10 s again and again. Whom
+    they suspect counts, not who suspects them."""
     world = World(size, seed + 2)
     rng = random.Random(seed)
     world.slow = lambda ordinal: 0.3 * rng.random()
-    for _ in range(12 if size < 1_000 else 4):
+    for _ in range(12 if size < 1_000 else 2):
         for ordinal in rng.sample(sorted(world.nodes), max(1, size // 100)):
             if ordinal not in world.paused:
                 world.pause(ordinal, 0.1 * 100 ** rng.random())
