@@ -71,7 +71,9 @@ struct reactor {
     uint32_t upcall_count, upcall_capacity;
     char endpoints[WORKERS_MAX][64]; /* shard endpoints, for 421 */
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
-    uint8_t *scratch; /* spans of lines, unpacked batches */
+    struct body *staging; /* takes the next small events; its len is what is used */
+    uint64_t staging_bytes;
+    uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
