@@ -106,6 +106,25 @@ def batch_encode(
     more than 2^32 microseconds apart.
     """
 
+def tokens(offsets: Buffer, keys: Buffer, /) -> bytes:
+    """The tokens of a column of keys, native 64-bit integers. `offsets`: 32-bit, one more than
+    there are keys, as Arrow has them. ValueError: an offset that leads outside."""
+
+def batch_columns(
+    value_offsets: Buffer,
+    values: Buffer,
+    key_offsets: Buffer | None = None,
+    keys: Buffer | None = None,
+    key_valid: Buffer | None = None,
+    timestamps_us: Buffer | None = None,
+    acceleration: int = 1,
+) -> bytes:
+    """A body of type application/vnd.barco.batch, of Arrow's buffers, without the GIL.
+
+    `key_valid`: a byte for each event, 0 where it has no key. `acceleration`: LZ4's; 0 compresses
+    nothing. ValueError: as batch_encode(), or buffers that do not fit each other.
+    """
+
 def chunk_encode(
     topic: str,
     slice: int,
@@ -133,6 +152,46 @@ def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, 
 
 def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
     """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
+
+COLUMN_KEY: int
+COLUMN_VALUE: int
+COLUMN_TIMESTAMP: int
+
+def chunks_project(buf: Buffer, columns: int, /) -> bytes:
+    """Chunks back to back, cut down to some columns (COLUMN_... added up): the heads as they are
+    stored, then only the sections of these columns. Nothing is unpacked."""
+
+def chunks_columns(
+    buf: Buffer,
+    position: int,
+    topic: str,
+    slice: int,
+    from_offset: int,
+    to_offset: int,
+    bytes_max: int,
+    columns: int,
+    projected: bool,
+) -> tuple[
+    int,
+    int,
+    int,
+    list[tuple[int, int]],
+    bytes | None,
+    int,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+    bytes | None,
+]:
+    """The next whole chunks from `position` on as buffers of Arrow arrays; every checksum verified.
+
+    (next position, first offset, rows, [(epoch, rows)], timestamps int64 in µs, null keys, validity
+    of keys, key offsets int32, keys, value offsets int32, values). At least one chunk, then as many
+    as have `bytes_max` uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
+    first chunk may begin before `from_offset`. ValueError: damaged, events are missing, or of
+    another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
+    """
 
 def render_json(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
     """A JSON array of the values with from_offset <= offset < to_offset; checksums verified.
@@ -187,6 +246,10 @@ class Reactor:
         epoch: int = ...,
         connections_max: int = ...,
         acceleration: int = ...,
+        ring_size: int = ...,
+        range_index: int = ...,
+        peer: int = ...,
+        peers: int = ...,
     ) -> None: ...
     @property
     def engine(self) -> str: ...
@@ -194,8 +257,9 @@ class Reactor:
     def engine_reason(self) -> str: ...
     def close(self) -> None: ...
     def listen(self, fd: int, kind: int, /) -> None: ...
-    def attach_peer(self, worker: int, fd: int, /) -> None: ...
-    def set_endpoint(self, worker: int, endpoint: str, /) -> None: ...
+    def attach_peer(self, peer: int, fd: int, /) -> None: ...
+    def adopt_peer(self, fd: int, /) -> None: ...
+    def set_route(self, shard: int, peer: int, endpoint: str, /) -> None: ...
     def watch(self, epoll_fd: int, /) -> None: ...
     def run(self, timeout: float | None, /) -> tuple[bool, list[Upcall]]: ...
     def respond(
@@ -209,10 +273,34 @@ class Reactor:
     def append(
         self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes, /
     ) -> None: ...
+    def check_batch(self, slice: int, batch: Buffer, /) -> tuple[int, int, int, int, int]: ...
+    def append_commit(
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        batches: list[tuple[Buffer, int, int, int, int, int]],
+        mark_topic: str,
+        mark_key: bytes,
+        mark_value: bytes,
+        /,
+    ) -> None: ...
     def add_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
     def restore(self, snapshot: bytes | memoryview, /) -> None: ...
     def apply_group(self, group: bytes | memoryview, /) -> None: ...
     def open_generation(self, parents: bytes, /) -> None: ...
+    def begin_generation(self, epoch: int, session: int, /) -> None: ...
+    def follow(self) -> None: ...
+    def take_group(self, group: bytes | bytearray | memoryview, /) -> str: ...
+    def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
+    def load_group(self, group: bytes | memoryview, /) -> None: ...
+    def replicated(self, gseq: int, /) -> None: ...
+    def drain_generation(self) -> None: ...
+    def fence(self) -> None: ...
+    def group_bytes(self, pos: int, length: int, /) -> bytes | None: ...
+    def send_group(
+        self, fd: int, head: bytes, pos: int, length: int, sent: int, /
+    ) -> int | None: ...
     def drain(self) -> None: ...
     def seal(self) -> None: ...
     def idle(self) -> bool: ...
@@ -235,9 +323,7 @@ class Reactor:
     def topic_set(self, topic: str, exists: bool, /) -> None: ...
     def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
     def export_index(self, segment: int, /) -> bytes: ...
-    def segment_summary(
-        self, segment: int, /
-    ) -> tuple[int, int, int, int, int, int, int, int]: ...
+    def segment_summary(self, segment: int, /) -> tuple[int, int, int, int, int, int, int, int]: ...
     def drop_index(self, segment: int, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...
     def stats(self) -> dict[str, int]: ...

@@ -6,6 +6,7 @@ tuning.md explains each knob. This is the only module that reads the environment
 """
 
 import difflib
+import hashlib
 import ipaddress
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any
 from barco import limits
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
+from barco.model.placement import REPLICAS, ring_size_valid
 
 PORT_NAMES = (
     "discovery",
@@ -31,6 +33,9 @@ PORT_NAMES = (
     "shard",
 )
 """In the order of their numbers, which `--ports-from` counts up."""
+
+PER_PROCESS = ("replication", "shard")
+"""The first of a row of ports, one for each process of a broker."""
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -63,6 +68,9 @@ class ClusterSection:
     """[cluster]: the same on every broker."""
 
     brokers: tuple[str, ...] = _key((), "addresses of all brokers, by ordinal; empty: this one")
+    uuid: str = _key(
+        "", "32 hexadecimal digits, the same on every broker; empty: derived from the addresses"
+    )
     slices_per_range: int = _key(
         limits.SLICES_PER_RANGE,
         "slices of a token range, a power of two, fixed when the data directory is formatted",
@@ -198,7 +206,45 @@ def ordinal(config: Config, host_name: str | None = None) -> int:
         return 0
     name = (host_name or socket.gethostname()).split(".")[0]
     match = re.fullmatch(r".*-(\d{1,6})", name)
+    if match is None and len(config.cluster.brokers) > 1:
+        raise ConfigError(
+            f"broker.ordinal is not set, and host name {name!r} does not end in -N: say which of"
+            " cluster.brokers this broker is"
+        )
     return int(match[1]) if match else 0
+
+
+def resolved(config: Config, host_name: str | None = None) -> Config:
+    """With the ordinal filled in and, in a cluster, the address that belongs to it."""
+    number, brokers = ordinal(config, host_name), config.cluster.brokers
+    if len(brokers) <= 1:
+        return config.override("broker", ordinal=number)
+    if number >= len(brokers):
+        raise ConfigError(
+            f"broker.ordinal = {number}: cluster.brokers has {len(brokers)} addresses, so ordinals"
+            f" go to {len(brokers) - 1}"
+        )
+    bind = config.broker.bind
+    if bind not in (brokers[number], BrokerSection().bind):
+        raise ConfigError(
+            f"broker.bind = {bind!r}: cluster.brokers has {brokers[number]!r} for ordinal {number},"
+            " which is where the other brokers look for this one"
+        )
+    return config.override("broker", ordinal=number, bind=brokers[number])
+
+
+def cluster_uuid(config: Config) -> str:
+    """The cluster's identity as configured, or as its first three addresses give it.
+
+    Empty for a single broker: its data directory gets one of its own.
+    """
+    if config.cluster.uuid:
+        return config.cluster.uuid
+    if len(config.cluster.brokers) <= 1:
+        return ""
+    # The first three stay when a ring grows.
+    name = " ".join(("barco", *config.cluster.brokers[:3]))
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def is_loopback(address: str) -> bool:
@@ -301,6 +347,18 @@ def _check_broker(config: Config) -> None:
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
     _require(-1 <= broker.ordinal, "broker.ordinal", broker.ordinal, "must be 0 or more")
+    _require(
+        ring_size_valid(max(1, len(cluster.brokers))),
+        "cluster.brokers",
+        list(cluster.brokers),
+        "a ring has 1 broker, or 3, 6, 12, 24 and so on",
+    )
+    _require(
+        not cluster.uuid or re.fullmatch("[0-9a-f]{32}", cluster.uuid) is not None,
+        "cluster.uuid",
+        cluster.uuid,
+        "must be 32 hexadecimal digits, lower case",
+    )
     slices = cluster.slices_per_range
     _require(
         1 <= slices <= limits.SLICES_PER_RANGE_MAX and slices.bit_count() == 1,
@@ -329,6 +387,31 @@ def _check_ports(config: Config) -> None:
         if port:
             other = used.setdefault(port, name)
             _require(other == name, f"ports.{name}", port, f"is taken by ports.{other}")
+
+
+def check_cluster_ports(config: Config, workers: int) -> None:
+    """In a cluster ports are the same everywhere, and two of them are the first of many."""
+    processes = REPLICAS * workers
+    spans = {name: range(getattr(config.ports, name), getattr(config.ports, name) + 1)
+             for name in PORT_NAMES}  # fmt: skip
+    for name in PER_PROCESS:
+        first = spans[name].start
+        spans[name] = range(first, first + processes)
+    for name, span in spans.items():
+        _require(span.start > 0, f"ports.{name}", 0, "a cluster has no free choice of ports")
+        _require(
+            span.stop - 1 <= limits.PORT_MAX,
+            f"ports.{name}",
+            span.start,
+            f"the last of {len(span)} ports would be over {limits.PORT_MAX}",
+        )
+        for other, taken in spans.items():
+            if other != name and span.start < taken.stop and taken.start < span.stop:
+                raise ConfigError(
+                    f"ports.{name} = {span.start}: {len(span)} ports from there on meet"
+                    f" ports.{other} ({taken.start} to {taken.stop - 1}); 3 processes for each"
+                    f" of {workers} workers need one each"
+                )
 
 
 def _check_sizes(config: Config) -> None:

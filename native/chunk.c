@@ -1,5 +1,6 @@
 #include "chunk.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "crc32c.h"
@@ -100,7 +101,8 @@ static void fill_view(const uint8_t *buf, const struct chunk_header *h, struct c
     out->section_count = h->section_count;
 }
 
-int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out)
+/* whole: every section has to be there too; else only what is in front of them. */
+static int open_chunk(const uint8_t *buf, size_t len, bool whole, struct chunk_view *out)
 {
     struct chunk_header h;
     if (len < sizeof h) {
@@ -116,7 +118,7 @@ int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out)
         return -2;
     if (!head_crc_valid(buf, &h, head))
         return -1;
-    if (len < h.stored_bytes)
+    if (whole && len < h.stored_bytes)
         return -2;
 
     size_t directory_bytes = (size_t)h.section_count * SECTION_ENTRY_BYTES;
@@ -131,6 +133,54 @@ int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out)
         return -1;
     fill_view(buf, &h, out);
     return 0;
+}
+
+int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out)
+{
+    return open_chunk(buf, len, true, out);
+}
+
+int chunk_open_part(const uint8_t *buf, size_t len, uint32_t parts, struct chunk_view *out,
+                    size_t *part_bytes)
+{
+    int status = open_chunk(buf, len, false, out);
+    if (status < 0)
+        return status;
+    size_t at = chunk_head_bytes(out->topic_len, out->section_count);
+    for (uint32_t i = 0; i < out->section_count; i++) {
+        struct chunk_section *s = &out->sections[i];
+        s->p = NULL;
+        if (!(parts >> s->id & 1))
+            continue;
+        if (pad8(s->stored_len) > len - at)
+            return -2;
+        s->p = buf + at;
+        at += pad8(s->stored_len);
+    }
+    *part_bytes = at;
+    return 0;
+}
+
+size_t chunk_part_bytes(const struct chunk_view *view, uint32_t parts)
+{
+    size_t bytes = chunk_head_bytes(view->topic_len, view->section_count);
+    for (uint32_t i = 0; i < view->section_count; i++)
+        if (parts >> view->sections[i].id & 1)
+            bytes += pad8(view->sections[i].stored_len);
+    return bytes;
+}
+
+void chunk_part_write(const struct chunk_view *view, uint32_t parts, uint8_t *out)
+{
+    size_t at = chunk_head_bytes(view->topic_len, view->section_count);
+    memcpy(out, view->base, at);
+    for (uint32_t i = 0; i < view->section_count; i++) {
+        const struct chunk_section *s = &view->sections[i];
+        if (!(parts >> s->id & 1))
+            continue;
+        memcpy(out + at, s->p, pad8(s->stored_len));
+        at += pad8(s->stored_len);
+    }
 }
 
 /* The runs of producers lie inside the chunk. */

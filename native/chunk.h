@@ -60,6 +60,17 @@ struct chunk_view {
  * into buf. 0; -1 malformed; -2 buf ends before the chunk does. */
 int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out);
 
+/* A part of a chunk: header, topic and directory as they are stored, then only some of the
+ * sections, a bit for each id. The header's crc and those of the sections hold as they are, so that
+ * nothing is unpacked or computed where a part is made. */
+size_t chunk_part_bytes(const struct chunk_view *view, uint32_t parts);
+void chunk_part_write(const struct chunk_view *view, uint32_t parts, uint8_t *out);
+
+/* Reads such a part, of *part_bytes. Sections that are not in it have no p; view->stored_bytes
+ * says what the whole chunk has. 0; -1 malformed; -2 buf ends before the part does. */
+int chunk_open_part(const uint8_t *buf, size_t len, uint32_t parts, struct chunk_view *out,
+                    size_t *part_bytes);
+
 /* Checks every section's crc and padding: 0, or -1. */
 int chunk_verify(const struct chunk_view *view);
 

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 int py_codec_init(PyObject *module);
+int py_columns_init(PyObject *module);
 int py_http_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 
@@ -17,6 +18,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module == NULL)
         return NULL;
     if ((py_codec_init && py_codec_init(module) < 0) ||
+        (py_columns_init && py_columns_init(module) < 0) ||
         (py_http_init && py_http_init(module) < 0) ||
         (py_reactor_init && py_reactor_init(module) < 0)) {
         Py_DECREF(module);

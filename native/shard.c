@@ -49,7 +49,8 @@ void shard_free(struct shard *shard)
     if (shard == NULL)
         return;
     for (uint32_t i = 0; i < shard->topic_count; i++)
-        topic_free(shard, shard->topics[i]);
+        if (shard->topics[i] != NULL)
+            topic_free(shard, shard->topics[i]);
     free(shard->topics);
     free(shard->topic_table);
     free(shard->producers);
@@ -273,7 +274,7 @@ static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uin
         struct compacted *row = &shard->compacted[at];
         if (row->bytes == NULL ||
             (row->hash == hash && row->topic == topic && row->key_len == key_len &&
-             memcmp(row->bytes, key, key_len) == 0))
+             (key_len == 0 || memcmp(row->bytes, key, key_len) == 0)))
             return row;
     }
 }
@@ -305,8 +306,10 @@ void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t
     uint8_t *bytes = malloc(key_len + value_len + 1);
     if (bytes == NULL)
         return;
-    memcpy(bytes, key, key_len);
-    memcpy(bytes + key_len, value, value_len);
+    if (key_len)
+        memcpy(bytes, key, key_len);
+    if (value_len)
+        memcpy(bytes + key_len, value, value_len);
     if (row->bytes == NULL)
         shard->compacted_count++;
     free(row->bytes);

@@ -31,6 +31,12 @@ struct index_entry {
 
 struct run;
 
+/* Up to where a group's events of a stream go. */
+struct reach {
+    struct stream *stream;
+    uint64_t end;
+};
+
 struct stream {
     struct topic *topic;
     uint32_t slice;
@@ -117,9 +123,18 @@ uint32_t stream_find(const struct stream *stream, uint64_t offset);
 /* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
 uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
                         int64_t now_us, size_t *len);
-/* Replaces the state. 0, or -1 when the bytes are not a snapshot. */
+/* Replaces the state; topics stay where they are in memory, and so do the index entries of events
+ * that the new state has as well. 0, or -1 when the bytes are not a snapshot: then nothing was
+ * changed. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
+/* The same, with an index entry for each chunk. pos: log position of the group's first byte. Its
+ * events are not shown: *reaches (malloc'd, *count of them) tells up to where each stream goes.
+ * Nothing was changed when it fails. */
+int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t pos,
+               struct reach **reaches, uint32_t *count);
+/* Every event that is known may be read. */
+void shard_show_all(struct shard *shard);
 
 #endif

@@ -52,6 +52,12 @@ missing() {
     has_header liburing.h || echo liburing-dev
     has_header lz4.h || echo liblz4-dev
     [[ -n $(find_python) ]] || echo python3 python3-venv python3-dev
+    # Only Spark needs it: who is not root goes on without, and is told.
+    [[ $(id -u) != 0 ]] || has_java || echo default-jre-headless
+}
+has_java() {
+    local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+    [[ $("$java" -version 2>&1) =~ version\ \"([0-9]+) && ${BASH_REMATCH[1]} -ge 17 ]]
 }
 packages=$(missing | tr '\n' ' ')
 if [[ -n ${packages// /} ]]; then
@@ -67,6 +73,7 @@ if [[ -n ${packages// /} ]]; then
     [[ -z ${packages// /} ]] || die "still missing after the installation: $packages"
 fi
 python=$(find_python)
+has_java || say "no Java 17 or newer, so no Spark: apt-get install default-jre-headless"
 
 # --- The virtual environment --------------------------------------------------------------------
 if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null; then
@@ -74,7 +81,8 @@ if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null
     "$python" -m venv --clear .venv
 fi
 say "building the C core and installing barco into .venv"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,demo]' \
+.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    --editable '.[test,demo,spark]' \
     || die "the installation failed; what pip said is above"
 .venv/bin/barco --version >/dev/null || die ".venv/bin/barco does not run"
 echo "$wanted" > "$stamp"

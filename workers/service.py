@@ -10,17 +10,30 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
-from barco.model.placement import slices_of_worker
-from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads
-from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.seams import (
+    LogReaderLike,
+    ReactorLike,
+    SiblingsLike,
+    SpoolLike,
+    SupervisorLike,
+)
+from barco.workers.staging import Staging
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
+Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
+
+
+async def _no_splits(
+    topic: str, slice: int, start: int, piece_bytes: int
+) -> tuple[int, list[tuple[int, int]]]:
+    return 0, []
 
 
 class ShardService:
@@ -33,23 +46,26 @@ class ShardService:
         reactor: ReactorLike,
         reader: LogReaderLike,
         supervisor: SupervisorLike,
+        spool: SpoolLike,
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
-        self.slices = slices_of_worker(
-            options.worker, slices=options.slices_per_range, workers=options.workers
-        )
+        self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
         """Figures of the storage; set by the worker as well."""
+        self.splits: Splits = _no_splits
+        """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
         self.now_us = now_us
         self.reactor = reactor
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.membership = Membership(supervisor, TOKEN_MIN)
+        self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
+        self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -58,11 +74,20 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
+            first_place=options.range_index * options.slices_per_range,
             now_us=now_us,
+        )
+        self.staging = Staging(
+            reactor,
+            self.appends,
+            spool,
+            now_us=now_us,
+            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
         self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "ping": self._ping,
+            "leaders": self._leaders,
             "poll": self._poll,
             "wait": self._wait,
             "commit": self._commit,
@@ -74,6 +99,7 @@ class ShardService:
             "seek": self._seek,
             "forget": self._forget,
             "read": self._read,
+            "plan": self._plan,
             "topics": self._topics,
             "topic_apply": self._topic_apply,
             "stats": self._stats,
@@ -84,6 +110,7 @@ class ShardService:
         self.epoch = epoch
         self.topics.open()
         self.consumption.open(epoch)
+        self.staging.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -111,7 +138,7 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats"):
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         return await found(args)
 
@@ -217,6 +244,23 @@ class ShardService:
             answer["extent"] = extent_to_list(extent) if extent.chunks else None
         return answer
 
+    async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
+        """For readers of whole slices: their sizes, where to cut them, where a time begins."""
+        topic, piece_bytes, at_us = args["topic"], args["piece_bytes"], args["at_us"]
+        plans: dict[int, dict[str, Any]] = {}
+        for index in self.slices:
+            start, end = self.reads.bounds(topic, index)
+            if start >= end:
+                continue
+            plan = plans[index] = {}
+            if piece_bytes:
+                first = await self.reads.earliest(topic, index)
+                plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
+                plan["splits"] = [list(cut) for cut in cuts]
+            if at_us is not None:
+                plan["at"] = await self.reads.at_timestamp(topic, index, at_us)
+        return plans
+
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
@@ -229,6 +273,11 @@ class ShardService:
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))
 
+    async def _leaders(self, args: Args) -> list[Any]:
+        """Take a sibling's news of who leads, and give all of ours."""
+        self.leaders.learn_all(args["news"])
+        return [list(each) for each in self.leaders.all()]
+
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
@@ -240,7 +289,7 @@ class ShardService:
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:
-        stats = self.reactor.stats() | self.more_stats()
+        stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count

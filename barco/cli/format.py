@@ -49,14 +49,16 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Format the directory and say what it is now."""
     config, path = settings(args)
-    machine.check_cluster(config)
+    config = machine.check_cluster(config)
     lock = datadir.claim(path)
     try:
         identity = datadir.format_data_dir(
             path,
             workers=machine.worker_count(config),
             slices_per_range=config.cluster.slices_per_range,
-            ordinal=configuration.ordinal(config),
+            ordinal=config.broker.ordinal,
+            cluster_uuid=configuration.cluster_uuid(config),
+            ring_size=max(1, len(config.cluster.brokers)),
         )
     finally:
         os.close(lock)

@@ -1,10 +1,13 @@
 """What a worker is told when it is started: one frozen value, one JSON argument."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from barco.errors import ConfigError
+from barco.model.placement import Placement
+from barco.model.replicas import Process, Replicas
+from barco.types import Ordinal
 
 ENGINES = ("auto", "io_uring", "epoll")
 """The ways to wait for the kernel; `auto` takes io_uring where it is allowed."""
@@ -17,7 +20,9 @@ class WorkerOptions:
     version: str
     """Of barco: a worker of another version than its supervisor refuses to run."""
     worker: int
+    """The number of this process in its broker: place * workers + shard."""
     workers: int
+    """Shards of a token range; every place has so many processes."""
     core: int | None
     """The CPU to pin to; None leaves it to the scheduler."""
     supervisor_pid: int
@@ -28,15 +33,24 @@ class WorkerOptions:
     ordinal: int
     slices_per_range: int
 
+    ring_size: int = 1
+    brokers: list[str] = field(default_factory=list)
+    """Addresses of all brokers, by ordinal; empty for a ring of one."""
+    replication_port: int = 0
+    """Process j of any broker listens for other brokers' workers on this port + j."""
+    shard_port: int = 0
+    """In a cluster: the shard endpoint of process j of any broker is at this port + j."""
+
     channel_fd: int
     listeners: dict[str, list[int]]
-    """Listening, non-blocking sockets by name: discovery, produce, consume, metrics, shard."""
+    """Listening, non-blocking sockets by name: shard; in a cluster replication; at place 0
+    discovery, produce, consume and metrics as well."""
     bind: str
     """The address of all of them."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: list[str]
-    """"host:port" of every worker's shard endpoint, by worker."""
+    """"host:port" of the shard endpoint of every process of this broker, by its number."""
 
     engine: str = "auto"
     dev: bool = True
@@ -53,10 +67,73 @@ class WorkerOptions:
     segment_bytes: int
 
     def __post_init__(self) -> None:
-        assert 0 <= self.worker < self.workers
-        assert len(self.shard_endpoints) == self.workers
+        processes = self.replicas.processes
+        assert 0 <= self.worker < processes
+        assert len(self.shard_endpoints) == processes
+        assert len(self.brokers) == (self.ring_size if self.ring_size > 1 else 0)
         assert len(self.cluster_uuid) == 32 and len(self.disk_uuid) == 32
         assert self.engine in ENGINES
+
+    @property
+    def placement(self) -> Placement:
+        """The ring."""
+        return Placement(self.ring_size, self.slices_per_range)
+
+    @property
+    def replicas(self) -> Replicas:
+        """Which process holds which shard of the ring."""
+        return Replicas(self.placement, self.workers)
+
+    @property
+    def process(self) -> Process:
+        """This process. The only broker of a ring of one counts as broker 0."""
+        return (Ordinal(self.ordinal if self.ring_size > 1 else 0), self.worker)
+
+    @property
+    def peer(self) -> int:
+        """The number of this process in the cluster."""
+        return self.replicas.peer(self.process)
+
+    @property
+    def place(self) -> int:
+        """0: the shard is of the broker's own range; 1 (B) and 2 (C): of the one so far before."""
+        return self.worker // self.workers
+
+    @property
+    def shard(self) -> int:
+        """The number of the shard within its token range."""
+        return self.worker % self.workers
+
+    @property
+    def shard_number(self) -> int:
+        """The number of the shard in the ring."""
+        return self.replicas.shard_of(self.process)
+
+    @property
+    def range_index(self) -> int:
+        """The ring index of the token range that the shard is of."""
+        return self.shard_number // self.workers
+
+    @property
+    def members(self) -> tuple[Process, ...]:
+        """The processes that hold this shard, this one among them: A, B, C."""
+        return self.replicas.holders(self.shard_number)
+
+    def link_address(self, process: Process) -> tuple[str, int]:
+        """Where a process listens for workers of other brokers."""
+        return self.brokers[process[0]], self.replication_port + process[1]
+
+    def shard_endpoint(self, process: Process) -> str:
+        """ "host:port" of the shard endpoint of any process of the cluster."""
+        ordinal, number = process
+        if ordinal == self.process[0]:
+            return self.shard_endpoints[number]
+        host = self.brokers[ordinal]
+        return (
+            f"[{host}]:{self.shard_port + number}"
+            if ":" in host
+            else (f"{host}:{self.shard_port + number}")
+        )
 
     def to_json(self) -> str:
         """One line of JSON: the worker's only argument."""

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from barco.cluster.groups import Groups
 from barco.config import Config
 from barco.errors import BarcoError, DataDirError, ProtocolError
 from barco.model.options import WorkerOptions
+from barco.model.placement import REPLICAS, Placement
+from barco.model.replicas import Replicas
 from barco.supervisor import datadir, machine
 from barco.supervisor.control import Control, Sends
 from barco.supervisor.datadir import Identity
@@ -24,9 +26,6 @@ from barco.supervisor.processes import COMMAND, Keeper, Launch
 from barco.supervisor.systemd import Notifier
 
 log = logging.getLogger("barco.supervisor")
-
-RING_1_TOKEN = -(2**63)
-"""The start of the only token range of a ring of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class Ready:
 def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
     """Run a broker until it is told to stop; 0, or a BarcoError that says why not."""
     machine.check_kernel()
-    machine.check_cluster(plan.config)
+    plan = replace(plan, config=machine.check_cluster(plan.config))
     open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
     os.umask(0o077)
     lock = datadir.claim(plan.data_dir)
@@ -66,7 +65,12 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
         datadir.prepare(plan.data_dir)
         machine.raise_file_limit()
         config = plan.config
-        listeners = open_listeners(config.broker.bind, config.ports, identity.workers)
+        places = min(REPLICAS, max(1, len(config.cluster.brokers)))
+        if places > 1:
+            configuration.check_cluster_ports(config, identity.workers)
+        listeners = open_listeners(
+            config.broker.bind, config.ports, identity.workers, places=places
+        )
         try:
             broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready)
             return asyncio.run(broker.run())
@@ -86,11 +90,14 @@ def identify(plan: Plan) -> Identity:
             plan.data_dir,
             workers=machine.worker_count(config),
             slices_per_range=slices,
-            ordinal=configuration.ordinal(config),
+            ordinal=config.broker.ordinal,
+            cluster_uuid=configuration.cluster_uuid(config),
+            ring_size=max(1, len(config.cluster.brokers)),
         )
         extra = {"data_dir": str(plan.data_dir), "workers": identity.workers}
         log.info("data directory formatted", extra=extra)
         return identity
+    check_membership(plan, identity)
     if config.broker.workers not in (0, identity.workers):
         raise DataDirError(
             f"{plan.data_dir} was formatted for {identity.workers} workers, not for"
@@ -102,6 +109,29 @@ def identify(plan: Plan) -> Identity:
             f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
         )
     return identity
+
+
+def check_membership(plan: Plan, identity: Identity) -> None:
+    """Refuse a directory that belongs to another cluster, or to another broker of it."""
+    config, path = plan.config, plan.data_dir
+    ring_size = max(1, len(config.cluster.brokers))
+    if (identity.ring_size == 1) != (ring_size == 1):
+        kinds = {True: "a single broker", False: "a broker of a cluster"}
+        raise DataDirError(
+            f"{path} was formatted for {kinds[identity.ring_size == 1]}, not for"
+            f" {kinds[ring_size == 1]}: pass the --config it was made with, or another --data-dir"
+        )
+    wanted = configuration.cluster_uuid(config)
+    if wanted and identity.cluster_uuid != wanted:
+        raise DataDirError(
+            f"{path} belongs to cluster {identity.cluster_uuid}, the configuration is of cluster"
+            f" {wanted}: correct cluster.uuid or cluster.brokers, or pass another --data-dir"
+        )
+    if ring_size > 1 and identity.ordinal != config.broker.ordinal:
+        raise DataDirError(
+            f"{path} belongs to the broker with ordinal {identity.ordinal}, this one has"
+            f" {config.broker.ordinal}: correct broker.ordinal, or pass another --data-dir"
+        )
 
 
 class Broker:
@@ -125,9 +155,16 @@ class Broker:
         self._stop = asyncio.Event()
         self._signals = 0
         self._announced = False
-        slices = [(RING_1_TOKEN, index) for index in range(identity.slices_per_range)]
+        ring = Placement(max(1, len(plan.config.cluster.brokers)), identity.slices_per_range)
+        slices = [
+            (int(ring.token(at)), index)
+            for at in range(ring.size)
+            for index in range(identity.slices_per_range)
+        ]
         self._control = Control(Groups(slices))
-        self._keepers = [self._keeper(worker, lock) for worker in range(identity.workers)]
+        # In a cluster the broker's own range comes first, then those that it follows.
+        processes = Replicas(ring, identity.workers).processes
+        self._keepers = [self._keeper(worker, lock) for worker in range(processes)]
 
     async def run(self) -> int:
         """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
@@ -158,8 +195,10 @@ class Broker:
     def _keeper(self, worker: int, lock: int) -> Keeper:
         sockets = self._listeners.by_worker[worker]
         cores = machine.cores()
-        if worker >= len(cores):
-            extra = {"worker": worker, "core": cores[worker % len(cores)], "cores": len(cores)}
+        # The processes of one shard number, one for each place, share a core.
+        pinned = worker % self._identity.workers
+        if pinned >= len(cores):
+            extra = {"worker": worker, "core": cores[pinned % len(cores)], "cores": len(cores)}
             log.warning("more workers than cores: this worker shares its core", extra=extra)
         launch = Launch(
             worker=worker,
@@ -171,18 +210,23 @@ class Broker:
 
     def _options(self, worker: int, channel_fd: int, cores: list[int]) -> WorkerOptions:
         config, identity = self._plan.config, self._identity
+        brokers = config.cluster.brokers
         sockets = self._listeners.by_worker[worker]
         return WorkerOptions(
             version=barco.__version__,
             worker=worker,
             workers=identity.workers,
-            core=cores[worker % len(cores)],
+            core=cores[worker % identity.workers % len(cores)],
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
             cluster_uuid=identity.cluster_uuid,
             disk_uuid=identity.disk_uuid,
             ordinal=identity.ordinal,
             slices_per_range=identity.slices_per_range,
+            ring_size=max(1, len(brokers)),
+            brokers=list(brokers) if len(brokers) > 1 else [],
+            replication_port=config.ports.replication,
+            shard_port=config.ports.shard,
             channel_fd=channel_fd,
             listeners={name: [listener.fileno()] for name, listener in sockets.items()},
             bind=config.broker.bind,

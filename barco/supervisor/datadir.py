@@ -15,6 +15,7 @@ from typing import Any
 
 from barco.errors import DataDirError, InUseError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
+from barco.model.placement import ring_size_valid
 
 FORMAT = 1
 IDENTITY = "broker.json"
@@ -34,10 +35,18 @@ class Identity:
     ordinal: int
     workers: int
     slices_per_range: int
+    ring_size: int = 1
+    """Brokers in the ring when the directory was formatted; a ring of 1 stays one."""
 
 
 def format_data_dir(
-    path: Path, *, workers: int, slices_per_range: int, ordinal: int = 0, cluster_uuid: str = ""
+    path: Path,
+    *,
+    workers: int,
+    slices_per_range: int,
+    ordinal: int = 0,
+    cluster_uuid: str = "",
+    ring_size: int = 1,
 ) -> Identity:
     """Make an empty or absent directory a data directory, durably. `claim` it before."""
     assert 1 <= workers <= slices_per_range
@@ -47,6 +56,7 @@ def format_data_dir(
         ordinal=ordinal,
         workers=workers,
         slices_per_range=slices_per_range,
+        ring_size=ring_size,
     )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,6 +173,7 @@ def _plausible(identity: Identity) -> bool:
         and identity.workers <= identity.slices_per_range <= SLICES_PER_RANGE_MAX
         and identity.slices_per_range.bit_count() == 1
         and identity.ordinal >= 0
+        and ring_size_valid(identity.ring_size)
     )
 
 

@@ -1,8 +1,9 @@
 """The listening sockets. The supervisor owns them, so that a restarted worker finds its own again.
 
-Each worker has a socket of its own on every public port (SO_REUSEPORT: the kernel spreads the
-connections), and one for its shard endpoint. While a worker restarts, connections wait in the
-backlog of its sockets.
+Each worker of the broker's own range has a socket of its own on every public port (SO_REUSEPORT:
+the kernel spreads the connections); every process has one for its shard endpoint, and in a cluster
+one for the workers of other brokers. While a worker restarts, connections wait in the backlog of
+its sockets.
 """
 
 import errno
@@ -20,6 +21,7 @@ PUBLIC = ("discovery", "produce", "consume", "metrics")
 """The ports that share one router. The binary port and those between brokers come later."""
 
 SHARD = "shard"
+REPLICATION = "replication"
 BIND_SECONDS_MAX = 1.0
 """The sockets of a broker that has just ended can be bound for a moment more."""
 
@@ -39,24 +41,22 @@ class Listeners:
                 listener.close()
 
 
-def open_listeners(bind: str, ports: PortsSection, workers: int) -> Listeners:
-    """Bind everything or nothing."""
-    listeners = Listeners([{} for _ in range(workers)], {}, [])
+def open_listeners(bind: str, ports: PortsSection, workers: int, places: int = 1) -> Listeners:
+    """Bind everything or nothing. In a cluster `workers` processes run at each of `places`."""
+    listeners = Listeners([{} for _ in range(workers * places)], {}, [])
     try:
         for name in PUBLIC:
             port = getattr(ports, name)
             _check_free(bind, name, port)
-            for sockets in listeners.by_worker:
+            for sockets in listeners.by_worker[:workers]:
                 sockets[name] = _listen(bind, name, listeners.ports.get(name, port))
                 listeners.ports[name] = sockets[name].getsockname()[1]
         for worker, sockets in enumerate(listeners.by_worker):
-            port = ports.shard and ports.shard + worker
-            if port > PORT_MAX:
-                raise ConfigError(f"ports.shard = {ports.shard}: worker {worker} has no port left")
-            _check_free(bind, SHARD, port)
-            sockets[SHARD] = _listen(bind, SHARD, port)
+            sockets[SHARD] = _listen_for(bind, SHARD, ports.shard, worker)
             number = sockets[SHARD].getsockname()[1]
             listeners.shard_endpoints.append(f"{_bracketed(bind)}:{number}")
+            if places > 1:
+                sockets[REPLICATION] = _listen_for(bind, REPLICATION, ports.replication, worker)
     except BaseException:
         listeners.close()
         raise
@@ -69,6 +69,15 @@ def _family(bind: str) -> socket.AddressFamily:
 
 def _bracketed(bind: str) -> str:
     return f"[{bind}]" if ":" in bind else bind
+
+
+def _listen_for(bind: str, name: str, base: int, worker: int) -> socket.socket:
+    """A port of the worker's own: the one at `base` + worker, or a free one."""
+    port = base and base + worker
+    if port > PORT_MAX:
+        raise ConfigError(f"ports.{name} = {base}: worker {worker} has no port left")
+    _check_free(bind, name, port)
+    return _listen(bind, name, port)
 
 
 def _check_free(bind: str, name: str, port: int) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import resource
 
-from barco.config import Config, is_loopback
+from barco.config import Config, check_cluster_ports, is_loopback, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 
@@ -35,13 +35,12 @@ def check_bind(config: Config, insecure_allow_open: bool) -> bool:
     return True
 
 
-def check_cluster(config: Config) -> None:
-    """One broker is what this version runs."""
+def check_cluster(config: Config) -> Config:
+    """The configuration with this broker's place in the cluster, if it is in one."""
+    config = resolved(config)
     if len(config.cluster.brokers) > 1:
-        raise ConfigError(
-            f"cluster.brokers names {len(config.cluster.brokers)} brokers: cluster mode is not in"
-            " this version; leave the key out to run a single broker"
-        )
+        check_cluster_ports(config, worker_count(config))
+    return config
 
 
 def cores() -> list[int]:

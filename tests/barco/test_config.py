@@ -57,8 +57,8 @@ def test_every_key_from_the_file_and_from_the_environment(tmp_path: Path) -> Non
 
 
 def test_lists_in_the_environment_have_commas() -> None:
-    loaded = config.load(None, {"BARCO_CLUSTER_BROKERS": "127.0.0.1, 127.0.0.2"})
-    assert loaded.cluster.brokers == ("127.0.0.1", "127.0.0.2")
+    loaded = config.load(None, {"BARCO_CLUSTER_BROKERS": "127.0.0.1, 127.0.0.2,127.0.0.3"})
+    assert loaded.cluster.brokers == ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,6 @@ def test_ordinal_comes_from_the_host_name_in_a_cluster() -> None:
     cluster = alone.override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
     assert config.ordinal(alone, "barco-2") == 0
     assert config.ordinal(cluster, "barco-2.barco.svc") == 2
-    assert config.ordinal(cluster, "barco") == 0
     assert config.ordinal(cluster.override("broker", ordinal=1), "barco-2") == 1
 
 
@@ -138,3 +137,22 @@ def test_data_dir_when_nobody_said() -> None:
 def test_loopback() -> None:
     assert config.is_loopback("127.0.0.9") and config.is_loopback("::1")
     assert not config.is_loopback("0.0.0.0") and not config.is_loopback("::")
+
+
+def test_the_uuid_of_a_cluster() -> None:
+    three = config.Config().override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
+    derived = config.cluster_uuid(three)
+    assert len(derived) == 32 and derived == config.cluster_uuid(three)
+    other = three.override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.4"))
+    assert config.cluster_uuid(other) != derived
+    assert config.cluster_uuid(three.override("cluster", uuid="ab" * 16)) == "ab" * 16
+    assert config.cluster_uuid(config.Config()) == ""
+    with pytest.raises(ConfigError, match="must be 32 hexadecimal digits"):
+        three.override("cluster", uuid="AB" * 16)
+
+
+def test_a_broker_of_a_cluster_must_know_which_it_is() -> None:
+    three = config.Config().override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
+    assert config.resolved(three, "barco-2.example").broker.bind == "127.0.0.3"
+    with pytest.raises(ConfigError, match="'barco' does not end in -N"):
+        config.resolved(three, "barco")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from barco.supervisor.tied import start_tied
+
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 
@@ -59,7 +61,7 @@ class RunningBroker:
             command += ["--engine", self.engine]
         given = {f"BARCO_{name.upper()}": str(value) for name, value in self.settings.items()}
         with self.log_path.open("a") as log:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -149,7 +151,7 @@ class RunningBroker:
         """Where it was stored."""
         if key is not None:
             query["partitionKey"] = key
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while True:
             answer = self.request(
                 "POST",
@@ -188,7 +190,7 @@ class RunningBroker:
             return []
         return [value for item in answer.json for value in item["values"]]
 
-    def drain(self, consumer: str, count: int, seconds: float = 20) -> list[Any]:
+    def drain(self, consumer: str, count: int, seconds: float = 60) -> list[Any]:
         """Values of polls until there are `count` of them."""
         found: list[Any] = []
         end = time.monotonic() + seconds
@@ -196,7 +198,7 @@ class RunningBroker:
             found += self.values(consumer, waitMs=500)
         return found
 
-    def wait_ready(self, seconds: float = 30) -> None:
+    def wait_ready(self, seconds: float = 60) -> None:
         """Until /status says that every shard is served."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

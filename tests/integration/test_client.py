@@ -109,7 +109,7 @@ def test_once_and_in_order_while_workers_die(broker: RunningBroker) -> None:
                 count += 1
             time.sleep(0.01)
         for future in futures:
-            future.result(30)
+            future.result(60)
     broker.wait_ready()
     expected = {f"k{key}".encode(): list(range(key, count, keys)) for key in range(keys)}
     assert in_order(barco.read("t", endpoint(broker))) == expected
@@ -136,7 +136,7 @@ def test_once_and_in_order_while_the_whole_broker_dies(start_broker: Start) -> N
             if count % 100 == 0:
                 time.sleep(0.02)
         for future in futures:
-            future.result(30)
+            future.result(60)
     broker.wait_ready()
     expected = {f"k{key}".encode(): list(range(key, count, 7)) for key in range(7)}
     assert in_order(barco.read("t", endpoint(broker))) == expected

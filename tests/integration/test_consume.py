@@ -93,8 +93,8 @@ def test_a_long_poll_wakes_up_wherever_the_event_lands(broker: RunningBroker, sl
             time.sleep(0.1)
             began = time.monotonic()
             broker.produce("t", lines(number), key=key)
-            assert waiting.result(5) == [number]
-            assert time.monotonic() - began < 1
+            assert waiting.result(30) == [number]
+            assert time.monotonic() - began < 10, "half of the wait: the event has ended it"
 
 
 def test_a_long_poll_ends_in_time(broker: RunningBroker) -> None:
@@ -102,7 +102,7 @@ def test_a_long_poll_ends_in_time(broker: RunningBroker) -> None:
     began = time.monotonic()
     answer = broker.poll("c", waitMs=300)
     assert answer.status == 204 and answer.headers["retry-after"] == "1"
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 20
 
 
 def test_clients_that_go_away_lose_nothing(broker: RunningBroker) -> None:
@@ -123,13 +123,27 @@ def test_clients_that_go_away_lose_nothing(broker: RunningBroker) -> None:
         if number % 3 == 0:
             time.sleep(0.01)
     delivery = ""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while len(set(got)) < len(expected) and time.monotonic() < end:
         answer = broker.poll("c", waitMs=200, delivery=delivery)
         delivery = answer.headers.get("barco-delivery", delivery)
         if answer.status == 200:
             got += [value for item in answer.json for value in item["values"]]
     assert sorted(set(got)) == expected
+
+
+def aborted(broker: RunningBroker) -> int:
+    """Requests whose clients went away before their answers, as the broker has noticed so far."""
+    lines = broker.request("GET", "/metrics").body.decode().splitlines()
+    found = [line for line in lines if line.startswith("barco_aborted_requests_total")]
+    return sum(int(line.split()[1]) for line in found)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("engine", ["io_uring", "epoll"])
@@ -143,13 +157,13 @@ def test_a_client_that_went_away_is_handed_nothing(
         with socket.create_connection(("127.0.0.1", broker.port())) as gone:
             gone.sendall(poll)
             time.sleep(0.05)
-        time.sleep(0.05)
+        wait_until(lambda number=number: aborted(broker) > number)
         # Without naming deliveries: what the dead client was given would be lost.
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(broker.values, "c", waitMs=5000)
             time.sleep(0.05)
             broker.produce("t", lines(number), key=str(number))
-            assert waiting.result(10) == [number]
+            assert waiting.result(30) == [number]
 
 
 def test_a_client_that_closes_its_side_gets_its_answers(broker: RunningBroker) -> None:
@@ -204,7 +218,7 @@ def test_while_one_produces_and_workers_die_everything_arrives(broker: RunningBr
             try:
                 answer = broker.request(
                     "POST", "/v1/topic/t/messages", {"partitionKey": str(number % 50)},
-                    body=str(number).encode(), listener="produce", timeout=5,
+                    body=str(number).encode(), listener="produce", timeout=20,
                 )  # fmt: skip
             except OSError:
                 pass
@@ -273,8 +287,8 @@ def test_a_stop_does_not_wait_for_long_polls(broker: RunningBroker) -> None:
         time.sleep(0.3)
         began = time.monotonic()
         assert broker.stop() == 0
-        assert time.monotonic() - began < 10
-        assert waiting.result(5).status in (204, 503)
+        assert time.monotonic() - began < 30
+        assert waiting.result(30).status in (204, 503)
 
 
 def test_what_has_left_memory_is_read_from_disk(
@@ -310,5 +324,5 @@ def test_the_epoll_engine_serves_the_same(start_broker: Callable[..., RunningBro
         waiting = pool.submit(broker.values, "c", waitMs=20_000)
         time.sleep(0.1)
         broker.produce("t", lines(1), key="x")
-        assert waiting.result(5) == [1]
+        assert waiting.result(30) == [1]
     assert broker.commit("c").status == 204

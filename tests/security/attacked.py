@@ -89,7 +89,7 @@ class AttackedBroker(RunningBroker):
         assert self.worker_pids() == self.pids, self.log_path.read_text()[-4000:]
         marker = b"honest-%d" % self.checks
         for shard in range(self.workers):
-            with Wire.to(self.port(shard=shard), timeout=10) as wire:
+            with Wire.to(self.port(shard=shard), timeout=60) as wire:
                 wire.send(produce("honest", marker, f"partitionKey={self.checks}"))
                 answer = wire.response()
                 assert answer.status == 200, answer

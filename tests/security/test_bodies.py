@@ -20,7 +20,7 @@ BATCH = "application/vnd.barco.batch"
 
 def test_a_client_that_waits_is_asked_for_its_body(attacked: AttackedBroker) -> None:
     expecting = ["Content-Length: 5", "Expect: 100-continue"]
-    with attacked.wire(timeout=5) as wire:
+    with attacked.wire(timeout=30) as wire:
         for _ in range(3):
             wire.send(head("POST", EVENTS, expecting))
             assert wire.head()[0] == 100
@@ -41,7 +41,7 @@ def test_expectations_behind_other_requests_keep_their_turn(attacked: AttackedBr
     wait = head(
         "GET", "/v1/topic/honest/slices/-9223372036854775808/0/events?from=latest&waitMs=300"
     )
-    with attacked.wire(timeout=5) as wire:
+    with attacked.wire(timeout=30) as wire:
         began = time.monotonic()
         wire.send(wait, head("POST", EVENTS, ["Content-Length: 5", "Expect: 100-continue"]))
         assert wire.response().status == 204
@@ -63,11 +63,11 @@ def test_expectations_behind_other_requests_keep_their_turn(attacked: AttackedBr
 def test_a_refused_expectation_gets_the_final_status(
     attacked: AttackedBroker, target: str, header: str, status: int
 ) -> None:
-    with attacked.wire(timeout=5) as wire:
+    with attacked.wire(timeout=30) as wire:
         wire.send(head("POST", target, [header, "Expect: 100-continue"]))
         answer = wire.response()
         assert answer.status == status and answer.closes
-        assert wire.ended(5)
+        assert wire.ended(30)
 
 
 # --- Size ----------------------------------------------
@@ -186,7 +186,7 @@ def test_a_half_closed_client_gets_its_answers(attacked: AttackedBroker) -> None
         wire.send(produce("t", b"1") * 50 + head("GET", "/v1/topics"))
         wire.sock.shutdown(1)
         assert [answer.status for answer in wire.responses(51)] == [200] * 51
-        assert wire.ended(5)
+        assert wire.ended(30)
     with attacked.wire() as wire:
         wire.send(produce("t", b"1" * 100)[:-1])
         wire.sock.shutdown(1)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from twin import Broker, MemoryLog, MemoryReactor, MemorySupervisor, run
+from twin import Broker, MemoryLog, MemoryReactor, MemorySpool, MemorySupervisor, run
 
 from barco.workers.http.app import App
 from barco.workers.rpc import RpcServer, Siblings
@@ -23,11 +23,12 @@ class Plane:
             reactor=self.reactor,
             reader=MemoryLog(self.reactor),
             supervisor=supervisor,
+            spool=MemorySpool(),
             now_us=lambda: 1,
         )
         self.reactor.upcalls = self.service.upcall
         operation = self.service.operation
-        paths = [str(directory / f"{worker}.rpc") for worker in range(options.workers)]
+        paths = {worker: str(directory / f"{worker}.rpc") for worker in range(options.workers)}
         self.siblings = Siblings(
             worker=options.worker, paths=paths, operation=operation, bytes_max=1 << 20
         )
@@ -80,12 +81,12 @@ def test_over_sockets(tmp_path: Path) -> None:
         assert status == 200 and sorted(item["values"] for item in items) == [[1], [2]]
         assert (await broker.request(0, "POST", "/v1/consumer/commit", "consumerId=c"))[0] == 204
         poll = asyncio.create_task(
-            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=5000")
+            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=60000")
         )
         while not broker.reactors[1].notified:
             await asyncio.sleep(0.001)
         broker.reactors[1].produce("t", 7, [b"3"])
-        status, items = await asyncio.wait_for(poll, 1)
+        status, items = await asyncio.wait_for(poll, 25)
         assert status == 200 and items[0]["values"] == [3]
         for plane in broker.planes:
             await plane.close()
@@ -103,7 +104,7 @@ def test_a_long_poll_that_is_cancelled_stops_waiting_everywhere(tmp_path: Path) 
             await plane.open()
         await broker.request(0, "PUT", "/v1/consumer/register", "consumerId=c&topic=t")
         poll = asyncio.create_task(
-            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=5000")
+            broker.request(0, "POST", "/v1/consumer/poll", "consumerId=c&waitMs=60000")
         )
         while not (broker.reactors[0].notified and broker.reactors[1].notified):
             await asyncio.sleep(0.001)

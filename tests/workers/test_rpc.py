@@ -29,7 +29,7 @@ class Pair:
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "worker-1.rpc")
-        self.paths = [str(directory / "worker-0.rpc"), self.path]
+        self.paths = {0: str(directory / "worker-0.rpc"), 1: self.path}
         self.cancelled = asyncio.Event()
         self.started = asyncio.Event()
         self.server = RpcServer(self.operation, bytes_max=BYTES_MAX)
@@ -112,7 +112,7 @@ async def test_a_cancelled_call_is_cancelled_there(pair: Pair) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(pair.cancelled.wait(), 1)
+    await asyncio.wait_for(pair.cancelled.wait(), 20)
     assert await pair.siblings.call(1, "echo", {}) == {}
 
 
@@ -120,7 +120,7 @@ async def test_a_cancelled_call_is_cancelled_there(pair: Pair) -> None:
 async def test_a_call_that_takes_too_long(pair: Pair) -> None:
     with pytest.raises(OutcomeUnknownError):
         await pair.siblings.call(1, "hang", {}, 0.02)
-    await asyncio.wait_for(pair.cancelled.wait(), 1)
+    await asyncio.wait_for(pair.cancelled.wait(), 20)
 
 
 @with_pair
@@ -171,7 +171,7 @@ def test_bad_frames_close_the_connection_and_nothing_else(frame: bytes, tmp_path
         reader, writer = await asyncio.open_unix_connection(pair.path)
         writer.write(frame)
         writer.write_eof()
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
         assert await pair.siblings.call(1, "echo", {}) == {}
         await pair.close()

@@ -24,34 +24,51 @@ class AnswerMemory:
         self.bytes_max = bytes_max
         self.used = 0
         self.wait_seconds = WAIT_SECONDS
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Event] = deque()
         self._sending: dict[int, weakref.ref[memoryview]] = {}
 
     async def take(self, wanted: int) -> int:
-        """Reserve memory for reading: returns how many bytes may be read now, at most `wanted`."""
+        """Reserve memory for reading: returns how many bytes may be read now, at most `wanted`.
+
+        First come, first served. Raises BusyError after `wait_seconds`.
+        """
+        if self.used >= self.bytes_max or self._waiters:
+            await self._turn()
+        granted = min(wanted, max((self.bytes_max - self.used) // SHARE, CHUNK_RAW_BYTES_MAX))
+        self.used += granted
+        self._wake()
+        return granted
+
+    async def _turn(self) -> None:
+        """Wait behind all that wait already; whoever has had its turn wakes the next one."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.wait_seconds
-        while self.used >= self.bytes_max:
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.append(waiter)
-            try:
-                await asyncio.wait_for(waiter, until - loop.time())
-            except TimeoutError:
+        waiter = asyncio.Event()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(loop.time() + self.wait_seconds):
+                while self._waiters[0] is not waiter or self.used >= self.bytes_max:
+                    await waiter.wait()
+                    waiter.clear()
+            self._waiters.popleft()
+        except BaseException as error:
+            self._waiters.remove(waiter)
+            self._wake()
+            if isinstance(error, TimeoutError):
                 raise BusyError(
                     "Clients have not read the answers that are waiting for them."
                 ) from None
-        granted = min(wanted, max((self.bytes_max - self.used) // SHARE, CHUNK_RAW_BYTES_MAX))
-        self.used += granted
-        return granted
+            raise
 
     def give_back(self, granted: int) -> None:
         """The opposite of `take`."""
         self.used -= granted
         assert self.used >= 0, "given back twice"
-        while self._waiters and self.used < self.bytes_max:
-            waiter = self._waiters.popleft()
-            if not waiter.done():  # Each looks for itself, in order.
-                waiter.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let the one that has waited longest look, if there is room."""
+        if self._waiters and self.used < self.bytes_max:
+            self._waiters[0].set()
 
     def counted(self, parts: list[Part]) -> list[Part]:
         """The same body; it counts until its last part has been sent and let go of."""

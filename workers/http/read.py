@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from barco import limits
+from barco import _native, limits
 from barco.errors import (
+    CorruptDataError,
     CursorExpiredError,
     NotFoundError,
     RequestError,
@@ -26,7 +27,7 @@ from barco.workers.http.messages import (
     parse_number,
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
-from barco.workers.reads import Extent, chunk_head, split_chunks
+from barco.workers.reads import Chunk, Extent, chunk_head, split_chunks
 from barco.workers.service import extent_from_list
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -35,7 +36,18 @@ HIGH_WATERMARK = "Barco-High-Watermark"
 PAUSE_S = 0.02
 """Before looking again, when a wait ended and yet there was nothing: nobody spins."""
 
+PLAN_SECONDS = 30.0
+"""Looking through the indexes of a large topic takes its time."""
+
 _TIMESTAMP = "timestamp:"
+
+COLUMNS = {
+    "key": _native.COLUMN_KEY,
+    "value": _native.COLUMN_VALUE,
+    "timestamp": _native.COLUMN_TIMESTAMP,
+    "offset": 0,
+}
+"""By name what may be asked for alone; offsets follow from a chunk's head."""
 
 
 def cursor_text(epoch: int, offset: int) -> str:
@@ -60,6 +72,45 @@ def parse_place(text: str) -> str | int:
     return parse_cursor(text).offset
 
 
+def parse_columns(text: str | None) -> int | None:
+    """The columns that are asked for, as the core counts them; None: all, as they are stored."""
+    if text is None:
+        return None
+    columns = 0
+    for name in text.split(","):
+        if name not in COLUMNS:
+            raise RequestError(f"The parameter columns has some of {', '.join(COLUMNS)}.")
+        columns |= COLUMNS[name]
+    return columns
+
+
+def column_names(columns: int) -> str:
+    """The opposite of `parse_columns`."""
+    return ",".join(name for name, bit in COLUMNS.items() if bit & columns or name == "offset")
+
+
+def project(chunks: Chunk, columns: int) -> bytes:
+    """Stored chunks cut down to some columns: copied, never unpacked."""
+    try:
+        return _native.chunks_project(chunks, columns)
+    except ValueError as error:
+        raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
+
+
+def _plan_of(
+    plans: Mapping[int, Mapping[int, Mapping[str, Any]]], owner: int, index: int, epoch: int
+) -> dict[str, Any]:
+    """What was found about one slice, for the document; nothing if nobody asked."""
+    plan = plans.get(owner, {}).get(index, {})
+    found: dict[str, Any] = {}
+    if "bytes" in plan:
+        found["bytes"] = plan["bytes"]
+        found["splits"] = [{"offset": str(at), "bytes": size} for at, size in plan["splits"]]
+    if "at" in plan:
+        found |= {"at": cursor_text(epoch, plan["at"]), "atOffset": str(plan["at"])}
+    return found
+
+
 class Read:
     """Handlers of /v1/topic/{topic}/slices."""
 
@@ -73,6 +124,7 @@ class Read:
         if not any(answer.get(topic, {}).get("exists") for answer in described.values()):
             raise TopicNotFoundError(f"There is no topic {topic}.")
         shards = await self._context.ask_all("ping", {})
+        plans = await self._plans(request, topic)
         found = []
         for index in range(self._context.options.slices_per_range):
             owner = self._context.owner(index)
@@ -96,8 +148,23 @@ class Read:
                     "endOffset": str(end),
                     "lastTimestamp": last,
                 }
+                | _plan_of(plans, owner, index, shard["epoch"])
             )
         return json_response({"topic": topic, "slices": found})
+
+    async def _plans(self, request: Request, topic: str) -> dict[int, dict[int, dict[str, Any]]]:
+        """By worker and slice what readers of everything want to know, if they ask for it."""
+        piece_bytes = request.number("splitBytes", default=0, most=2**62)
+        at = request.value("at")
+        if at is not None and not at.startswith(_TIMESTAMP):
+            raise RequestError("The parameter at is timestamp:<µs>.")
+        if not piece_bytes and at is None:
+            return {}
+        at_us = None if at is None else parse_number("The timestamp", at[len(_TIMESTAMP) :])
+        args = {"topic": topic, "piece_bytes": piece_bytes, "at_us": at_us}
+        answers: dict[int, dict[int, dict[str, Any]]]
+        answers = await self._context.ask_all("plan", args, timeout=PLAN_SECONDS)
+        return answers
 
     async def events(self, request: Request) -> Response:
         """Events of one slice from a place on."""
@@ -106,6 +173,9 @@ class Read:
         kind = choose(request.header("accept"), CONSUME_FORMATS)
         place = parse_place(request.value("from") or "earliest")
         stop = await self._stop(topic, index, request.value("to"))
+        columns = parse_columns(request.value("columns"))
+        if columns is not None and kind != CHUNKS:
+            raise RequestError(f"The parameter columns is for {CHUNKS}: other formats are whole.")
         wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
@@ -122,7 +192,7 @@ class Read:
         try:
             if not answer["known"] and not await self._exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
-            return await self._response(kind, answer, stop)
+            return await self._response(kind, answer, stop, columns)
         finally:
             self._context.memory.give_back(reserved)
 
@@ -188,7 +258,9 @@ class Read:
         if offset > answer["end"]:
             raise RequestError("The cursor is beyond the end of the slice.")
 
-    async def _response(self, kind: str, answer: Mapping[str, Any], stop: int | None) -> Response:
+    async def _response(
+        self, kind: str, answer: Mapping[str, Any], stop: int | None, columns: int | None
+    ) -> Response:
         given = answer["extent"]
         extent = Extent("", 0, answer["offset"], answer["offset"], answer["end"])
         if given is not None:
@@ -214,5 +286,8 @@ class Read:
         headers.append(("Content-Type", kind))
         if kind == CHUNKS and (skip := skips([extent])):
             headers.append(("Barco-Start", skip))
+        if columns is not None:
+            headers.append(("Barco-Columns", column_names(columns)))
+            extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
         parts = self._context.memory.counted(await render(kind, [extent]))
         return Response(200, parts, tuple(headers))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route, Told
+from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
@@ -157,6 +158,11 @@ _EVENTS = Route(
         Parameter("to", "Where to stop, in the same words; else at the end."),
         _MAX_BYTES,
         _WAIT,
+        Parameter(
+            "columns",
+            "With application/vnd.barco.chunks: some of key, value, timestamp, offset, by commas. "
+            "Chunks then have their heads as stored and only the sections of these columns.",
+        ),
     ),
     answers={
         200: "Events.",
@@ -171,6 +177,7 @@ _EVENTS = Route(
         Told("Barco-Next-Cursor", "Where to go on.", (200, 204)),
         Told("Barco-High-Watermark", "The end of the slice.", (200, 204)),
         _START,
+        Told("Barco-Columns", "The columns in the chunks, if some were asked for.", (200,)),
         Told("Retry-After", _RETRY_AFTER, (204, 503)),
     ),
     kinds=CONSUME_FORMATS,
@@ -387,6 +394,15 @@ ROUTES = (
         "read.slices",
         "The slices of a topic: owner, generations, first and end positions.",
         "read",
+        (
+            Parameter(
+                "splitBytes",
+                "For readers of everything: also bytes (stored, about) of each slice, and splits, "
+                "offsets that cut it into pieces of about so many bytes (1,024 at most).",
+                "integer",
+            ),
+            Parameter("at", "timestamp:<µs>: also at, where that time begins in each slice."),
+        ),
         answers={200: "Slices.", 404: "No such topic.", 503: "A worker is restarting."},
     ),
     _EVENTS,
@@ -409,4 +425,5 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *WRITE_ROUTES,
 )

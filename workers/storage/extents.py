@@ -12,6 +12,12 @@ from barco.workers.storage.reader import Locate, LocateTimestamp
 _ROWS = 4096
 """Index entries looked at before the event loop gets its turn."""
 
+SPLITS_MAX = 1024
+"""Pieces that one slice is cut into at most: larger pieces then, so that an answer stays small."""
+
+_SAMPLES = 1024
+"""Index entries of one sealed segment that tell how its bytes are spread: sizes are a hint."""
+
 Size = tuple[int, int]
 """(base offset, stored bytes) of a chunk."""
 
@@ -85,6 +91,29 @@ class StreamExtents:
             return kept if older is None else older
         return kept
 
+    async def splits(
+        self, topic: str, slice_: int, start: int, piece_bytes: int
+    ) -> tuple[int, list[Size]]:
+        """(stored bytes from `start` on, where to cut them into pieces of about `piece_bytes`).
+
+        Each cut is (first offset after it, bytes before it since the last one). For planning: what
+        large segments hold is estimated.
+        """
+        cuts = _Cuts(piece_bytes)
+        end = start
+        for part in list(await self._catalog.parts(topic, slice_)):
+            found = await self._sidecar(part, topic, slice_)
+            if part.end_offset <= start or found is None:
+                continue
+            for base, stored in _sampled(*found):
+                if base >= start:
+                    cuts.add(base, stored)
+            end = part.end_offset
+            await asyncio.sleep(0)
+        for base, stored in await self._open_sizes(topic, slice_, end):
+            cuts.add(base, stored)
+        return cuts.total, cuts.found
+
     def forget(self) -> None:
         """Drops what is remembered of segments that are gone."""
         for key in [key for key in self._totals if self._catalog.get(key[0]) is None]:
@@ -117,6 +146,40 @@ class StreamExtents:
             sizes = await _sealed_sizes(sidecar, stream)
             total = self._totals[name] = sum(stored for _, stored in sizes)
         return total
+
+
+class _Cuts:
+    """Cuts a run of chunks into pieces; doubles their size when there are too many."""
+
+    def __init__(self, piece_bytes: int) -> None:
+        self.found: list[Size] = []
+        self.total = 0
+        self._piece_bytes = piece_bytes
+        self._since = 0
+
+    def add(self, base_offset: int, stored_bytes: int) -> None:
+        """The next chunk."""
+        if self._since >= self._piece_bytes:
+            self.found.append((base_offset, self._since))
+            self._since = 0
+            if len(self.found) > SPLITS_MAX:
+                pairs = zip(self.found[::2], self.found[1::2], strict=False)
+                self.found = [(second[0], first[1] + second[1]) for first, second in pairs]
+                self._piece_bytes *= 2
+        self._since += stored_bytes
+        self.total += stored_bytes
+
+
+def _sampled(sidecar: Sidecar, stream: Stream) -> list[Size]:
+    """Base offsets and sizes of a segment's chunks, of some that stand for their neighbours."""
+    count = stream.entry_count
+    step = 1 + count // _SAMPLES
+    if step == 1:
+        return sidecar.sizes(stream, 0, count)
+    rows = range(0, count, step)
+    sizes = [sidecar.sizes(stream, row, 1)[0] for row in rows]
+    pairs = zip(rows, sizes, strict=True)
+    return [(base, stored * min(step, count - row)) for row, (base, stored) in pairs]
 
 
 async def _sealed_sizes(sidecar: Sidecar, stream: Stream) -> list[Size]:

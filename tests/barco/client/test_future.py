@@ -70,13 +70,13 @@ def test_no_wake_up_is_lost():
     def other():
         for number in range(rounds):
             mine[number].set_result(number)
-            assert theirs[number].result(10) == number
+            assert theirs[number].result(60) == number
 
     thread = threading.Thread(target=other)
     thread.start()
     began = time.monotonic()
     for number in range(rounds):
-        assert mine[number].result(10) == number
+        assert mine[number].result(60) == number
         theirs[number].set_result(number)
     thread.join()
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 55

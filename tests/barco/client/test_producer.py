@@ -278,7 +278,7 @@ def test_async_face_is_the_same_engine(broker):
 def test_a_cancelled_wait_does_not_lose_the_event(broker):
     async def main():
         async with barco.AsyncProducer(broker.endpoint) as producer:
-            broker.delay_s = 0.1
+            broker.delay_s = 0.5
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.03):
                     await producer.send("t", b"v")

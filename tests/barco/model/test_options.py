@@ -61,3 +61,25 @@ def test_it_is_frozen() -> None:
 def test_what_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         WorkerOptions.from_json(text)
+
+
+def test_the_place_of_a_process() -> None:
+    assert (OPTIONS.place, OPTIONS.shard, OPTIONS.range_index) == (0, 1, 0)
+    assert OPTIONS.members == ((0, 1),)
+    clustered = dataclasses.replace(
+        OPTIONS,
+        ordinal=1,
+        worker=5,
+        ring_size=3,
+        brokers=["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+        shard_endpoints=[f"127.0.0.2:{9300 + each}" for each in range(6)],
+        replication_port=9256,
+        shard_port=9300,
+    )
+    assert WorkerOptions.from_json(clustered.to_json()) == clustered
+    # C of the range of broker 2, which comes two places before it.
+    assert (clustered.place, clustered.shard, clustered.range_index) == (2, 1, 2)
+    assert clustered.members == ((2, 1), (0, 3), (1, 5))
+    assert clustered.link_address(clustered.members[1]) == ("127.0.0.1", 9259)
+    assert clustered.shard_endpoint(clustered.members[0]) == "127.0.0.3:9301"
+    assert clustered.shard_endpoint(clustered.process) == "127.0.0.2:9305"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -14,10 +15,14 @@ from typing import Any
 
 import pytest
 
+from barco.supervisor.tied import start_tied
+
+sys.path.insert(0, str(Path(__file__).parent))  # For `gossiping`.
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Poll until the condition holds, and return what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -43,7 +48,7 @@ class Fake:
         self.ready: dict[str, Any] = {}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BARCO_")}
         with open(self.log, "ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 [sys.executable, "-P", str(FAKE_BROKER), "--data-dir", str(data_dir), "--json"]
                 + ["--ports-from", "0", *arguments],
                 stdout=subprocess.PIPE,
@@ -54,7 +59,7 @@ class Fake:
 
     def wait_ready(self) -> "Fake":
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], 20)
+        readable, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if readable else b""
         assert line, f"not ready: {self.log.read_text()}"
         self.ready = json.loads(line)
@@ -62,10 +67,11 @@ class Fake:
 
     def ask(self, words: str, port: str = "produce", shard: int | None = None) -> str:
         """One line to a worker, one back: to any of them, or to one."""
-        address = ("127.0.0.1", self.ready["ports"][port])
+        address = (self.ready["bind"], self.ready["ports"][port])
         if shard is not None:
-            address = ("127.0.0.1", int(self.ready["shards"][shard].split(":")[1]))
-        with socket.create_connection(address, timeout=10) as connection:
+            host, _, number = self.ready["shards"][shard].rpartition(":")
+            address = (host, int(number))
+        with socket.create_connection(address, timeout=30) as connection:
             connection.sendall(words.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
@@ -85,6 +91,17 @@ class Fake:
         """The messages of its log so far."""
         lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
         return [json.loads(line)["message"] for line in lines]
+
+
+def cluster_config(path: Path, ordinal: int = 0, **cluster: str) -> tuple[str, ...]:
+    """Arguments for a broker of three, on addresses that nobody else has."""
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    brokers = [f"{net}.{each + 1}" for each in range(3)]
+    more = "".join(f'{key} = "{value}"\n' for key, value in cluster.items())
+    path.write_text(
+        f"[broker]\nordinal = {ordinal}\n[cluster]\nbrokers = {json.dumps(brokers)}\n{more}"
+    )
+    return ("--config", str(path), "--ports-from", "9250")
 
 
 @pytest.fixture

@@ -105,6 +105,8 @@ class Worker:
             "pid": os.getpid(),
             "worker": options.worker,
             "core": options.core,
+            "members": options.members,
+            "listeners": sorted(options.listeners),
             "version": self.version,
             "replies": self.replies,
         }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Fake, is_alive, wait_until
+from .conftest import Fake, cluster_config, is_alive, wait_until
 
 Start = Callable[..., Fake]
 
@@ -36,6 +36,42 @@ def test_every_worker_listens_on_every_public_port(start: Start) -> None:
     for port in ("discovery", "produce", "consume", "metrics"):
         seen = {json.loads(broker.ask("state", port))["worker"] for _ in range(60)}
         assert seen == {0, 1}, port
+
+
+def test_a_broker_of_a_cluster_runs_a_process_for_each_replica(
+    start: Start, tmp_path: Path
+) -> None:
+    config = cluster_config(tmp_path / "b1.toml", 1)
+    broker = start(*config, "--workers", "2").wait_ready()
+    assert len(broker.ready["shards"]) == len(broker.ready["workers"]) == 6
+    states = [broker.state(shard) for shard in range(6)]
+    assert [state["worker"] for state in states] == list(range(6))
+    assert [state["core"] for state in states[:2]] * 3 == [state["core"] for state in states]
+    assert states[0]["members"] == [[1, 0], [2, 2], [0, 4]]
+    assert states[5]["members"] == [[2, 1], [0, 3], [1, 5]]
+    assert [len(state["listeners"]) for state in states] == [6, 6, 2, 2, 2, 2]
+    seen = {json.loads(broker.ask("state", "produce"))["worker"] for _ in range(60)}
+    assert seen == {0, 1}
+    os.kill(broker.ready["workers"][4], signal.SIGKILL)
+    assert broker.state(4)["pid"] != broker.ready["workers"][4]
+    assert broker.state(3)["pid"] == broker.ready["workers"][3]
+    assert broker.stop() == 0
+    assert json.loads((broker.data_dir / "broker.json").read_text())["ring_size"] == 3
+
+
+def test_a_directory_of_another_broker_is_refused(start: Start, tmp_path: Path) -> None:
+    config = cluster_config(tmp_path / "b.toml", 1, uuid="ab" * 16)
+    assert start(*config, "--workers", "1").wait_ready().stop() == 0
+    text = (tmp_path / "b.toml").read_text()
+    for before, after, words in (
+        ("ordinal = 1", "ordinal = 2", "belongs to the broker with ordinal 1, this one has 2"),
+        ("ab" * 16, "cd" * 16, f"belongs to cluster {'ab' * 16}, the configuration is of"),
+    ):
+        (tmp_path / "b.toml").write_text(text.replace(before, after))
+        code, last = start(*config).end()
+        assert code == 78 and words in last
+    code, last = start().end()
+    assert code == 78 and "formatted for a broker of a cluster, not for a single broker" in last
 
 
 def test_a_second_start_keeps_the_identity(start: Start) -> None:
@@ -104,10 +140,10 @@ def test_a_silent_worker_is_killed_and_restarted(start: Start, fake: str, limit:
 
 
 def test_a_supervisor_that_was_stopped_does_not_blame_its_workers(start: Start) -> None:
-    limits = {"HEARTBEAT_SILENCE_SECONDS_MAX": 1.5}
+    limits = {"HEARTBEAT_SILENCE_SECONDS_MAX": 4.5}
     broker = start("--workers", "1", limits=limits).wait_ready()
     broker.process.send_signal(signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(6)
     broker.process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
     assert broker.state(0)["pid"] == broker.ready["workers"][0]
@@ -118,7 +154,7 @@ def test_who_does_not_drain_is_killed(start: Start) -> None:
     broker.wait_ready()
     began = time.monotonic()
     assert broker.stop() == 0
-    assert 1.0 <= time.monotonic() - began < 10
+    assert 1.0 <= time.monotonic() - began < 18
     assert any("had not drained after 1 s" in text for text in broker.messages())
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
@@ -129,7 +165,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     wait_until(lambda: any(text.startswith("stopping") for text in broker.messages()))
     began = time.monotonic()
     assert broker.stop(signal.SIGINT) == 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
 

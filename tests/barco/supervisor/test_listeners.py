@@ -52,3 +52,14 @@ def test_shard_ports_end_somewhere() -> None:
     ports = PortsSection(discovery=0, produce=0, consume=0, metrics=0, shard=65535)
     with pytest.raises((ConfigError, InUseError), match="worker 1 has no port left|in use"):
         open_listeners("127.0.0.1", ports, 2)
+
+
+def test_in_a_cluster_followers_have_no_public_port() -> None:
+    listeners = open_listeners("127.0.0.1", FREE, 2, places=3)
+    try:
+        names = [sorted(sockets) for sockets in listeners.by_worker]
+        assert names[:2] == [sorted([*PUBLIC, "shard", "replication"])] * 2
+        assert names[2:] == [["replication", "shard"]] * 4
+        assert len(set(listeners.shard_endpoints)) == 6
+    finally:
+        listeners.close()

@@ -33,12 +33,22 @@ def test_open_addresses_need_a_flag() -> None:
         machine.check_bind(open_config, False)
 
 
-def test_one_broker_only() -> None:
-    machine.check_cluster(Config())
+def test_a_cluster() -> None:
+    assert machine.check_cluster(Config()).broker.ordinal == 0
     machine.check_cluster(Config().override("cluster", brokers=("127.0.0.1",)))
     three = Config().override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
-    with pytest.raises(ConfigError, match="names 3 brokers: cluster mode is not in this version"):
-        machine.check_cluster(three)
+    second = machine.check_cluster(three.override("broker", ordinal=1, workers=2))
+    assert (second.broker.ordinal, second.broker.bind) == (1, "127.0.0.2")
+    with pytest.raises(ConfigError, match="ordinals go to 2"):
+        machine.check_cluster(three.override("broker", ordinal=3))
+    with pytest.raises(ConfigError, match="'127.0.0.3' for ordinal 2, which is where"):
+        machine.check_cluster(three.override("broker", ordinal=2, bind="127.0.0.9"))
+    near = three.override("broker", ordinal=0, workers=4).override("ports", replication=9290)
+    with pytest.raises(ConfigError, match="meet ports.shard"):
+        machine.check_cluster(near)
+    free = three.override("broker", ordinal=0).override("ports", shard=0)
+    with pytest.raises(ConfigError, match="no free choice of ports"):
+        machine.check_cluster(free)
 
 
 def test_worker_count() -> None:

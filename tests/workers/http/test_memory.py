@@ -23,10 +23,40 @@ async def test_answers_become_smaller_and_then_none() -> None:
         assert last >= CHUNK_RAW_BYTES_MAX
     with pytest.raises(BusyError):
         await memory.take(1)
-    memory.wait_seconds = 5
+    memory.wait_seconds = 60
     asyncio.get_running_loop().call_later(0.02, memory.give_back, last)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         assert await memory.take(1) == 1
+
+
+@run
+async def test_who_waits_for_memory_is_served_in_order_and_once() -> None:
+    memory = AnswerMemory(1 << 20)
+    memory.wait_seconds = 60
+    held = []
+    while memory.used < memory.bytes_max:
+        held.append(await memory.take(1 << 30))
+    served: list[int] = []
+
+    async def wait(number: int) -> None:
+        await memory.take(CHUNK_RAW_BYTES_MAX)
+        served.append(number)
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(20)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    memory.give_back(held.pop())
+    tasks[2].cancel()
+    tasks[0].cancel()  # It was the one to be woken up: the next one is, instead.
+    async with asyncio.timeout(20):
+        while not served:
+            await asyncio.sleep(0)
+        for granted in held:
+            memory.give_back(granted)
+        while len(served) < 17:
+            memory.give_back(CHUNK_RAW_BYTES_MAX)
+            await asyncio.sleep(0)
+    assert served == list(range(3, 20))
 
 
 def test_a_body_counts_until_it_is_let_go_of() -> None:

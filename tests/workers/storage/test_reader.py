@@ -112,7 +112,7 @@ def test_read_ahead_makes_room_for_reads(shard, go):
         held = bulk.buffers.bytes_out
         assert held and reader.read_ahead_hits
         bulk.buffers.bytes_max = held  # Nothing else is free now.
-        again = await asyncio.wait_for(reader.read("zz", 3, 0, 1 << 20), 1)
+        again = await asyncio.wait_for(reader.read("zz", 3, 0, 1 << 20), 20)
         assert again.chunks
 
     go(test)

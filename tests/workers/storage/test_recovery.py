@@ -258,9 +258,9 @@ def test_many_generations_start_quickly(shard, go):
         frames += len(body).to_bytes(4, "little")
         frames += builder._native.crc32c(body).to_bytes(4, "little") + body
     (shard / layout.LINEAGE_NAME).write_bytes(frames)
-    began = time.perf_counter()
+    began = time.process_time()
     report, _ = recover(shard, go)
-    assert time.perf_counter() - began < 0.5 * 4  # Four times, for a busy machine.
+    assert time.process_time() - began < 0.5 * 4  # Four times, for a busy machine.
     assert (report.epoch, report.T, report.next_epoch) == (count + 1, 1, count + 2)
 
 

@@ -1,0 +1,83 @@
+"""Which process of which broker holds which shard: from the ring to processes and back. Pure.
+
+A shard range is the contiguous run of slices that one process leads. The shards of the ring are
+numbered through: shard `i` of the token range with ring index `r` is `r * workers + i`. Each is
+held by `places` brokers, the owner of the range and the two after it on the ring. A broker runs
+one process for every shard that it holds: process `j = k * workers + i` holds shard `i` of the
+range of the broker `k` places before it (k = 0: its own).
+"""
+
+from dataclasses import dataclass
+
+from barco.model.placement import REPLICAS, Placement, slices_of_worker, worker_of_slice
+from barco.types import Ordinal, SliceIndex
+
+Process = tuple[Ordinal, int]
+"""A process of the cluster: the broker's ordinal, and the number of the process there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Shards and their processes in a ring whose brokers all have so many workers for a range."""
+
+    placement: Placement
+    workers: int
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.workers <= self.placement.slices_per_range
+
+    @property
+    def places(self) -> int:
+        """How many brokers hold a shard."""
+        return min(REPLICAS, self.placement.size)
+
+    @property
+    def processes(self) -> int:
+        """How many processes a broker runs."""
+        return self.places * self.workers
+
+    @property
+    def shards(self) -> int:
+        """How many shards the ring has."""
+        return self.placement.size * self.workers
+
+    @property
+    def peers(self) -> int:
+        """How many processes the cluster runs."""
+        return self.placement.size * self.processes
+
+    def peer(self, process: Process) -> int:
+        """The number of a process in the cluster."""
+        return process[0] * self.processes + process[1]
+
+    def process(self, peer: int) -> Process:
+        """The process of that number."""
+        ordinal, number = divmod(peer, self.processes)
+        return Ordinal(ordinal), number
+
+    def shard_of(self, process: Process) -> int:
+        """The shard that a process holds."""
+        ordinal, number = process
+        place, shard = divmod(number, self.workers)
+        assert 0 <= place < self.places
+        index = (self.placement.index_of(ordinal) - place) % self.placement.size
+        return index * self.workers + shard
+
+    def holders(self, shard: int) -> tuple[Process, ...]:
+        """The processes that hold a shard, in the order of succession: A, B, C."""
+        index, number = divmod(shard, self.workers)
+        return tuple(
+            (ordinal, place * self.workers + number)
+            for place, ordinal in enumerate(self.placement.replicas(index))
+        )
+
+    def shard_of_slice(self, index: int, slice: int) -> int:
+        """The shard that holds a slice of the token range with this ring index."""
+        slices = self.placement.slices_per_range
+        within = worker_of_slice(SliceIndex(slice), slices=slices, workers=self.workers)
+        return index * self.workers + within
+
+    def slices_of(self, shard: int) -> range:
+        """The slices of a shard, numbered within their token range."""
+        slices = self.placement.slices_per_range
+        return slices_of_worker(shard % self.workers, slices=slices, workers=self.workers)

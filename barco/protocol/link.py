@@ -1,0 +1,79 @@
+"""The first frame on a connection between workers of two brokers: who calls, and what for.
+
+One port of a worker takes all of them. The caller sends its `Hello` and waits; the other side
+answers with its own, or with a refusal and closes. What follows depends on the kind: native
+hand-off frames, control operations, or replication. A hello is small, and its length is checked
+before anything is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from barco.errors import ProtocolError
+
+LINK_VERSION = 1
+"""Of the hello and of everything behind it. Workers that speak another one do not connect."""
+
+HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"
+KINDS = (HAND_OFF, RPC, REPLICATION)
+
+TEXT_BYTES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """A worker, and the shape of the cluster that it was made for."""
+
+    kind: str
+    """What the connection is for; the answer repeats it."""
+    cluster_uuid: str
+    ordinal: int
+    disk_uuid: str
+    worker: int
+    """The number of the process in its broker."""
+    session: int
+    """Of this start of the worker, never used twice."""
+    ring_size: int
+    workers: int
+    slices_per_range: int
+    link_version: int = LINK_VERSION
+
+    def to_message(self) -> dict[str, Any]:
+        """Plain values, for a frame."""
+        return asdict(self)
+
+
+def hello_from(message: Mapping[str, Any]) -> Hello:
+    """The hello in a frame; ProtocolError where it is none, or the refusal that came instead."""
+    refusal = message.get("refused")
+    if isinstance(refusal, str):
+        raise ProtocolError(f"refused: {refusal[:500]}")
+    known = {field.name: field.type for field in fields(Hello)}
+    if message.keys() != known.keys():
+        raise ProtocolError("the first frame is no hello of a worker")
+    for name, value in message.items():
+        if type(value) is not known[name]:
+            raise ProtocolError(f"{name} in a hello is {type(value).__name__}")
+        if isinstance(value, str) and len(value) > TEXT_BYTES_MAX:
+            raise ProtocolError(f"{name} in a hello has {len(value)} characters")
+    return Hello(**message)
+
+
+def refusal(mine: Hello, theirs: Hello) -> str | None:
+    """Why a worker that says this is not let in; None if it is. One line, without secrets."""
+    if theirs.link_version != mine.link_version:
+        return f"links of version {theirs.link_version} are not spoken here, {mine.link_version} is"
+    if theirs.cluster_uuid != mine.cluster_uuid:
+        return f"this is cluster {mine.cluster_uuid}, not {theirs.cluster_uuid}"
+    if theirs.kind not in KINDS:
+        return f"there is no link of kind {theirs.kind!r}"
+    for name in ("ring_size", "workers", "slices_per_range"):
+        ours, other = getattr(mine, name), getattr(theirs, name)
+        if ours != other:
+            return f"{name} is {ours} here and {other} there: make the configurations the same"
+    if not 0 <= theirs.ordinal < mine.ring_size:
+        return f"there is no broker {theirs.ordinal} in a ring of {mine.ring_size}"
+    if theirs.ordinal == mine.ordinal:
+        return f"broker {mine.ordinal} is this one: two brokers have the same ordinal"
+    return None

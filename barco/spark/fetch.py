@@ -1,0 +1,311 @@
+"""HTTP from Spark's processes to brokers: plans for the driver, stored chunks for the tasks.
+
+Plain blocking sockets, one connection for each slice that is read: a task has nothing else to do.
+Whatever goes wrong with a broker is waited out for `timeout_s`, at another place if there is one:
+reading again what is stored gives the same bytes.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from barco.errors import BarcoError, BusyError, CorruptDataError, NotFoundError, PeerError
+from barco.protocol.cursor import Cursor
+from barco.types import Epoch, Offset
+
+CHUNKS = "application/vnd.barco.chunks"
+SOCKET_SECONDS = 30.0
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
+DAMAGED_MAX = 4
+"""Answers with damaged chunks for one place, before the task fails: there is no good copy."""
+
+
+class DataLossError(BarcoError):
+    """Events that were to be read are gone: retention was there first, or the topic is deleted."""
+
+    status = 410
+    slug = "data-loss"
+    title = "Events are gone"
+
+    def __init__(self, detail: str, earliest: int | None = None) -> None:
+        super().__init__(detail)
+        self.earliest = earliest
+        """The first offset that is left; None if nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """The problem document, or what there is instead."""
+        try:
+            document = json.loads(self.body)
+        except ValueError:
+            document = None
+        return document if isinstance(document, dict) else {"detail": repr(self.body[:200])}
+
+    @property
+    def words(self) -> str:
+        """What it says of itself, for a message."""
+        return f"{self.status}: {self.problem.get('detail') or self.problem.get('title')}"
+
+
+class Link:
+    """One connection, and the request on it that has not been answered."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.pending = ""
+        host, _, port = endpoint.rpartition(":")
+        self._connection = http.client.HTTPConnection(
+            host.removeprefix("[").removesuffix("]"), int(port), timeout=SOCKET_SECONDS
+        )
+
+    def send(self, path: str, accept: str) -> None:
+        """Ask; the answer is fetched with `receive`."""
+        self._connection.request("GET", path, headers={"Accept": accept})
+        self.pending = path
+
+    def receive(self) -> Answer:
+        """The answer to the last request."""
+        response = self._connection.getresponse()
+        body = response.read()
+        self.pending = ""
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, headers, body)
+
+    def close(self) -> None:
+        """Give it up, whatever it is doing."""
+        self.pending = ""
+        self._connection.close()
+
+
+FAILURES = (OSError, http.client.HTTPException)
+
+
+class Brokers:
+    """Asks any of some brokers, for the driver."""
+
+    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
+        self._endpoints = list(endpoints)
+        self._timeout_s = timeout_s
+
+    def topics(self) -> list[str]:
+        """All of them."""
+        return [str(topic["topic"]) for topic in self.get("/v1/topics")["topics"]]
+
+    def slices(self, topic: str, *, split_bytes: int = 0, at: str = "") -> list[dict[str, Any]]:
+        """The slices of a topic as the API describes them; NotFoundError if there is none."""
+        query: dict[str, Any] = {"splitBytes": split_bytes} if split_bytes else {}
+        if at:
+            query["at"] = at
+        target = f"/v1/topic/{quote(topic)}/slices" + ("?" + urlencode(query) if query else "")
+        found: list[dict[str, Any]] = self.get(target)["slices"]
+        return found
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A JSON document; 404 is a NotFoundError, trouble is waited out."""
+        deadline = time.monotonic() + self._timeout_s
+        pause = PAUSE_FIRST_S
+        while True:
+            said = ""
+            for endpoint in list(self._endpoints):
+                try:
+                    return self._ask(endpoint, path)
+                except BusyError as error:
+                    said = said or str(error)
+                except FAILURES as error:
+                    said = said or f"{endpoint}: {error}"
+            if time.monotonic() + pause > deadline:
+                raise PeerError(f"no broker answers GET {path.partition('?')[0]}: {said}")
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+
+    def _ask(self, endpoint: str, path: str) -> dict[str, Any]:
+        link = Link(endpoint)
+        try:
+            link.send(path, "application/json")
+            answer = link.receive()
+        finally:
+            link.close()
+        if answer.status == 200:
+            document: dict[str, Any] = json.loads(answer.body)
+            return document
+        if answer.status == 404:
+            raise NotFoundError(answer.words)
+        if answer.status == 429 or answer.status >= 500:
+            raise BusyError(f"{endpoint} answers {answer.words}")
+        raise PeerError(f"{endpoint} answers {answer.words}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a slice can be read."""
+
+    topic: str
+    token: int
+    slice: int
+    endpoints: tuple[str, ...]
+    """The owner's first."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What has gone wrong at one place in a slice."""
+
+    deadline: float
+    pause: float = PAUSE_FIRST_S
+    damaged: int = 0
+    said: list[str] = field(default_factory=list)
+
+
+class SliceFetch:
+    """Stored chunks of one slice, request by request, the next one asked for ahead."""
+
+    def __init__(
+        self, source: Source, columns: Sequence[str], *, fetch_bytes: int, timeout_s: float
+    ) -> None:
+        self._source = source
+        self._endpoints = list(source.endpoints)
+        self._base = f"/v1/topic/{quote(source.topic)}/slices/{source.token}/{source.slice}/events"
+        self._query: dict[str, Any] = {"maxBytes": fetch_bytes}
+        if set(columns) != {"key", "value", "timestamp"}:
+            self._query["columns"] = ",".join(columns)
+        self._timeout_s = timeout_s
+        self._link: Link | None = None
+        self._turn = 0
+        self._trouble: _Trouble | None = None
+        self.bytes = 0
+        self.requests = 0
+
+    def get(self, start: int, end: int) -> tuple[bytes, int, bool]:
+        """(chunks, the offset after them, whether they are cut down to the columns).
+
+        DataLossError: they are gone. Any other BarcoError: nobody has served them in time.
+        """
+        path = self._path(start, end)
+        while True:
+            try:
+                answer = self._exchange(path)
+            except FAILURES as error:
+                self._failed(f"{self._endpoint}: {error or type(error).__name__}")
+                continue
+            if answer.status == 200:
+                cursor = Cursor.parse(answer.headers["barco-next-cursor"])
+                self.bytes += len(answer.body)
+                return answer.body, cursor.offset, "barco-columns" in answer.headers
+            self._refused(answer, start)
+
+    def ahead(self, start: int, end: int) -> None:
+        """Ask for what comes next while the caller is busy with what it has."""
+        if start < end and self._link is not None and not self._link.pending:
+            try:
+                self._link.send(self._path(start, end), CHUNKS)
+            except FAILURES:
+                self._drop()  # It will be told when it is asked for.
+
+    def good(self) -> None:
+        """What `get` gave was right: trouble is over."""
+        self._trouble = None
+
+    def damaged(self, why: str) -> None:
+        """What `get` gave was not what it should be: try again, elsewhere if possible."""
+        self._failed(f"{self._endpoint}: {why}")
+        assert self._trouble is not None
+        self._trouble.damaged += 1
+        if self._trouble.damaged >= DAMAGED_MAX:
+            raise CorruptDataError(f"{self._name}: damaged wherever it is read: {why}")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._drop()
+
+    @property
+    def _name(self) -> str:
+        return f"topic {self._source.topic}, slice {self._source.token}/{self._source.slice}"
+
+    @property
+    def _endpoint(self) -> str:
+        return self._endpoints[self._turn % len(self._endpoints)]
+
+    def _path(self, start: int, end: int) -> str:
+        places = {"from": _cursor(start), "to": _cursor(end)}
+        return f"{self._base}?{urlencode(places | self._query, safe=',')}"
+
+    def _exchange(self, path: str) -> Answer:
+        if self._link is not None and self._link.pending not in ("", path):
+            self._drop()
+        if self._link is None:
+            self._link = Link(self._endpoint)
+        if not self._link.pending:
+            self._link.send(path, CHUNKS)
+        self.requests += 1
+        return self._link.receive()
+
+    def _refused(self, answer: Answer, start: int) -> None:
+        """Raise what waiting does not help; wait otherwise."""
+        said = f"{self._endpoint} answers {answer.words}"
+        if answer.status == 410:
+            earliest = Cursor.parse(answer.problem["earliest"]).offset
+            raise DataLossError(
+                f"{self._name}: the events from offset {start} to {earliest} are gone", earliest
+            )
+        if answer.status == 404:
+            raise DataLossError(f"{self._name} does not exist any more ({said})")
+        if answer.status == 500 and "corrupt" in str(answer.problem.get("type")):
+            self.damaged(str(answer.problem.get("detail")))
+            return
+        if 400 <= answer.status < 421 and "beyond the end" not in said:
+            raise PeerError(f"{self._name}: {said}")
+        # 204, beyond the end: a replica that has not seen so much yet. 421, 429, 5xx: not now.
+        self._failed(said)
+
+    def _failed(self, said: str) -> None:
+        self._drop()
+        self._turn += 1
+        now = time.monotonic()
+        trouble = self._trouble
+        if trouble is None:
+            trouble = self._trouble = _Trouble(now + self._timeout_s)
+        trouble.said.append(said)
+        if now > trouble.deadline:
+            raise PeerError(
+                f"{self._name} was not served for {self._timeout_s:g} s: {trouble.said[-1]} "
+                f"(at first: {trouble.said[0]})"
+            )
+        del trouble.said[1:-8]
+        if self._turn % len(self._endpoints) == 0:
+            time.sleep(trouble.pause)
+            trouble.pause = min(2 * trouble.pause, PAUSE_MAX_S)
+            self._find_owner()
+
+    def _find_owner(self) -> None:
+        """Who leads the slice may have changed: ask, and begin there."""
+        try:
+            slices = Brokers(self._endpoints, 0.0).slices(self._source.topic)
+        except (BarcoError, *FAILURES, ValueError, KeyError):
+            return
+        for each in slices:
+            if (int(each["token"]), int(each["index"])) == (self._source.token, self._source.slice):
+                owner = str(each["endpoint"])
+                self._endpoints = list(dict.fromkeys([owner, *self._endpoints]))
+                self._turn = 0
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _cursor(offset: int) -> str:
+    return str(Cursor(Epoch(0), Offset(offset)))

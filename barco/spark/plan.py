@@ -1,0 +1,260 @@
+"""Which events a query reads, and which Spark partition reads which of them. Pure.
+
+A slice is cut at chunks, by the sizes that the brokers tell; small slices of one shard share a
+partition. Neighbouring partitions belong to different shards, so that tasks that run at the same
+time keep different workers busy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from barco.spark.decode import Origin
+from barco.spark.fetch import DataLossError, Source
+from barco.spark.options import OptionError, Place, ReadOptions
+from barco.types import MiB
+
+PIECES = 16
+"""Partitions that a middling topic is cut into: enough for every core of a small cluster."""
+
+PIECE_BYTES_MIN = 4 * MiB
+"""Less than this is not worth a task of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One slice of a topic, as the brokers tell."""
+
+    topic: str
+    token: int
+    index: int
+    partition: int
+    """Its number among all slices of the topic, in ring order: what Kafka's users know."""
+    endpoint: str
+    replicas: tuple[str, ...]
+    epoch: int
+    start: int
+    end: int
+    stored_bytes: int = 0
+    splits: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes before it since the last split)."""
+    at: int | None = None
+    """Where the time begins that was asked for."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in positions: it has this name as long as it lives."""
+        return f"{self.token}/{self.index}"
+
+
+def slices_of(topic: str, described: Sequence[Mapping[str, Any]]) -> list[Slice]:
+    """The slices of GET /v1/topic/{topic}/slices, in ring order."""
+    tokens = sorted({int(each["token"]) for each in described})
+    width = 1 + max((int(each["index"]) for each in described), default=0)
+    found = [
+        Slice(
+            topic=topic,
+            token=int(each["token"]),
+            index=int(each["index"]),
+            partition=tokens.index(int(each["token"])) * width + int(each["index"]),
+            endpoint=str(each["endpoint"]),
+            replicas=tuple(map(str, each.get("replicaEndpoints", ()))),
+            epoch=int(each["version"]),
+            start=int(each["startOffset"]),
+            end=int(each["endOffset"]),
+            stored_bytes=int(each.get("bytes", 0)),
+            splits=tuple((int(s["offset"]), int(s["bytes"])) for s in each.get("splits", ())),
+            at=int(each["atOffset"]) if "atOffset" in each else None,
+        )
+        for each in described
+    ]
+    return sorted(found, key=lambda each: each.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive events of one slice."""
+
+    source: Source
+    partition: int
+    start: int
+    end: int
+    stored_bytes: int = 0
+
+    @property
+    def origin(self) -> Origin:
+        """As the rows say it."""
+        source = self.source
+        return Origin(source.topic, source.token, source.slice, self.partition)
+
+
+class Ranges(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{r.source.topic}/{r.partition}[{r.start}:{r.end}) at {r.source.endpoints[0]}"
+            for r in self.ranges
+        ]
+        return f"Ranges({', '.join(parts)})"
+
+
+def range_of(slice_: Slice, start: int, end: int, endpoints: Sequence[str]) -> Range:
+    """Events of a slice, from its owner, else from a replica, else through any broker."""
+    places = tuple(dict.fromkeys([slice_.endpoint, *slice_.replicas, *endpoints]))
+    source = Source(slice_.topic, slice_.token, slice_.index, places)
+    return Range(source, slice_.partition, start, end, _bytes_between(slice_, start, end))
+
+
+def _bytes_between(slice_: Slice, start: int, end: int) -> int:
+    """About: as if all events of the slice had one size."""
+    events = slice_.end - slice_.start
+    return slice_.stored_bytes * (end - start) // events if events > 0 else 0
+
+
+def wanted(slices: Iterable[Slice], options: ReadOptions) -> list[Slice]:
+    """Those that `assign` names; OptionError if one of them does not exist."""
+    found = list(slices)
+    if not options.assigned:
+        return found
+    for topic, partitions in options.assigned.items():
+        there = {each.partition for each in found if each.topic == topic}
+        missing = [number for number in partitions if number not in there]
+        if missing:
+            raise OptionError(
+                f"option assign: topic {topic} has no partition {missing[0]}: 0 to {len(there) - 1}"
+            )
+    return [each for each in found if each.partition in options.assigned.get(each.topic, ())]
+
+
+def offset_at(
+    place: Place, slice_: Slice, times: Mapping[tuple[str, str], Mapping[int, int]]
+) -> int:
+    """The offset of a place in a slice. `times`: by topic and time, offsets by partition."""
+    if place == "earliest":
+        return slice_.start
+    if place == "latest":
+        return slice_.end
+    if isinstance(place, str):
+        return times[slice_.topic, place].get(slice_.partition, slice_.end)
+    return place
+
+
+def start_of(
+    slice_: Slice,
+    options: ReadOptions,
+    times: Mapping[tuple[str, str], Mapping[int, int]],
+    default: Place = "earliest",
+) -> int:
+    """Where a query begins in a slice. DataLossError or OptionError: it cannot begin there."""
+    place = options.starting.of(slice_.topic, slice_.partition, default)
+    offset = offset_at(place, slice_, times)
+    late = isinstance(place, str) and ":" in place and offset >= slice_.end > slice_.start
+    if late and options.strict_times:
+        raise OptionError(
+            f"no event of topic {slice_.topic}, partition {slice_.partition}, is as late as "
+            "the starting timestamp; with startingOffsetsByTimestampStrategy=latest the "
+            "query begins at the end there"
+        )
+    return _within(slice_, offset, options, "starting")
+
+
+def end_of(
+    slice_: Slice, options: ReadOptions, times: Mapping[tuple[str, str], Mapping[int, int]]
+) -> int:
+    """Where a batch query ends in a slice (exclusive)."""
+    place = options.ending.of(slice_.topic, slice_.partition, "latest")
+    return _within(slice_, offset_at(place, slice_, times), options, "ending")
+
+
+def _within(slice_: Slice, offset: int, options: ReadOptions, which: str) -> int:
+    if slice_.start <= offset <= slice_.end:
+        return offset
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"the {which} offset {offset} of topic {slice_.topic}, partition {slice_.partition}, "
+            f"is outside of {slice_.start} to {slice_.end}; failOnDataLoss=false takes what there "
+            "is",
+            slice_.start,
+        )
+    return min(max(offset, slice_.start), slice_.end)
+
+
+def piece_bytes(total: int, options: ReadOptions) -> int:
+    """The size to aim at for one partition."""
+    return min(max(total // PIECES, PIECE_BYTES_MIN), options.partition_bytes_max)
+
+
+def cut(range_: Range, splits: Sequence[tuple[int, int]], target: int) -> list[Range]:
+    """A range in pieces of about `target` stored bytes, at the splits of its slice."""
+    pieces: list[Range] = []
+    start, since = range_.start, 0
+    for offset, size in splits:
+        if offset <= start:
+            continue
+        if offset >= range_.end:
+            break
+        since += size
+        if since >= target:
+            pieces.append(replace(range_, start=start, end=offset, stored_bytes=since))
+            start, since = offset, 0
+    taken = sum(piece.stored_bytes for piece in pieces)
+    rest = max(range_.stored_bytes - taken, 0)
+    pieces.append(replace(range_, start=start, stored_bytes=rest))
+    return pieces
+
+
+def cut_by_count(ranges: list[Range], options: ReadOptions) -> list[Range]:
+    """More pieces, for maxRecordsPerPartition and minPartitions: the largest are cut first."""
+    if options.partition_records_max is not None:
+        most = options.partition_records_max
+        ranges = [p for r in ranges for p in _parts(r, -(-(r.end - r.start) // most))]
+    if not ranges or len(ranges) >= options.partitions_min:
+        return ranges
+    total = sum(r.end - r.start for r in ranges)
+    found: list[Range] = []
+    for r in ranges:
+        share = -(-(r.end - r.start) * options.partitions_min // total)
+        found += _parts(r, share)
+    return found
+
+
+def _parts(range_: Range, count: int) -> list[Range]:
+    events = range_.end - range_.start
+    count = max(1, min(count, events))
+    marks = [range_.start + events * n // count for n in range(count + 1)]
+    size = range_.stored_bytes // count
+    return [
+        replace(range_, start=first, end=end, stored_bytes=size) for first, end in pairwise(marks)
+    ]
+
+
+def packed(ranges: Sequence[Range], target: int, *, alone: bool = False) -> list[Ranges]:
+    """Partitions of about `target` bytes: small ranges of one shard together, shards in turn.
+
+    `alone`: every range by itself (the user has asked for a number of partitions).
+    """
+    by_shard: dict[str, list[list[Range]]] = {}
+    filled: dict[str, int] = {}
+    for range_ in ranges:
+        shard = range_.source.endpoints[0]
+        groups = by_shard.setdefault(shard, [])
+        if alone or not groups or filled[shard] + range_.stored_bytes > target:
+            groups.append([])
+            filled[shard] = 0
+        groups[-1].append(range_)
+        filled[shard] += range_.stored_bytes
+    turns = max(map(len, by_shard.values()), default=0)
+    return [
+        Ranges(groups[turn])
+        for turn in range(turns)
+        for groups in by_shard.values()
+        if turn < len(groups)
+    ]

@@ -1,0 +1,217 @@
+"""`spark.read.format("barco")`: from options to partitions on the driver, from a partition to Arrow
+batches in a task."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from barco.errors import NotFoundError
+from barco.spark.decode import Decoder
+from barco.spark.fetch import Brokers, DataLossError, SliceFetch
+from barco.spark.options import ReadOptions
+from barco.spark.plan import (
+    PIECE_BYTES_MIN,
+    Range,
+    Ranges,
+    Slice,
+    cut,
+    cut_by_count,
+    end_of,
+    packed,
+    piece_bytes,
+    range_of,
+    slices_of,
+    start_of,
+    wanted,
+)
+from barco.spark.schema import Projection
+
+Times = dict[tuple[str, str], dict[int, int]]
+"""By topic and "timestamp:<µs>": the offsets where that time begins, by partition."""
+
+
+def topics_of(brokers: Brokers, options: ReadOptions) -> list[str]:
+    """The topics that are subscribed to; those of a pattern as they are now."""
+    if options.pattern is None:
+        return list(options.topics)
+    return [topic for topic in brokers.topics() if re.fullmatch(options.pattern, topic)]
+
+
+def look_up(brokers: Brokers, options: ReadOptions, topic: str, split_bytes: int) -> list[Slice]:
+    """The slices of one topic; DataLossError if it does not exist."""
+    try:
+        described = brokers.slices(topic, split_bytes=split_bytes)
+    except NotFoundError as error:
+        raise DataLossError(f"topic {topic} does not exist: {error}") from None
+    return wanted(slices_of(topic, described), options)
+
+
+def look_up_times(brokers: Brokers, topics: Sequence[str], times: Iterable[str]) -> Times:
+    """Where each of some times begins in every slice."""
+    found: Times = {}
+    for topic in topics:
+        for time in times:
+            slices = slices_of(topic, brokers.slices(topic, at=time))
+            found[topic, time] = {
+                each.partition: each.end if each.at is None else each.at for each in slices
+            }
+    return found
+
+
+def read_range(
+    range_: Range, options: ReadOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """The events of a range, each exactly once and in order, whatever happens to the brokers."""
+    fetch = SliceFetch(
+        range_.source,
+        projection.sent,
+        fetch_bytes=options.fetch_bytes,
+        timeout_s=options.timeout_s,
+    )
+    decoder = Decoder(projection, range_.origin, options.batch_bytes)
+    at, end = range_.start, range_.end
+    try:
+        while at < end:
+            try:
+                body, after, projected = fetch.get(at, end)
+            except DataLossError as error:
+                if options.fail_on_data_loss or error.earliest is None:
+                    raise
+                at = max(at, error.earliest)
+                continue
+            fetch.ahead(after, end)
+            try:
+                for batch, reached in decoder.batches(body, at, end, projected=projected):
+                    yield batch
+                    at = reached
+                if at != min(after, end):
+                    raise ValueError(f"an answer ends at offset {at}, not at {after}")
+            except ValueError as error:
+                fetch.damaged(str(error))
+                continue
+            fetch.good()
+    finally:
+        fetch.close()
+
+
+class BatchReader(DataSourceReader):
+    """Reads topics from one set of offsets to another, both fixed when the query is planned."""
+
+    def __init__(self, options: ReadOptions, projection: Projection) -> None:
+        self._options = options
+        self._projection = projection
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """Where the slices are now, cut into ranges of a good size."""
+        options = self._options
+        brokers = Brokers(options.endpoints, options.timeout_s)
+        topics = topics_of(brokers, options)
+        times = look_up_times(brokers, topics, [*options.starting.times(), *options.ending.times()])
+        ranges: list[tuple[Range, Slice]] = []
+        for topic in topics:
+            for slice_ in look_up(brokers, options, topic, PIECE_BYTES_MIN):
+                start = start_of(slice_, options, times)
+                end = end_of(slice_, options, times)
+                start, end = self._bounds.within(slice_, start, end)
+                if start < end:
+                    ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
+        target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
+        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target)]
+        counted = cut_by_count(pieces, options)
+        alone = bool(options.partitions_min or options.partition_records_max)
+        return list(packed(counted, target, alone=alone)) or [Ranges(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one partition's ranges, one after the other."""
+        assert isinstance(partition, Ranges)
+        for range_ in partition.ranges:
+            yield from read_range(range_, self._options, self._projection)
+
+
+class FilteringReader(BatchReader):
+    """Takes filters that say which partitions, offsets and topics are wanted.
+
+    Given out only where Spark will push filters: elsewhere a reader that could take some fails.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Those that are left for Spark to apply. What narrows the plan is kept in part: Spark
+        goes on to look at every row for all but exact filters."""
+        for each in filters:
+            if not self._bounds.take(each):
+                yield each
+
+
+class Bounds:
+    """What filters leave of a plan."""
+
+    def __init__(self) -> None:
+        self._offset_min = 0
+        self._offset_end = 2**63 - 1
+        self._partitions: set[int] | None = None
+        self._topics: set[str] | None = None
+
+    def take(self, filter_: Filter) -> bool:
+        """Whether the filter is exactly kept from now on."""
+        attribute = getattr(filter_, "attribute", None)
+        if attribute is None or len(attribute) != 1:
+            return False
+        name = attribute[0]
+        if isinstance(filter_, IsNotNull):
+            return name not in ("key", "headers")
+        value = getattr(filter_, "value", None)
+        if name == "offset" and type(value) is int:
+            return self._take_offset(filter_, value)
+        if isinstance(filter_, EqualTo):
+            values: set[Any] = {value}
+        elif isinstance(filter_, In):
+            values = set(value or ())
+        else:
+            return False
+        values.discard(None)
+        if name == "partition":
+            self._partitions = values & (values if self._partitions is None else self._partitions)
+            return True
+        if name == "topic":
+            self._topics = values & (values if self._topics is None else self._topics)
+            return True
+        return False
+
+    def _take_offset(self, filter_: Filter, value: int) -> bool:
+        if isinstance(filter_, GreaterThan):
+            self._offset_min = max(self._offset_min, value + 1)
+        elif isinstance(filter_, GreaterThanOrEqual):
+            self._offset_min = max(self._offset_min, value)
+        elif isinstance(filter_, LessThan):
+            self._offset_end = min(self._offset_end, value)
+        elif isinstance(filter_, LessThanOrEqual):
+            self._offset_end = min(self._offset_end, value + 1)
+        elif isinstance(filter_, EqualTo):
+            self._offset_min = max(self._offset_min, value)
+            self._offset_end = min(self._offset_end, value + 1)
+        else:
+            return False
+        return True
+
+    def within(self, slice_: Slice, start: int, end: int) -> tuple[int, int]:
+        """The part of a slice's range that passes."""
+        if self._partitions is not None and slice_.partition not in self._partitions:
+            return start, start
+        if self._topics is not None and slice_.topic not in self._topics:
+            return start, start
+        return max(start, self._offset_min), min(end, self._offset_end)

@@ -1,0 +1,106 @@
+"""The columns that events have in Spark, and what of them a user's schema asks for.
+
+Names and types are those of Spark's Kafka source. Spark prunes no columns of a Python source: the
+user's schema is the projection, and only what it names is asked of the brokers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "epoch": (LongType(),),
+    "offset": (LongType(),),
+    "timestamp": (TimestampType(), LongType()),
+    "timestampType": (IntegerType(),),
+    "token": (LongType(),),
+    "slice": (IntegerType(),),
+    "headers": (_HEADERS,),
+}
+"""By column: the type that it has unless the user says otherwise, and what he may say."""
+
+DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "epoch", "offset", "timestamp")
+NULLABLE = ("key", "headers")
+
+_SENT = {
+    "key": "key",
+    "value": "value",
+    "timestamp": "timestamp",
+}
+"""Columns that are stored as such; all others follow from a chunk's header."""
+
+
+class SchemaError(ValueError):
+    """The schema asks for what events do not have; the message names it."""
+
+
+def source_schema(columns: Sequence[str] = (), *, headers: bool = False) -> StructType:
+    """The schema of a read without one of the user's: the default columns, or those named."""
+    names = tuple(columns) or DEFAULT_COLUMNS + ("headers",) * headers
+    unknown = [name for name in names if name not in _TYPES]
+    if unknown:
+        raise SchemaError(f"there is no column {unknown[0]!r}; there are: {', '.join(_TYPES)}")
+    if len(set(names)) != len(names):
+        raise SchemaError(f"a column is named twice: {', '.join(names)}")
+    return StructType([StructField(name, _TYPES[name][0], name in NULLABLE) for name in names])
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What of an event is wanted, in the order of the schema."""
+
+    names: tuple[str, ...]
+    arrow: pa.Schema
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The names of the columns that a broker has to send; `offset` alone if none is."""
+        return tuple(sorted({_SENT[name] for name in self.names if name in _SENT})) or ("offset",)
+
+    def type_of(self, name: str) -> pa.DataType:
+        """The Arrow type of a column."""
+        return self.arrow.field(name).type
+
+
+def projection(schema: StructType, arrow: pa.Schema) -> Projection:
+    """What a schema asks for; SchemaError if events do not have it. `arrow` is the same schema as
+    Spark converts it: batches have to equal it, nullability included."""
+    for field in schema.fields:
+        allowed = _TYPES.get(field.name)
+        if allowed is None:
+            raise SchemaError(
+                f"there is no column {field.name!r}; there are: {', '.join(_TYPES)} "
+                "(names are case-sensitive here)"
+            )
+        if field.dataType not in allowed:
+            may = " or ".join(each.simpleString() for each in allowed)
+            raise SchemaError(
+                f"column {field.name} is {may}, not {field.dataType.simpleString()}: read it as "
+                "that, and cast it"
+            )
+        if field.name in NULLABLE and not field.nullable:
+            raise SchemaError(f"column {field.name} can be null: do not say NOT NULL")
+    names = tuple(field.name for field in schema.fields)
+    if len(set(names)) != len(names):
+        raise SchemaError(f"a column is named twice: {', '.join(names)}")
+    return Projection(names, arrow)

@@ -1,0 +1,67 @@
+"""`format("barco")`: what Spark asks first, and which reader or writer it gets.
+
+Spark pickles this class by reference and imports it in drivers and executors, so importing it must
+stay light, and must never fail where pyspark is there.
+"""
+
+import sys
+from importlib import import_module
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from barco.spark.options import ReadOptions
+from barco.spark.reader import BatchReader, FilteringReader
+from barco.spark.schema import Projection, projection, source_schema
+from barco.spark.stream import StreamReader
+
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+"""Loaded only in the process that will push filters. Where pushdown is off (as it is unless
+spark.sql.python.filterPushdown.enabled is true) a reader that could take filters fails."""
+
+
+class BarcoSource(DataSource):
+    """Topics as tables and streams. Options: see `barco.spark.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format(...)`."""
+        return "barco"
+
+    def schema(self) -> StructType:
+        """Kafka's columns, our `epoch` among them; or those of the option `columns`."""
+        columns = [word.strip() for word in self.options.get("columns", "").split(",")]
+        headers = self.options.get("includeHeaders", "").lower() == "true"
+        return source_schema([word for word in columns if word], headers=headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        kind = FilteringReader if _PUSHING in sys.modules else BatchReader
+        return kind(ReadOptions.parse(self.options, stream=False), _projection(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        return StreamReader(ReadOptions.parse(self.options, stream=True), _projection(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        module = import_module("barco.spark.writer")
+        writer: DataSourceWriter = module.batch_writer(self.options, schema, overwrite)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        module = import_module("barco.spark.stream_writer")
+        writer: DataSourceStreamWriter = module.stream_writer(self.options, schema, overwrite)
+        return writer
+
+
+def _projection(schema: StructType) -> Projection:
+    return projection(schema, to_arrow_schema(schema, timezone="UTC"))
