@@ -114,6 +114,26 @@ static uint16_t sealed_run(struct reactor *reactor, const struct produce *produc
     return queue_run(reactor, produce, run, detail);
 }
 
+uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
+                     struct batch_outline *out)
+{
+    struct batch_facts facts;
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (facts.keyed && (!facts.one_slice || facts.slice != slice))
+        return PROBLEM_BAD_SLICE;
+    if (facts.columns.vals_bytes > SEALED_VALUES_MAX && facts.columns.count > 1)
+        return PROBLEM_BODY_TOO_LARGE;
+    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    *out = (struct batch_outline){.count = facts.columns.count,
+                                  .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
+                                  .token_min = facts.keyed ? facts.token_min : start,
+                                  .token_max = facts.keyed ? facts.token_max : start,
+                                  .max_timestamp = facts.max_timestamp};
+    return PROBLEM_NONE;
+}
+
 /* ---- rows ---- */
 
 /* The events of one slice (or all, slice < 0) as rows. NULL without memory. */

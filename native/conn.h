@@ -189,6 +189,34 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);
 
+/* What is known of a batch once it has been checked. */
+struct batch_outline {
+    uint32_t count, bytes; /* bytes: keys and values */
+    int64_t token_min, token_max, max_timestamp;
+};
+/* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. */
+uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
+                     struct batch_outline *out);
+
+/* commit.c */
+struct commit_batch {
+    const uint8_t *bytes;
+    size_t len;
+    struct batch_outline outline;
+};
+/* Events of one stream that become stable together with one internal event, the mark, or not at
+ * all: all are one group. */
+struct commit {
+    struct topic *topic, *mark_topic;
+    uint32_t slice, batch_count;
+    const struct commit_batch *batches;
+    const uint8_t *key, *value; /* of the mark */
+    uint32_t key_len, value_len;
+    uint64_t tag; /* of the upcall when it is stable */
+};
+/* 0, or the problem: then nothing was queued. PROBLEM_BAD_BATCH: a batch fails its checksums. */
+uint16_t commit_append(struct reactor *reactor, const struct commit *commit);
+
 /* handoff.c */
 void handoff_input(struct conn *conn);
 /* Sends a produce call to the slice's owner. 0, or the problem. */

@@ -539,6 +539,8 @@ int py_reactor_init(PyObject *module)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_read_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     PyObject *type = PyType_FromSpec(&reactor_spec);

@@ -15,7 +15,14 @@ from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads
-from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.seams import (
+    LogReaderLike,
+    ReactorLike,
+    SiblingsLike,
+    SpoolLike,
+    SupervisorLike,
+)
+from barco.workers.staging import Staging
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
@@ -39,6 +46,7 @@ class ShardService:
         reactor: ReactorLike,
         reader: LogReaderLike,
         supervisor: SupervisorLike,
+        spool: SpoolLike,
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
@@ -66,6 +74,13 @@ class ShardService:
             slices=self.slices,
             now_us=now_us,
         )
+        self.staging = Staging(
+            reactor,
+            self.appends,
+            spool,
+            now_us=now_us,
+            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
+        )
         self.membership.on_change = self.consumption.membership_changed
         self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "ping": self._ping,
@@ -91,6 +106,7 @@ class ShardService:
         self.epoch = epoch
         self.topics.open()
         self.consumption.open(epoch)
+        self.staging.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -264,7 +280,7 @@ class ShardService:
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:
-        stats = self.reactor.stats() | self.more_stats()
+        stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count

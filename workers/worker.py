@@ -26,11 +26,13 @@ from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary
+from barco.workers.storage.spool import Spool
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
 
 RETENTION_SECONDS = 60.0
+STAGING_SECONDS = 30.0
 DISK_FULL_RETRY_SECONDS = 2.0
 PEERS_SECONDS = 2.0
 """Siblings that are slower than this to start are not waited for."""
@@ -67,6 +69,11 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
         ),
         on_error=lambda error: log.error(str(error)),
     )
+
+
+def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
+    """Where events wait for the commit of their write."""
+    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
 
 
 def arena_bytes(options: WorkerOptions) -> int:
@@ -113,7 +120,12 @@ class Worker:
     """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
 
     def __init__(
-        self, options: WorkerOptions, reactor: Reactor, store: ShardStore, session: int
+        self,
+        options: WorkerOptions,
+        reactor: Reactor,
+        store: ShardStore,
+        spool: Spool,
+        session: int,
     ) -> None:
         self._options = options
         self._session = session
@@ -125,6 +137,7 @@ class Worker:
             reactor=reactor,
             reader=_LateReader(store),
             supervisor=self._supervision,
+            spool=spool,
             now_us=lambda: time.time_ns() // 1000,
         )
         frame_max = frame_bytes_max(options.event_bytes_max)
@@ -197,6 +210,8 @@ class Worker:
         self._service.more_stats = self._store.stats
         self._service.splits = self._store.extents.splits
         self._service.open(epoch)
+        staging = self._service.staging
+        begun = await staging.recover()
         rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
         await self._rpc.start(rpc_path)
         os.chmod(rpc_path, 0o600)
@@ -207,6 +222,8 @@ class Worker:
         # READY means that every slice can be written to through this worker.
         await self._hand_off.connected(PEERS_SECONDS)
         self._app.open()
+        self._spawn(staging.complete(begun))
+        self._spawn(self._staging())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
         self._supervision.send(
@@ -227,6 +244,7 @@ class Worker:
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
         self._app.close("The broker is stopping.")
+        self._service.staging.stop()
         self._reactor.drain()
         for task in self._requests.values():
             if self._app.interruptible(task):
@@ -245,6 +263,7 @@ class Worker:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._service.staging.close()
         await self._supervision.flush()
         await self._store.close()
 
@@ -298,6 +317,11 @@ class Worker:
             await asyncio.sleep(RETENTION_SECONDS)
             await self._retain(self._store.run_retention)
             await self._retain(topics.run_once)
+
+    async def _staging(self) -> None:
+        while True:
+            await asyncio.sleep(STAGING_SECONDS)
+            await self._retain(lambda now_us: self._service.staging.expire())
 
     async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
         try:
