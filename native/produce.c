@@ -255,7 +255,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;
     if (out->topic == NULL)
-        out->topic = shard_topic_make(reactor->shard, topic.p, topic.len);
+        out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
     slot->topic = out->topic;
@@ -326,9 +326,11 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         return PROBLEM_NONE;
     }
     struct producer *row;
-    enum dedup verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
-                                     produce->producer_epoch, produce->producer_seq,
-                                     produce->one_shot, reactor->wall_us, &row, detail);
+    enum dedup verdict = DEDUP_FULL;
+    if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
+        verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
+                              produce->producer_epoch, produce->producer_seq, produce->one_shot,
+                              reactor->wall_us, &row, detail);
     uint16_t problem = PROBLEM_NONE;
     switch (verdict) {
     case DEDUP_NEW:
