@@ -5,11 +5,6 @@
 #include "conn.h"
 #include "reactor.h"
 
-static int64_t slice_start(const struct reactor *reactor, uint32_t slice)
-{
-    return (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
-}
-
 static struct run *mark_run(struct reactor *reactor, const struct commit *commit)
 {
     struct stream *stream = shard_stream(reactor->shard, commit->mark_topic, commit->slice);
@@ -25,7 +20,7 @@ static struct run *mark_run(struct reactor *reactor, const struct commit *commit
     run->value_len = commit->value_len;
     run->count = 1;
     run->bytes = (uint32_t)bytes;
-    run->token_min = run->token_max = slice_start(reactor, commit->slice);
+    run->token_min = run->token_max = place_token(reactor, place_of_slice(reactor, commit->slice));
     run->waiter = (struct waiter){.kind = WAITER_APPEND, .tag = commit->tag};
     return run;
 }

@@ -10,9 +10,9 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
@@ -63,7 +63,9 @@ class ShardService:
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.membership = Membership(supervisor, TOKEN_MIN)
+        self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
+        self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -72,6 +74,7 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
+            first_place=options.range_index * options.slices_per_range,
             now_us=now_us,
         )
         self.staging = Staging(
@@ -84,6 +87,7 @@ class ShardService:
         self.membership.on_change = self.consumption.membership_changed
         self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "ping": self._ping,
+            "leaders": self._leaders,
             "poll": self._poll,
             "wait": self._wait,
             "commit": self._commit,
@@ -134,7 +138,7 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats"):
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         return await found(args)
 
@@ -268,6 +272,11 @@ class ShardService:
 
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))
+
+    async def _leaders(self, args: Args) -> list[Any]:
+        """Take a sibling's news of who leads, and give all of ours."""
+        self.leaders.learn_all(args["news"])
+        return [list(each) for each in self.leaders.all()]
 
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {

@@ -18,10 +18,10 @@ from barco.types import MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.network import Network
 from barco.workers.reactor.selector import Upcall
-from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.service import ShardService
-from barco.workers.siblings import HTTP, HandOff, socket_path
+from barco.workers.siblings import HTTP
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.retention import Policy
@@ -103,8 +103,12 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         event_bytes_max=options.event_bytes_max,
         body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
         auto_create=options.auto_create,
-        worker=options.worker,
+        worker=options.shard,
         workers=options.workers,
+        ring_size=options.ring_size,
+        range_index=options.range_index,
+        peer=options.peer,
+        peers=options.replicas.peers,
         slices=options.slices_per_range,
         slice_first=slices.start,
         slice_last=slices.stop - 1,
@@ -140,17 +144,10 @@ class Worker:
             spool=spool,
             now_us=lambda: time.time_ns() // 1000,
         )
-        frame_max = frame_bytes_max(options.event_bytes_max)
-        paths = [socket_path(options.data_dir, w, "rpc") for w in range(options.workers)]
-        self._siblings = Siblings(
-            worker=options.worker,
-            paths=paths,
-            operation=self._service.operation,
-            bytes_max=frame_max,
+        self._network = Network(options, reactor, self._service, session)
+        self._app = App(
+            self._service, siblings=self._network.siblings, supervisor=self._supervision
         )
-        self._rpc = RpcServer(self._service.operation, bytes_max=frame_max)
-        self._hand_off = HandOff(reactor, options.data_dir, options.worker, options.workers)
-        self._app = App(self._service, siblings=self._siblings, supervisor=self._supervision)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
@@ -162,7 +159,7 @@ class Worker:
             "segment_wanted": lambda upcall: self._spawn(self._next_segment()),
             "segment_sealed": lambda upcall: self._spawn(self._segment_sealed(upcall[1])),
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
-            "peer_closed": lambda upcall: self._hand_off.connect(upcall[1]),
+            "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
 
     # --- Life ------------------------------------------------------------------------------------
@@ -211,15 +208,10 @@ class Worker:
         self._service.open(epoch)
         staging = self._service.staging
         begun = await staging.recover()
-        rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
-        await self._rpc.start(rpc_path)
-        os.chmod(rpc_path, 0o600)
-        for worker, endpoint in enumerate(self._options.shard_endpoints):
-            self._reactor.set_endpoint(worker, endpoint)
-        self._hand_off.start()
-        await self._service.adopt_topics(self._siblings)
+        await self._network.start()
+        await self._service.adopt_topics(self._network.siblings)
         # READY means that every slice can be written to through this worker.
-        await self._hand_off.connected(PEERS_SECONDS)
+        await self._network.hand_off.connected(PEERS_SECONDS)
         self._app.open()
         self._spawn(staging.complete(begun))
         self._spawn(self._staging())
@@ -256,9 +248,7 @@ class Worker:
             end = max(end, time.monotonic() + SEAL_SECONDS)
             while time.monotonic() < end and not self._sealed():
                 await asyncio.sleep(0.002)
-        await self._hand_off.close()
-        await self._rpc.close()
-        await self._siblings.close()
+        await self._network.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

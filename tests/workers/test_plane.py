@@ -28,7 +28,7 @@ class Plane:
         )
         self.reactor.upcalls = self.service.upcall
         operation = self.service.operation
-        paths = [str(directory / f"{worker}.rpc") for worker in range(options.workers)]
+        paths = {worker: str(directory / f"{worker}.rpc") for worker in range(options.workers)}
         self.siblings = Siblings(
             worker=options.worker, paths=paths, operation=operation, bytes_max=1 << 20
         )
