@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ from barco.spark.stage import StageError, Task
 ROWS = 4000
 
 
-def options(broker: RunningBroker, **more: object) -> WriteOptions:
+def options(broker: RunningBroker, **more: Any) -> WriteOptions:
     endpoint = f"127.0.0.1:{broker.port('discovery')}"
-    return WriteOptions(endpoints=(endpoint,), topic="t", timeout_s=60, **more)  # type: ignore[arg-type]
+    return WriteOptions(endpoints=(endpoint,), topic="t", timeout_s=60, **more)
 
 
 def batches(first: int, count: int = ROWS, size: int = 500) -> "Iterator[pa.RecordBatch]":
