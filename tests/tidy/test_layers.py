@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Offline tools look at files that only the storage of a worker understands.
     "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-    "barco.workers": (*BYTES, "barco", "barco.log"),
+    # A worker hosts the replicas of its shard: pure machines that it drives.
+    "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),
     "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
 }
 NOT_EVEN_SO = {

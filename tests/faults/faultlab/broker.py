@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from barco.supervisor.tied import start_tied
 from faultlab.wire import call
 
 SMALL = {
@@ -76,7 +77,7 @@ class Broker:
         command = [sys.executable, "-m", "barco", "serve", "--dev", "--json"]
         command += ["--workers", str(self._workers), "--ports-from", str(self._base)]
         with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process = start_tied(
                 [*command, "--data-dir", str(self.data_dir)],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,0 +1,103 @@
+"""Fetching groups that are missing here, from any member that has them (rules F3 and A2)."""
+
+from barco.cluster.effects import AppendForeign, Serve
+from barco.cluster.held import Fence, Held
+from barco.cluster.peers import Peers
+from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
+from barco.model.generation import GroupHead, Identity
+from barco.protocol.replication import Append, Fetch, Fetched, Gap
+
+
+class Catchup(Peers):
+    """Asking for groups, and serving those who ask."""
+
+    def _fetch_due(self) -> None:
+        """Ask, or ask again, for what is lacking."""
+        for held in list(self._lacking.values()):
+            if held.received >= held.target or held.broken:
+                del self._lacking[held.generation.gid]
+            elif self._now >= held.fetch_at and held.fence is not Fence.DRAINING:
+                self._fetch(held)
+
+    def _fetch(self, held: Held) -> None:
+        held.fetch_at = self._now + RESEND_SECONDS
+        ordinal = self._source(held)
+        if ordinal is not None:
+            last = min(held.target, held.received + FETCH_GROUPS_MAX)
+            self._send(ordinal, Fetch(held.generation.gid, held.received + 1, last))
+
+    def _source(self, held: Held) -> int | None:
+        """The next one to ask: who is known to have it, then the leader, then any member."""
+        generation = held.generation
+        wished = [*held.sources, generation.leader.ordinal]
+        wished += [member.ordinal for member in generation.members]
+        wished += [
+            member.ordinal
+            for child in (held.decided.children if held.decided is not None else ())
+            for member in child.members
+        ]
+        able = [
+            ordinal
+            for ordinal in dict.fromkeys(wished)
+            if ordinal != self._me.ordinal and not self._down(ordinal)
+        ]
+        if not able:
+            return None
+        held.fetch_turn += 1
+        return able[(held.fetch_turn - 1) % len(able)]
+
+    def _on_fetch(self, sender: Identity, message: Fetch) -> None:
+        ordinal = sender.ordinal
+        held = self._held.get(message.gid)
+        if held is None:
+            return
+        if held.leading is not None and ordinal in held.leading.appended and not held.shut:
+            self._join(held, ordinal, message.first)
+        last = min(message.last, held.tail)
+        if held.decided is not None:
+            last = min(last, held.decided.tail)
+        if last >= message.first:
+            self._effects.append(Serve(ordinal, message.gid, message.first, last))
+        elif held.received < message.first <= message.last:
+            self._send(ordinal, Gap(message.gid, held.tail))
+
+    def _join(self, held: Held, ordinal: int, first: int) -> None:
+        """A follower that has all stable groups gets the ones in flight, and then every new one."""
+        leading = held.leading
+        assert leading is not None
+        if first <= held.tail:
+            return
+        leading.live[ordinal] = True
+        for head in leading.pending:
+            if head.gseq >= first:
+                self._send(ordinal, self._append_of(held, head))
+
+    def _append_of(self, held: Held, head: GroupHead) -> Append:
+        return Append(held.generation.gid, self._session, head, held.committed)
+
+    def _on_fetched(self, sender: Identity, message: Fetched) -> None:
+        held = self._held.get(message.gid)
+        if held is None or held.broken or held.fence is Fence.DRAINING:
+            return
+        if held.received >= held.target or held.leading is not None:
+            return
+        if self._take(held, message.head) and not held.shut:
+            held.owed = held.received
+        if held.received >= held.target:
+            self._lacking.pop(message.gid, None)
+        elif held.received % FETCH_GROUPS_MAX == 0:
+            held.fetch_turn -= 1  # It answers: ask the same one again.
+            self._fetch(held)
+
+    def _take(self, held: Held, head: GroupHead) -> bool:
+        """Append a group if it is the next one and continues the chain (I5)."""
+        if not self._follows(held, head):
+            return False
+        held.received, held.received_crc = head.gseq, head.header_crc
+        held.fetched_at = self._clock
+        held.fetch_at = self._now + RESEND_SECONDS
+        self._effects.append(AppendForeign(held.generation.gid, head))
+        return True
+
+    def _follows(self, held: Held, head: GroupHead) -> bool:
+        return head.gseq == held.received + 1 and head.prev_crc == held.received_crc

@@ -1,0 +1,196 @@
+"""What all parts of a replica share: the generations it holds, its journal, its effects."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barco.cluster.effects import Effect, Persist, Send
+from barco.cluster.held import Fence, Held
+from barco.model.generation import Ballot, Generation, Gid, Identity, Successor
+from barco.protocol.replication import (
+    AcceptedRecord,
+    DecidedRecord,
+    JournalRecord,
+    Message,
+    OpenedRecord,
+    PromisedRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Who a replica is."""
+
+    me: Identity
+    session: int
+    """64 random bits, new for every start of the process."""
+    ranges: tuple[Generation, ...]
+    """Genesis of every range that it may be a member of; one, outside of splits and merges."""
+    replaces: bool = False
+    """Its disk is new and takes the place of a lost one (`barco replace`)."""
+
+
+class Recovered(NamedTuple):
+    """What recovery found of one generation's log."""
+
+    tail: int
+    """The last group of the valid prefix; 0: none."""
+    header_crc: int
+    """Of that group; 0 without one."""
+    suspect: bool = False
+    """The log ends in corruption, not in a torn tail (storage rule S5)."""
+
+
+class Then(NamedTuple):
+    """What a machine goes on with when its journal is stable."""
+
+    what: str
+    """promise, accepted or decided."""
+    gid: Gid
+    ballot: Ballot | None = None
+    ordinal: int = -1
+
+
+class Core:
+    """State and small things; the parts of the protocol are its subclasses, one upon the other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Iterable[JournalRecord],
+        logs: Mapping[Gid, Recovered],
+        random: Callable[[], float],
+        now: float,
+    ) -> None:
+        self._settings = settings
+        self._me = settings.me
+        self._session = settings.session
+        self._random = random
+        self._now = self._started = now
+        self._clock = 0.0
+        self._held: dict[Gid, Held] = {}
+        self._current: dict[int, Held] = {}
+        """Token to the newest generation that starts there."""
+        self._decided: dict[Gid, Successor] = {}
+        """Also of generations whose own record is not known here."""
+        self._missing: set[Gid] = set()
+        """Parents whose record is not known here, of generations that concern this broker."""
+        self._lacking: dict[Gid, Held] = {}
+        """Those of whose groups some are to be fetched."""
+        self._effects: list[Effect] = []
+        self._to_myself: deque[Message] = deque()
+        self._serial = self._durable = 0
+        self._thens: deque[tuple[int, Then]] = deque()
+        for generation in settings.ranges:
+            self._hold(generation)
+        self._load(journal, logs)
+
+    def _load(self, journal: Iterable[JournalRecord], logs: Mapping[Gid, Recovered]) -> None:
+        """Rule I12: everything that was promised or accepted is in force again."""
+        for record in journal:
+            if isinstance(record, OpenedRecord):
+                self._hold(record.generation)
+            elif isinstance(record, PromisedRecord):
+                self._vote(record.gid, record.ballot, None)
+            elif isinstance(record, AcceptedRecord):
+                self._vote(record.gid, record.ballot, record.value)
+            else:
+                assert isinstance(record, DecidedRecord)
+                self._decided[record.gid] = record.value
+                held = self._held.get(record.gid)
+                if held is not None:
+                    held.decided = record.value
+                for child in record.value.children:
+                    self._hold(child)
+        for gid, found in logs.items():
+            if (held := self._held.get(gid)) is not None:
+                held.tail = held.received = found.tail
+                held.tail_crc = held.received_crc = found.header_crc
+                held.suspect = found.suspect
+        for held in self._held.values():
+            if held.promised is not None or held.decided is not None:
+                held.fence = Fence.SHUT
+            if held.decided is not None:
+                held.sealed = held.complete
+                held.shown = min(held.tail, held.decided.tail)
+                if held.sealed:
+                    held.suspect = False
+            self._want_all(held)
+
+    def _vote(self, gid: Gid, ballot: Ballot, value: Successor | None) -> None:
+        held = self._held.get(gid)
+        if held is None:
+            return  # Its record was damaged; without it there is no vote.
+        if held.promised is None or ballot > held.promised:
+            held.promised = ballot
+        held.round = max(held.round, ballot.round)
+        if value is not None:
+            held.accepted = (ballot, value)
+
+    def _hold(self, generation: Generation) -> Held:
+        """The state of this generation; new if its record was not known."""
+        held = self._held.get(generation.gid)
+        if held is not None:
+            assert held.generation == generation, "a record is immutable"
+            return held
+        # A replaced disk can not know what the old one voted in genesis, where all are blank.
+        may_vote = not (self._settings.replaces and generation.is_genesis)
+        held = Held(generation, self._me, may_vote=may_vote)
+        held.born = self._serial
+        held.good_at, held.known_at = self._clock, self._now
+        held.decided = self._decided.get(generation.gid)
+        if held.decided is not None:
+            held.fence = Fence.SHUT
+        self._held[generation.gid] = held
+        self._missing.discard(generation.gid)
+        current = self._current.get(generation.gid.token)
+        if current is None or current.generation.gid.epoch < generation.gid.epoch:
+            self._current[generation.gid.token] = held
+        if held.concerned:
+            for gid, _ in generation.parents:
+                if gid not in self._held:
+                    self._missing.add(gid)
+        self._want_all(held)
+        return held
+
+    def _want_all(self, held: Held) -> None:
+        """A sealed generation is to be whole wherever a copy of it belongs."""
+        if held.concerned and held.decided is not None and not held.complete:
+            self._want(held, held.decided.tail)
+
+    def _want(self, held: Held, target: int, sources: tuple[int, ...] = ()) -> None:
+        """Fetch the groups up to `target`, from `sources` first."""
+        held.target = max(held.target, target)
+        if sources:
+            held.sources = sources
+        if held.received < held.target:
+            self._lacking[held.generation.gid] = held
+
+    def _send(self, ordinal: int, message: Message) -> None:
+        if ordinal == self._me.ordinal:
+            self._to_myself.append(message)
+        else:
+            self._effects.append(Send(ordinal, message))
+
+    def _persist(self, *records: JournalRecord) -> None:
+        self._serial += 1
+        self._effects.append(Persist(self._serial, records))
+
+    def _after_journal(self, then: Then) -> None:
+        """Go on when all records so far are stable: before that, nothing may leave (I12)."""
+        if self._durable == self._serial:
+            self._continue(then)
+        else:
+            self._thens.append((self._serial, then))
+
+    def _continue(self, then: Then) -> None:
+        raise AssertionError(f"no part goes on with {then.what}")
+
+    def _open(self) -> list[Held]:
+        """The generations without a successor in which this broker has a voice."""
+        return [held for held in self._current.values() if held.decided is None and held.member]
+
+    def _learned(self, gid: Gid, value: Successor) -> None:
+        """Take in a decided successor; the part on lineage knows how."""
+        raise AssertionError("the part on lineage is missing")

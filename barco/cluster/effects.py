@@ -1,0 +1,120 @@
+"""What a `Replica` asks for; carried out in the order given."""
+
+from dataclasses import dataclass
+
+from barco.model.generation import Generation, Gid, GroupHead
+from barco.protocol.replication import JournalRecord, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send to the peer with this ordinal; best effort.
+
+    For an `Append` the group's bytes are found by (gid, gseq): in the arena while it is in flight
+    or recent, on disk otherwise.
+    """
+
+    ordinal: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Append these records to the journal, make them stable, then tell `Persisted(serial)`.
+
+    In order: serials grow by one, and a later one is never stable before an earlier.
+    """
+
+    serial: int
+    records: tuple[JournalRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendForeign:
+    """Append the group that came with the message of this step; then tell `Stable`."""
+
+    gid: Gid
+    head: GroupHead
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Send `Fetched` for the groups `first` to `last` to a peer, or as many of them as is polite.
+
+    All are stable here. A peer that got too few asks again.
+    """
+
+    ordinal: int
+    gid: Gid
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Groups up to `gseq` are committed and stable here: visible; a leader's answers may leave."""
+
+    gid: Gid
+    gseq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Open this generation as its leader: GEN_START is group 1. The parents' groups are here."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """This is the range's open generation, led by somebody else (or, not yet, by this broker)."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Submit no more appends to this generation; when none is in flight, tell `Drained`.
+
+    A leader builds no more groups of it; calls that are waiting for one keep waiting.
+    """
+
+    gid: Gid
+
+
+@dataclass(frozen=True, slots=True)
+class StopLeading:
+    """Build no more groups of this generation; every pending call ends as "unknown" (rule L5)."""
+
+    gid: Gid
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The generation ended with group `tail`. Whatever a log holds after it never existed."""
+
+    gid: Gid
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """This process must not go on: its journal failed, or its disk is not the one it should be."""
+
+    reason: str
+
+
+Effect = (
+    Send
+    | Persist
+    | AppendForeign
+    | Serve
+    | Commit
+    | Lead
+    | Follow
+    | Drain
+    | StopLeading
+    | Seal
+    | Stop
+)

@@ -1,0 +1,136 @@
+"""What a `Replica` is told: one of these and `now` go into `Replica.step`."""
+
+from dataclasses import dataclass
+
+from barco.model.generation import Generation, Gid, GroupHead, Identity
+from barco.protocol.replication import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. Due at `Replica.deadline`, harmless at any other time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message, from a peer whose connection told this identity and session.
+
+    The bytes of an `Append` or `Fetched` wait outside until the step's effects are carried out: an
+    `AppendForeign` among them takes them, otherwise they are dropped.
+    """
+
+    sender: Identity
+    session: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The connection to a peer was reset, closed or refused. Not for one that went silent."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """The journal records of `Persist(serial)`, and of all before it, are stable."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """This leader has built its next group and submitted it to its own disk (rule L1)."""
+
+    gid: Gid
+    head: GroupHead
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """The local log of a generation is stable up to `gseq`; own and foreign appends alike."""
+
+    gid: Gid
+    gseq: int
+    header_crc: int
+    """Of group `gseq`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Answer to `Drain`: nothing is in flight, and `gseq` (0: none) is the last stable group.
+
+    Every `Built` and `Stable` of the groups that were in flight came before.
+    """
+
+    gid: Gid
+    gseq: int
+    header_crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class IoFailed:
+    """An append to this generation failed (rules L4 and S7); None: the journal failed."""
+
+    gid: Gid | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupted:
+    """A scrub or a read found corruption in groups that were stable (rule A4).
+
+    `gseq` is the last group before it: the local log is only that long, and will be repaired.
+    """
+
+    gid: Gid
+    gseq: int
+    header_crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """This process is about to stop: let the next in line act at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Propose to lead the range's open generation now, whatever the failure view says."""
+
+    gid: Gid
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Split the generation that this replica leads.
+
+    children: as they shall be but for epoch and parents, which are filled in at the decision.
+    """
+
+    gid: Gid
+    children: tuple[Generation, Generation]
+
+
+@dataclass(frozen=True, slots=True)
+class Absorb:
+    """Take over the range behind the one that this replica leads; its generation is `donor`."""
+
+    gid: Gid
+    donor: Generation
+
+
+Event = (
+    Tick
+    | Received
+    | LinkLost
+    | Persisted
+    | Built
+    | Stable
+    | Drained
+    | IoFailed
+    | Corrupted
+    | Resign
+    | Elect
+    | Split
+    | Absorb
+)

@@ -1,0 +1,76 @@
+"""A follower: the leader's groups, in order, until the fence (rules F1 and F2)."""
+
+from barco.cluster.catchup import Catchup
+from barco.cluster.effects import Commit
+from barco.cluster.held import Held
+from barco.limits import PING_SECONDS
+from barco.model.generation import Identity
+from barco.protocol.replication import Append, Appended, Fenced, Gap, Unknown, View
+
+
+class Follower(Catchup):
+    """Copies what the leader of a generation appends."""
+
+    def _on_append(self, sender: Identity, message: Append) -> None:
+        held = self._held.get(message.gid)
+        if held is None:
+            self._send(sender.ordinal, Unknown(message.gid))
+            return
+        generation = held.generation
+        if not held.member or sender != generation.leader or message.session != generation.session:
+            return
+        if self._fences(held):
+            self._send(sender.ordinal, Fenced(message.gid, held.promised, held.decided))
+            return
+        self._hear_committed(held, message.committed)
+        gseq = message.head.gseq
+        if gseq > held.received:
+            if self._take(held, message.head):
+                held.owed = gseq
+            else:
+                self._send(sender.ordinal, Gap(message.gid, held.received))
+                self._want(held, gseq)
+        elif gseq <= held.tail:
+            self._acknowledge(held)  # The answer was lost.
+
+    def _fences(self, held: Held) -> bool:
+        """Rule F1: whether a group of the leader is refused."""
+        return held.shut
+
+    def _stable_foreign(self, held: Held) -> None:
+        self._acknowledge(held)
+        self._show(held)
+
+    def _acknowledge(self, held: Held) -> None:
+        """Rule F2: only what is stable, and only what was taken before the fence."""
+        upto = min(held.tail, held.owed)
+        # The generation's own record must be stable too, or a restart would forget the copy.
+        if upto > 0 and held.member and held.born <= self._durable:
+            self._send(held.generation.leader.ordinal, Appended(held.generation.gid, upto))
+
+    def _hear_committed(self, held: Held, committed: int) -> None:
+        if committed > held.committed:
+            held.committed = committed
+            self._show(held)
+
+    def _show(self, held: Held) -> None:
+        """Let readers see what is committed and here."""
+        known = held.committed if held.decided is None else held.decided.tail
+        upto = min(held.tail, known)
+        if upto > held.shown:
+            held.shown = upto
+            self._effects.append(Commit(held.generation.gid, upto))
+
+    def _hear_leader(self, held: Held, view: View) -> None:
+        """The leader's ping: what was committed, and whether something was lost on the way."""
+        self._hear_committed(held, view.committed)
+        if view.committing:
+            held.good_at, held.bad_at = self._clock, -1.0
+        elif held.bad_at < 0:
+            held.bad_at = self._clock
+        if held.shut:
+            return
+        if view.tail > held.received and self._clock - held.fetched_at >= PING_SECONDS:
+            self._want(held, view.tail)
+        if view.committed < held.tail:
+            self._acknowledge(held)

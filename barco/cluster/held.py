@@ -1,0 +1,126 @@
+"""What one broker holds of one generation: its log's ends, its vote, its part in it."""
+
+from collections import deque
+from enum import IntEnum
+from typing import NamedTuple
+
+from barco.model.generation import Ballot, Generation, GroupHead, Identity, Successor
+
+
+class Fence(IntEnum):
+    """Whether appends of the generation's leader are still taken."""
+
+    OPEN = 0
+    DRAINING = 1
+    """No new ones; those in flight are awaited (rule A1)."""
+    SHUT = 2
+
+
+class Wish(NamedTuple):
+    """A PREPARE or ACCEPT that waits for the drain, or for groups to arrive."""
+
+    ballot: Ballot
+    ordinal: int
+    """Of the proposer."""
+    value: Successor | None
+    """None for a PREPARE."""
+
+
+class Leading:
+    """The part of a leader in its own generation."""
+
+    __slots__ = ("appended", "built", "fenced", "fenced_at", "live", "moved_at", "pending")
+
+    def __init__(self, followers: tuple[int, ...], now: float) -> None:
+        self.built = 0
+        self.pending: deque[GroupHead] = deque()
+        """Built, not yet stable here; a handful, because the pipeline is bounded."""
+        self.appended = dict.fromkeys(followers, 0)
+        """Ordinal to the last group that is stable there, as its APPENDED said."""
+        self.live = dict.fromkeys(followers, True)
+        """Gets every group as it is built; the others are catching up by FETCH."""
+        self.fenced: set[int] = set()
+        """Followers that take no more appends of this generation."""
+        self.fenced_at = 0.0
+        self.moved_at = now
+        """When `committed` last moved, or the oldest waiting group was built."""
+
+
+class Held:
+    """One generation as this broker holds it. Made by the machine, changed by all its parts."""
+
+    __slots__ = (
+        *("generation", "member", "concerned", "tail", "tail_crc", "received", "received_crc"),
+        *("owed", "promised", "accepted", "decided", "suspect", "broken", "committed", "shown"),
+        *("fence", "wish", "target", "sources", "fetch_at", "fetch_turn", "fetched_at"),
+        *("born", "leading", "stopped", "good_at", "bad_at"),
+        *("known_at", "lead_at", "retry_at", "round", "sealed"),
+    )
+
+    def __init__(self, generation: Generation, me: Identity, *, may_vote: bool) -> None:
+        self.generation = generation
+        self.member = generation.has_member(me) and may_vote
+        """This very disk may answer for it (rule A3)."""
+        self.concerned = generation.place(me.ordinal) is not None
+        """This broker is to hold a copy, under whatever disk."""
+        self.tail = self.tail_crc = 0
+        """The last stable group here and its header_crc."""
+        self.received = self.received_crc = 0
+        """The last group stable or in flight."""
+        self.owed = 0
+        """The last group taken before the fence: APPENDED is owed up to it (rule F2)."""
+        self.promised: Ballot | None = None
+        self.accepted: tuple[Ballot, Successor] | None = None
+        self.decided: Successor | None = None
+        self.suspect = False
+        """Corruption was found: it has no vote, until it is repaired and sealed (rule A4)."""
+        self.broken = False
+        """An append failed here: it takes no more."""
+        self.committed = 0
+        """gseq up to which its leader is known to have committed it."""
+        self.shown = 0
+        """gseq of the last `Commit`."""
+        self.fence = Fence.OPEN
+        self.wish: Wish | None = None
+        self.target = 0
+        """Fetch up to here."""
+        self.sources: tuple[int, ...] = ()
+        """Who is asked first."""
+        self.fetch_at = 0.0
+        """When to ask again."""
+        self.fetch_turn = 0
+        self.fetched_at = -1.0
+        """When a group last arrived in order."""
+        self.born = 0
+        """Serial of the journal record that made it known."""
+        self.leading: Leading | None = None
+        self.stopped = False
+        """This process has led it and does not any more (rules L4 and L5)."""
+        self.good_at = 0.0
+        """When its leader was last heard to be committing, on the clock of the failure view."""
+        self.bad_at = -1.0
+        """Since when its leader says that it is not; negative: it does not say so."""
+        self.known_at = 0.0
+        self.lead_at = 0.0
+        """When this process began to lead it."""
+        self.retry_at = 0.0
+        """No proposal before this."""
+        self.round = 0
+        """The highest of any ballot seen."""
+        self.sealed = False
+
+    @property
+    def shut(self) -> bool:
+        """Whether no append of its leader may be taken (rules F1 and L2)."""
+        return (
+            self.promised is not None
+            or self.decided is not None
+            or self.fence is not Fence.OPEN
+            or self.suspect
+            or self.broken
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether its successor is known and all its groups are stable here."""
+        return self.decided is not None and self.tail >= self.decided.tail

@@ -1,0 +1,228 @@
+"""A proposer: decides the successor of a generation in two phases (rules P2 to P4)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from barco.cluster.held import Held
+from barco.cluster.lineage import Lineage
+from barco.limits import BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN, RESEND_SECONDS
+from barco.model.generation import (
+    Ballot,
+    Generation,
+    Gid,
+    Identity,
+    Kind,
+    Parent,
+    Successor,
+)
+from barco.protocol.replication import (
+    Accept,
+    Accepted,
+    Decided,
+    Message,
+    Nack,
+    Prepare,
+    Promise,
+)
+from barco.types import Epoch
+
+
+@dataclass(slots=True)
+class Proposal:
+    """One ballot of this broker."""
+
+    ballot: Ballot
+    kind: Kind
+    children: tuple[Generation, ...]
+    """Of a split, without epoch and parents."""
+    resend_at: float
+    promises: dict[int, Promise] = field(default_factory=dict)
+    value: Successor | None = None
+    """Set when phase 2 begins."""
+    sources: tuple[int, ...] = ()
+    accepted: set[int] = field(default_factory=set)
+
+
+class Proposer(Lineage):
+    """Seals a generation at an agreed tail and decides what follows."""
+
+    _proposals: dict[Gid, Proposal]
+    _rounds: dict[Gid, int]
+
+    def _start_proposer(self) -> None:
+        self._proposals, self._rounds = {}, {}
+
+    def _propose(
+        self, held: Held, kind: Kind = Kind.RELEAD, children: tuple[Generation, ...] = ()
+    ) -> None:
+        """Phase 1."""
+        gid = held.generation.gid
+        assert gid not in self._proposals, "one ballot at a time"
+        ballot = self._ballot(held)
+        resend_at = self._now + RESEND_SECONDS
+        proposal = self._proposals[gid] = Proposal(ballot, kind, children, resend_at)
+        self._to_members(held, Prepare(gid, proposal.ballot))
+
+    def _ballot(self, held: Held) -> Ballot:
+        """Higher than any seen; never used twice, because a session never is."""
+        gid = held.generation.gid
+        self._rounds[gid] = max(held.round, self._rounds.get(gid, 0)) + 1
+        return Ballot(self._rounds[gid], self._me.ordinal, self._session)
+
+    def _to_members(self, held: Held, message: Message, but: Iterable[int] = ()) -> None:
+        for member in held.generation.members:
+            if member.ordinal not in but:
+                self._send(member.ordinal, message)
+
+    def _mine(self, sender: Identity, gid: Gid, ballot: Ballot) -> tuple[Held, Proposal] | None:
+        """The proposal that this answers, if its sender has a voice in it (I11)."""
+        held, proposal = self._held.get(gid), self._proposals.get(gid)
+        if held is None or proposal is None or proposal.ballot != ballot:
+            return None
+        return (held, proposal) if self._has_voice(held, sender) else None
+
+    def _has_voice(self, held: Held, sender: Identity) -> bool:
+        return held.generation.has_member(sender)
+
+    def _on_promise(self, sender: Identity, message: Promise) -> None:
+        found = self._mine(sender, message.gid, message.ballot)
+        if found is None or message.suspect or found[1].value is not None:
+            return
+        held, proposal = found
+        proposal.promises[sender.ordinal] = message
+        if len(proposal.promises) < held.generation.quorum:
+            return
+        accepted = self._highest_accepted(proposal)
+        if accepted is not None:
+            proposal.value = accepted
+        else:
+            proposal.value = self._new_value(held, proposal)
+        tails = proposal.promises.items()
+        proposal.sources = tuple(o for o, p in tails if p.tail >= proposal.value.tail)
+        proposal.resend_at = self._now + RESEND_SECONDS
+        self._to_members(held, self._accept(message.gid, proposal))
+
+    def _highest_accepted(self, proposal: Proposal) -> Successor | None:
+        """Rule P2: what may have been decided already must be adopted."""
+        found = [each.accepted for each in proposal.promises.values() if each.accepted is not None]
+        return max(found, key=lambda each: each[0])[1] if found else None
+
+    def _tail(self, held: Held, proposal: Proposal) -> int:
+        """Rule P2: the highest tail promised; nothing acknowledged is after it."""
+        return max(each.tail for each in proposal.promises.values())
+
+    def _accept(self, gid: Gid, proposal: Proposal) -> Accept:
+        assert proposal.value is not None
+        return Accept(gid, proposal.ballot, proposal.value, proposal.sources)
+
+    def _on_accepted(self, sender: Identity, message: Accepted) -> None:
+        found = self._mine(sender, message.gid, message.ballot)
+        if found is None or found[1].value is None:
+            return
+        held, proposal = found
+        proposal.accepted.add(sender.ordinal)
+        if len(proposal.accepted) < held.generation.quorum:
+            return
+        assert proposal.value is not None
+        value = proposal.value
+        self._decide(held, value)
+
+    def _decide(self, held: Held, value: Successor) -> None:
+        """Rule P3: decided. Only now may a child be used."""
+        gid = held.generation.gid
+        self._learned(gid, value)
+        concerned = {member.ordinal for member in held.generation.members}
+        for child in value.children:
+            concerned |= {member.ordinal for member in child.members}
+        for ordinal in sorted(concerned - {self._me.ordinal}):
+            self._send(ordinal, Decided(gid, value))
+
+    def _learned(self, gid: Gid, value: Successor) -> None:
+        self._proposals.pop(gid, None)
+        super()._learned(gid, value)
+
+    def _on_nack(self, sender: Identity, message: Nack) -> None:
+        found = self._mine(sender, message.gid, message.ballot)
+        if found is not None:
+            self._give_up(found[0], message.promised)
+
+    def _give_up(self, held: Held, promised: Ballot) -> None:
+        """Rule P4: back off for a random time, then look again whether to propose at all."""
+        held.round = max(held.round, promised.round)
+        del self._proposals[held.generation.gid]
+        spread = BACKOFF_SECONDS_MAX - BACKOFF_SECONDS_MIN
+        held.retry_at = self._now + BACKOFF_SECONDS_MIN + spread * self._random()
+
+    def _repeat_proposals(self) -> None:
+        """Messages may be lost."""
+        for gid, proposal in self._proposals.items():
+            if self._now < proposal.resend_at:
+                continue
+            proposal.resend_at = self._now + RESEND_SECONDS
+            held = self._held[gid]
+            if proposal.value is None:
+                self._to_members(held, Prepare(gid, proposal.ballot), proposal.promises)
+            else:
+                self._to_members(held, self._accept(gid, proposal), proposal.accepted)
+
+    # --- Values -------------------------------------------------------------------------------
+
+    def _new_value(self, held: Held, proposal: Proposal) -> Successor:
+        """The value of this broker's own, if none was accepted before."""
+        tail = self._tail(held, proposal)
+        if proposal.kind is Kind.HANDOFF:
+            return Successor(tail, Kind.HANDOFF, ())
+        if proposal.kind is Kind.SPLIT:
+            return self._split_value(held, tail, proposal.children)
+        return Successor(tail, Kind.RELEAD, (self._relead_child(held, tail),))
+
+    def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:
+        """Both halves in one register: atomic."""
+        parents = (Parent(held.generation.gid, tail),)
+        return Successor(tail, Kind.SPLIT, tuple(self._child(each, parents) for each in children))
+
+    def _relead_child(self, held: Held, tail: int) -> Generation:
+        """The same range under this process, and what its right neighbour has handed to it."""
+        generation = held.generation
+        parents = [Parent(generation.gid, tail)]
+        end = generation.end
+        while (donor := self._handed(end)) is not None:
+            assert donor.decided is not None
+            parents.append(Parent(donor.generation.gid, donor.decided.tail))
+            end = donor.generation.end
+        template = replace(
+            generation,
+            end=end,
+            leader=self._me,
+            session=self._session,
+            members=self._members(generation),
+        )
+        return self._child(template, tuple(parents))
+
+    def _child(self, template: Generation, parents: tuple[Parent, ...]) -> Generation:
+        gid = Gid(template.gid.token, self._child_epoch(template, parents))
+        return replace(template, gid=gid, parents=parents)
+
+    def _child_epoch(self, template: Generation, parents: tuple[Parent, ...]) -> Epoch:
+        """Never from a look-up of history."""
+        return Epoch(1 + max(parent.gid.epoch for parent in parents))
+
+    def _handed(self, token: int) -> Held | None:
+        """The generation that starts here, if it was handed to the left and not yet absorbed."""
+        held = self._current.get(token)
+        if held is None or held.decided is None or held.decided.kind is not Kind.HANDOFF:
+            return None
+        return None if self._missing else held
+
+    def _members(self, generation: Generation) -> tuple[Identity, ...]:
+        """The same brokers; a replaced disk, or in genesis any, by the identity it has now."""
+        return tuple(self._identity(member, generation) for member in generation.members)
+
+    def _identity(self, member: Identity, generation: Generation) -> Identity:
+        if member.ordinal == self._me.ordinal:
+            return self._me
+        peer = self._peers.get(member.ordinal)
+        if peer is None:
+            return member
+        replaced = generation.is_genesis or (peer.ping is not None and peer.ping.replaces)
+        return peer.identity if replaced else member

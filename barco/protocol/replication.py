@@ -1,0 +1,226 @@
+"""What the members of a shard range say to each other, as values.
+
+`barco.protocol.replication_codec` turns them into maps for a frame and back. The raw bytes of a
+group travel beside `Append` and `Fetched`, never inside. Who says it (identity and session), the
+cluster and the protocol's version are told once, when a connection opens.
+"""
+
+from dataclasses import dataclass
+
+from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Leader to followers: one group, in order. Its bytes travel beside."""
+
+    gid: Gid
+    session: int
+    head: GroupHead
+    committed: int
+    """gseq up to which the leader knows its generation committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Follower to leader: all groups up to `gseq` are stable here, and I was not fenced then."""
+
+    gid: Gid
+    gseq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Follower to leader: I have promised this generation to somebody, or know its successor."""
+
+    gid: Gid
+    ballot: Ballot | None
+    successor: Successor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """I hold (or have in flight) only what is up to `have`: the group does not follow."""
+
+    gid: Gid
+    have: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """I have no record of this generation: tell me."""
+
+    gid: Gid
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Proposer to acceptors, phase 1. The promise is the fence."""
+
+    gid: Gid
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Acceptor to proposer: nothing is appended by the leader of this generation here any more."""
+
+    gid: Gid
+    ballot: Ballot
+    tail: int
+    """Its last stable group."""
+    accepted: tuple[Ballot, Successor] | None
+    suspect: bool
+    """It has found corruption: this is no promise, only news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """Acceptor to proposer: `ballot` is too late, `promised` came before."""
+
+    gid: Gid
+    ballot: Ballot
+    promised: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Proposer to acceptors, phase 2."""
+
+    gid: Gid
+    ballot: Ballot
+    value: Successor
+    sources: tuple[int, ...]
+    """Ordinals of members that hold groups 1 to T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Acceptor to proposer: I hold groups 1 to T and have accepted."""
+
+    gid: Gid
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Anybody to anybody: what follows this generation, for ever."""
+
+    gid: Gid
+    value: Successor
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send me the groups `first` to `last` of this generation."""
+
+    gid: Gid
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One group, asked for by `Fetch`. Its bytes travel beside."""
+
+    gid: Gid
+    head: GroupHead
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One open generation as the sender of a ping sees it."""
+
+    gid: Gid
+    tail: int
+    """Its last stable group."""
+    committed: int
+    """gseq up to which it knows the generation committed."""
+    fenced: bool
+    """The sender has promised it to somebody, or takes no appends for another reason."""
+    leading: bool
+    """The sender leads it, and its `Lead` is in force."""
+    committing: bool
+    """It leads, and would commit: a follower is heard of, and nothing waits for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """To every member, several times a second and at once when something changes."""
+
+    replaces: bool
+    """The sender's disk is new (`barco replace`): it asks for the place of its ordinal."""
+    able: bool
+    """False: it will not lead (disk failed, corruption found, about to stop)."""
+    doubts: tuple[int, ...]
+    """Ordinals that the sender sees as down, or as leading without committing."""
+    stamp_us: int
+    """The sender's monotonic clock."""
+    echo_us: int
+    """The receiver's last stamp that the sender has seen; 0: none. Proves a round trip."""
+    views: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unwelcome:
+    """To a freshly formatted broker whose ordinal has a record under another disk: stop."""
+
+    known: Identity
+    gid: Gid
+
+
+Message = (
+    Append
+    | Appended
+    | Fenced
+    | Gap
+    | Unknown
+    | Prepare
+    | Promise
+    | Nack
+    | Accept
+    | Accepted
+    | Decided
+    | Fetch
+    | Fetched
+    | Ping
+    | Unwelcome
+)
+
+CARRIES_GROUP = (Append, Fetched)
+"""Beside these travel the group's bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRecord:
+    """Journal: this generation exists, and this broker is concerned with it."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedRecord:
+    """Journal: no ballot below this one is answered for the generation; it is fenced."""
+
+    gid: Gid
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRecord:
+    """Journal: accepted under this ballot (which is promised by it, too)."""
+
+    gid: Gid
+    ballot: Ballot
+    value: Successor
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRecord:
+    """Journal: what follows the generation."""
+
+    gid: Gid
+    value: Successor
+
+
+JournalRecord = OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord
