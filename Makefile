@@ -12,7 +12,7 @@ help: ## Print this list
 setup: ## Install what is missing and leave a working .venv/bin/barco
 	@scripts/setup.sh
 
-demo: setup ## Start a broker, load 336,776 real flights, read them back, print a table
+demo: setup ## Start a broker, load 336,776 flights, read them back, ask Spark, print a table
 	@$(PYTHON) scripts/demo.py
 
 demo-stop: ## Stop the broker that the demo left running
