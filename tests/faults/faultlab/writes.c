@@ -1,8 +1,8 @@
 /* Preloaded into a broker on the epoll engine: appends (pwritev2 with RWF_DSYNC) that fail.
  *
  * $BARCO_FAULT_WRITES names a file. Its first byte says what happens to appends: of 's' every other
- * one writes a part only, 'e' fails with EIO, 'n' with ENOSPC, 'i' with EINTR; 'E' and 'N' do so once a
- * process. Anything else, or no file: nothing.
+ * one writes a part only, 'e' fails with EIO, 'n' with ENOSPC, 'i' with EINTR; 'E' and 'N' do so
+ * once a process. Anything else, or no file: nothing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
