@@ -44,6 +44,8 @@ GAUGES = {
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
     "storage_sealed_segments": Gauge("Sealed segments."),
+    "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
+    "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
     "topics": Gauge("Topics, internal ones included.", shared=True),
 }
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from barco import limits
 from barco._native import Reactor
-from barco.errors import BarcoError, DiskFullError, NotReadyError
+from barco.errors import BarcoError, DiskFullError, NotReadyError, OperatorError
 from barco.model.options import WorkerOptions
 from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
-from barco.types import MiB, SliceIndex
+from barco.types import KiB, MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
@@ -193,6 +193,7 @@ class Worker:
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
         report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
+        self._bound_state()
         epoch, parents = self._store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
         await self._store.start(
@@ -351,6 +352,23 @@ class Worker:
         task = self._requests.get(upcall[1])
         if task is not None and self._app.interruptible(task):
             task.cancel()
+
+    def _bound_state(self) -> None:
+        """The state of the shard opens each segment, as one group: it must leave room for others.
+
+        Raises OperatorError when it does not fit any more.
+        """
+        options = self._options
+        most = min(arena_bytes(options) // 2, options.segment_bytes // 4)
+        state = self._reactor.bound_state(most)
+        if state > most * 3 // 2:
+            raise OperatorError(
+                f"the topics, producers and group offsets of this shard take {state // KiB} KiB, "
+                f"for which these limits are too small: raise limits.memory_bytes (a worker's "
+                f"{options.memory_bytes // MiB} MiB) and storage.segment_bytes "
+                f"({options.segment_bytes // MiB} MiB) to what they were"
+            )
+        self._store.state_bytes = state
 
     async def _first_segment(self) -> None:
         """On a full disk nothing is deleted but what retention says: then it is waited for room."""
