@@ -59,7 +59,7 @@ class ShardService:
         self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
         self.leading = False
-        """Whether this worker leads its shard; else it only follows, and shows what is committed."""
+        """Whether this worker leads its shard; else it shows what is committed, and no more."""
         self.first_place = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""

@@ -27,9 +27,13 @@ class Context:
         self.options = service.options
         self.siblings = siblings
         self.supervisor = supervisor
+        first = self.options.peer - self.options.worker
+        self.processes = range(first, first + self.options.replicas.processes)
+        """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
         self.replicas = self.options.replicas
+        self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
         self.ring = self.options.placement
         self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
@@ -79,12 +83,7 @@ class Context:
     def owners_here(self, places: Iterable[int]) -> list[int]:
         """The workers of this broker that lead any of these slices."""
         found = {self.leaders.peer(shard) for shard in {self.shard(place) for place in places}}
-        return sorted(worker for worker in self.here({}) if worker in found)
-
-    def here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-        """The same arguments for every worker of this broker."""
-        first = self.options.peer - self.options.worker
-        return dict.fromkeys(range(first, first + self.replicas.processes), args)
+        return sorted(worker for worker in self.processes if worker in found)
 
     def leading_here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for every worker of this broker that leads its shard."""
@@ -111,6 +110,10 @@ class Context:
         return f"{self.options.peer:x}-{self.service.epoch:x}-{self._deliveries:x}"
 
     def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for every process of this broker."""
+        return dict.fromkeys(self.processes, args)
+
+    def leaders_of_all(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for the worker that leads each shard of the ring."""
         if self.leaders.without():
             raise NotReadyError("Nobody leads a part of the ring at the moment.")
@@ -161,7 +164,7 @@ class Context:
 
     def holders(self, shard: int) -> list[int]:
         """The workers that hold a shard: its leader, then the one of this broker, then others."""
-        leader, own = self.leaders.peer(shard), self.here({})
+        leader, own = self.leaders.peer(shard), self.processes
         workers = [self.replicas.peer(process) for process in self.replicas.holders(shard)]
         return sorted(workers, key=lambda worker: (worker != leader, worker not in own))
 
@@ -174,7 +177,7 @@ class Context:
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
         """Change something on every shard. It can be sent again if not all have answered."""
-        answers = await self.siblings.broadcast(op, self.everyone(args), timeout)
+        answers = await self.siblings.broadcast(op, self.leaders_of_all(args), timeout)
         failures = [answer for answer in answers.values() if isinstance(answer, BarcoError)]
         if not failures:
             return
