@@ -27,12 +27,12 @@ class Context:
         self.options = service.options
         self.siblings = siblings
         self.supervisor = supervisor
+        self.replicas = self.options.replicas
         first = self.options.peer - self.options.worker
-        self.processes = range(first, first + self.options.replicas.processes)
+        self.processes = range(first, first + self.replicas.processes)
         """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
-        self.replicas = self.options.replicas
         self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
         self.ring = self.options.placement
         self.leaders = service.leaders
