@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import BarcoError, TooManyRequestsError
+from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.appends import Appends
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads, Slot
@@ -108,6 +108,7 @@ class Consumption:
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
+        self.close()
         self._epoch = epoch
         for _, value in self._reactor.compacted(OFFSETS):
             if not value:
@@ -118,6 +119,12 @@ class Consumption:
             cursor = Cursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
             self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+
+    def close(self) -> None:
+        """Another worker leads now: it has the group offsets, and hands out what follows."""
+        self._epoch = 0
+        for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
+            table.clear()
 
     @property
     def cursor_count(self) -> int:
@@ -156,7 +163,10 @@ class Consumption:
             if name not in mine:  # Another consumer's from now on, but this one had events of it.
                 self._acknowledge(self._cursors[name], request)
                 self._release(self._cursors[name])
+        epoch = self._epoch
         await self.start_group(member.group, slots, member.start)
+        if self._epoch != epoch:
+            raise NotReadyError("Another worker leads the shard now.")
         cursors = [self._cursors[member.group, topic, index] for topic, index in slots]
         for cursor in cursors:
             if cursor.holder == key:
