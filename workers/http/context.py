@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.workers.http.memory import AnswerMemory
 from barco.workers.membership import Membership
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -77,7 +77,7 @@ class Context:
         """The worker that leads a slice; NotReadyError if nobody does."""
         worker = self.leaders.peer(self.shard(place))
         if worker is None:
-            raise NotReadyError("Nobody leads this slice at the moment.")
+            raise NoLeaderError("Nobody leads this slice at the moment.")
         return worker
 
     def owners_here(self, places: Iterable[int]) -> list[int]:
@@ -116,7 +116,7 @@ class Context:
     def leaders_of_all(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for the worker that leads each shard of the ring."""
         if self.leaders.without():
-            raise NotReadyError("Nobody leads a part of the ring at the moment.")
+            raise NoLeaderError("Nobody leads a part of the ring at the moment.")
         leaders = (self.leaders.peer(shard) for shard in range(self.replicas.shards))
         return {worker: args for worker in leaders if worker is not None}
 
