@@ -26,11 +26,15 @@ from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError, BusyError, NotRegisteredError
+from barco.model.placement import Placement
+from barco.types import Token
 
 CHUNKS_TYPE = "application/vnd.barco.chunks"
 POLL_WAIT_S_MAX = 30.0
 """One long poll; brokers hold up to 60 s, proxies between often less."""
 ANSWER_GRACE_S = 10.0
+JOIN_GRACE_S = 3.0
+"""For brokers that do not answer while others do."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
@@ -61,9 +65,16 @@ class _Membership:
     """This consumer's registration with one broker, and its polls there."""
 
     def __init__(
-        self, pool: Pool, endpoint: str, topics: Sequence[str], group: str, options: ConsumerOptions
+        self,
+        pool: Pool,
+        endpoint: str,
+        ring: Placement | None,
+        topics: Sequence[str],
+        group: str,
+        options: ConsumerOptions,
     ) -> None:
         self.endpoint = endpoint
+        self._ring = ring
         self._pool = pool
         self._options = options
         self._who = ("consumerId", options.consumer_id)
@@ -91,7 +102,7 @@ class _Membership:
         events: list[Event] = []
         if answer.status != 204:
             skips = parse_skips(answer.headers.get("barco-start", ""))
-            events = decode_chunks(answer.body, skips)
+            events = decode_chunks(answer.body, skips, self._ring)
         self._delivery = answer.headers.get("barco-delivery", self._delivery)
         return events
 
@@ -166,6 +177,7 @@ class AsyncConsumer:
         self._directory = Directory(as_endpoints(endpoint))
         self._pool = Pool(connections_max=2)
         self._members: list[_Membership] = []
+        self._ring: Placement | None = None
         self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
@@ -177,11 +189,33 @@ class AsyncConsumer:
             raise ClosedError("the consumer is closed")
         brokers = await self._directory.brokers(self.options.request_timeout_s)
         self._members = [
-            _Membership(self._pool, endpoint, self.topics, self.group, self.options)
+            _Membership(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
             for endpoint in brokers.consume
         ]
-        await asyncio.gather(*(member.register() for member in self._members))
+        self._ring = brokers.ring
+        await self._join()
         return self
+
+    async def _join(self) -> None:
+        """Registers everywhere, at once. With some brokers away the others will do: whoever comes
+        back is registered with by the poll that it refuses."""
+        joining = {asyncio.ensure_future(member.register()) for member in self._members}
+        joined, failure = False, None
+        try:
+            while joining and not joined:
+                done, joining = await asyncio.wait(joining, timeout=JOIN_GRACE_S)
+                for task in done:
+                    failure = task.exception() or failure
+                    joined = joined or task.exception() is None
+                if failure is not None and not isinstance(failure, BarcoError):
+                    raise failure
+            refused = isinstance(failure, BarcoError) and not failure.retryable
+            if failure is not None and (refused or not joined):
+                raise failure
+        finally:
+            for task in joining:
+                task.cancel()
+            await asyncio.gather(*joining, return_exceptions=True)
 
     async def poll(self, timeout_s: float = 1.0) -> list[Event]:
         """The next events: those that iteration has not taken yet, else from the broker.
@@ -278,10 +312,17 @@ class AsyncConsumer:
         taken = self._batch[: len(self._batch) - len(self._ahead)]
         places: dict[str, dict[int, str]] = {}
         for event in taken:
-            places.setdefault(event.topic, {})[event.slice] = event.next_cursor
+            places.setdefault(event.topic, {})[self._place(event)] = event.next_cursor
         async with AsyncAdmin([member.endpoint for member in self._members]) as admin:
             for topic, cursors in places.items():
                 await admin.seek(self.group, topic, cursors)
+
+    def _place(self, event: Event) -> int:
+        """The number of an event's slice in the whole ring, as positions are set by."""
+        if self._ring is None:
+            return event.slice
+        index, _ = self._ring.locate(Token(event.token))
+        return index * self._ring.slices_per_range + event.slice
 
     def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
         events: list[Event] = []
