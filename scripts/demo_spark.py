@@ -239,7 +239,7 @@ def _draw_heat(axes: Any, carriers: list[str], table: Any) -> Any:
     return image
 
 
-# --- As it happens ----------------------------------------------------------------------------------
+# --- As it happens --------------------------------------------------------------------------------
 
 
 def follow(spark: SparkSession, args: argparse.Namespace, result: Result) -> None:
