@@ -18,6 +18,7 @@ from barco.types import KiB, MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.idle_positions import expire
 from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
 from barco.workers.reactor.selector import Upcall
@@ -33,6 +34,7 @@ from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
 
 RETENTION_SECONDS = 60.0
+IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0
 DISK_FULL_RETRY_SECONDS = 2.0
 PEERS_SECONDS = 2.0
@@ -219,6 +221,7 @@ class Worker:
         self._app.open()
         self._spawn(staging.complete(begun))
         self._spawn(self._staging())
+        self._spawn(self._idle_positions())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
         self._supervision.send(
@@ -317,6 +320,12 @@ class Worker:
             await asyncio.sleep(RETENTION_SECONDS)
             await self._retain(self._store.run_retention)
             await self._retain(topics.run_once)
+
+    async def _idle_positions(self) -> None:
+        service = self._service
+        while True:
+            await asyncio.sleep(IDLE_POSITIONS_SECONDS)
+            await self._retain(lambda now: expire(service.consumption, service.membership, now))
 
     async def _staging(self) -> None:
         while True:
