@@ -70,7 +70,7 @@ class Peers(Core):
 
     def _link_lost(self, ordinal: int) -> None:
         peer = self._peers.get(ordinal)
-        if (peer.lost if peer is not None else ordinal in self._lost):
+        if peer.lost if peer is not None else ordinal in self._lost:
             return
         if peer is None:
             self._lost.add(ordinal)

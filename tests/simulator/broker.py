@@ -163,11 +163,12 @@ class Broker:
 
     def submit(self, gid: Gid, head: GroupHead) -> None:
         """One append on its way to the disk."""
+        if gid in self.closed:
+            return
         self.world.oracle.submitted(self, gid, head)
         if self.disk.full:
             self.world.at(self.world.time, self.later, self.life, on.IoFailed(gid, "disk full"))
             self.closed.add(gid)
-        if gid in self.closed:
             return
         self.disk.flying(gid).append(head)
         self.world.io(self, self.landed, self.life, gid, head.gseq)

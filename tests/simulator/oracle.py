@@ -95,9 +95,11 @@ class Oracle:
         """Members that hold groups 1 to gseq, and those whose loss is declared."""
         count = 0
         for member, broker in self.members(gid):
-            if self.as_lost(member, gid):
-                count += 1
-            elif broker.disk.identity == member and broker.disk.holds(gid, gseq):
+            if (
+                self.as_lost(member, gid)
+                or broker.disk.identity == member
+                and broker.disk.holds(gid, gseq)
+            ):
                 count += 1
         return count
 
@@ -121,9 +123,8 @@ class Oracle:
             same = sum(1 for value in votes.values() if value == record.value)
             if same >= generation.quorum:
                 self._decide(generation, record.value)
-        elif isinstance(record, DecidedRecord):
-            if self.decided.get(record.gid) != record.value:
-                self.fail("I1", f"broker {broker.ordinal} learned of {record.gid} what was not so")
+        elif isinstance(record, DecidedRecord) and self.decided.get(record.gid) != record.value:
+            self.fail("I1", f"broker {broker.ordinal} learned of {record.gid} what was not so")
 
     def _promised(self, broker: Broker, gid: Gid) -> None:
         tails = self.promised.setdefault(gid, {})

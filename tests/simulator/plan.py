@@ -1,4 +1,4 @@
-"""The faults of one seed, drawn beforehand, so that a failure can be repeated with fewer of them."""
+"""The faults of one seed, drawn beforehand: a failure can be repeated with fewer of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,9 @@ from barco.model.generation import Generation, Gid, Identity
 
 from .oracle import Violation
 from .world import MIDDLE, World
+
+CLOSE_SECONDS = 6.0
+"""A close world does in this time what others do in a minute."""
 
 LIVENESS_SECONDS = 25.0
 """After the last fault a healed quorum has to make progress within this time."""
@@ -54,6 +57,18 @@ KINDS = {
     "full": 1,
     "resign": 1,
 }
+CLOSE = {
+    "crash": 6,
+    "power": 4,
+    "cut": 6,
+    "heal": 8,
+    "elect": 16,
+    "noise": 2,
+    "slow": 2,
+    "pause": 1,
+}
+"""For worlds where everything takes long and the faults come in quick succession."""
+
 FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 """With broker D, ranges are split and merged."""
 
@@ -61,16 +76,28 @@ FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 def plan(seed: int, seconds: float, *, four: bool = False) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
-    kinds = FOUR if four else KINDS
+    kinds = FOUR if four else CLOSE if close(seed) else KINDS
     names, weights = list(kinds), list(kinds.values())
-    pace = rng.choice((0.1, 0.5, 1.0, 3.0))
+    pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
     faults, time = [], 1.0 + rng.random()
     while time < seconds:
         kind = rng.choices(names, weights)[0]
         one, two = rng.sample(range(4 if four else 3), 2)
         faults.append(Fault(time, kind, one, two, rng.random()))
-        time += pace * rng.expovariate(1.0) + (1e-3 if rng.random() < 0.8 else 2.0)
+        time += pace * rng.expovariate(1.0) + (1e-3 if rng.random() < 0.8 else 20 * pace)
     return faults
+
+
+def slowness(seed: int) -> tuple[float, float, float]:
+    """Of a close world: seconds on the network, factor of the disks, seconds between groups."""
+    rng = Random(f"slowness {seed}")
+    delay = rng.choice((0.002, 0.005, 0.015))
+    return delay, rng.choice((1.0, 4.0, 15.0)), rng.choice((0.3, 1.0, 3.0)) * delay
+
+
+def close(seed: int) -> bool:
+    """Every third seed: slow network and disks, many groups, faults at every moment."""
+    return seed % 3 == 2
 
 
 class Chaos:
@@ -130,7 +157,7 @@ class Chaos:
     def _heal(self, fault: Fault) -> None:
         self.world.heal()
         for broker in self.world.brokers:
-            broker.slow = 1.0
+            broker.slow = self.world.usual_slow
             if broker.disk.full:  # Its process starts anew when there is space again.
                 broker.disk.full = False
                 self._crash(fault._replace(ordinal=broker.ordinal))
@@ -138,7 +165,7 @@ class Chaos:
     def _noise(self, fault: Fault) -> None:
         self.world.loss = 0.3 * fault.number
         self.world.duplication = 0.3 * (1 - fault.number)
-        self.world.delay = 0.0005 + 0.1 * fault.number**2
+        self.world.delay = self.world.usual_delay + 0.1 * fault.number**2
 
     def _slow(self, fault: Fault) -> None:
         self.world.brokers[fault.ordinal].slow = 1 + 100 * fault.number**2
@@ -221,9 +248,14 @@ def run(
         made(world)
     rng = Random(f"clocks {seed}")
     chaos = Chaos(world)
+    if close(seed):
+        world.usual_delay, world.usual_slow, world.group_seconds = slowness(seed)
+        world.delay = world.usual_delay
+        seconds = min(seconds, CLOSE_SECONDS)
     violation = None
     try:
         for broker in world.brokers:
+            broker.slow = world.usual_slow
             broker.offset = rng.choice((0.0, 1e3, 1e8 * rng.random()))
             broker.rate = rng.choice((1.0, 1.0, 1.2, 0.8))
             world.at(rng.random(), world.start, broker.ordinal)
@@ -243,6 +275,7 @@ def run(
 
 def _must_progress(world: World, chaos: Chaos, rng: Random) -> None:
     """Heal two or three brokers, and see whether every open range is written to again."""
+    world.usual_delay, world.usual_slow = 0.0005, 1.0
     chaos.do(Fault(world.time, "heal", 0, 0, 0.0))
     whole = world.oracle.fault_free() and 1 in {e for _, e in world.oracle.decided}
     left_out = rng.choice((None, 0, 1, 2)) if whole and len(world.brokers) == 3 else None
@@ -255,6 +288,8 @@ def _must_progress(world: World, chaos: Chaos, rng: Random) -> None:
     until = world.time + LIVENESS_SECONDS
     while world.time < until:
         world.run(world.time + 0.5)
+        if world.oracle.handed:  # The control plane goes on with what it has begun.
+            chaos.do(Fault(world.time, "absorb", 0, 0, 0.0))
         if _progressed(world, before):
             return
     healed = "all" if left_out is None else f"all but {left_out}"

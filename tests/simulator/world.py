@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from math import log
 from random import Random
 from typing import Any
 
@@ -40,7 +41,8 @@ class World:
         self.ranges = (genesis(START, END, (0, 1, 2)),)
         self.oracle = Oracle(self)
         self.loss = self.duplication = 0.0
-        self.delay = 0.0005
+        self.delay = self.usual_delay = 0.0005
+        self.usual_slow = 1.0
         self.group_seconds = 0.1
         self._last: dict[tuple[int, int], float] = {}
         self.cuts: set[tuple[int, int]] = set()
@@ -111,7 +113,7 @@ class World:
         rng = self.rng.random
         if self.loss and rng() < self.loss:
             return
-        at = self.time + self.delay * (0.5 + rng())
+        at = self.time + self.delay * (0.4 - log(1.0 - rng()))
         if not self.loss:  # Then it is a connection, and keeps the order.
             link = (sender.ordinal, ordinal)
             at = self._last[link] = max(at, self._last.get(link, 0.0) + 1e-6)
@@ -184,6 +186,8 @@ class World:
         log = broker.disk.log(gid)
         if not 1 <= gseq < len(log) or broker.disk.flying(gid) or gid in broker.leads:
             return
+        if broker.disk.unsynced:
+            return  # A vote that was given before is on its way.
         self.oracle.corrupted(broker.disk.identity, gid)
         broker.disk.rot(gid, gseq)
         if broker.replica is not None:
@@ -199,7 +203,7 @@ class World:
         """No more faults on the network."""
         self.cuts.clear()
         self.loss = self.duplication = 0.0
-        self.delay = 0.0005
+        self.delay = self.usual_delay
 
     def leaders(self) -> list[tuple[Broker, Generation]]:
         """Who believes to lead what."""
