@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from barco.supervisor.tied import start_tied
 from bench import machine
 from bench.load import build
 from bench.machine import BUILD, CLIENT_CORE, CORES, SERVER_CORE
@@ -102,7 +103,7 @@ class Broker:
         command += ["--workers", str(self._workers), "--ports-from", "0", "--json"]
         begin = time.monotonic()
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start_tied(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -230,7 +231,7 @@ def nginx() -> Iterator[Peer]:
         mask = format(1 << SERVER_CORE, "b")
         config = directory / "nginx.conf"
         config.write_text(NGINX_CONF.format(directory=directory, port=port, mask=mask))
-        process = subprocess.Popen(
+        process = start_tied(
             [program, "-p", str(directory), "-c", str(config)],
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -252,9 +253,7 @@ def redis() -> Iterator[Peer]:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
         options += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
         options += ["--auto-aof-rewrite-percentage", "0", "--daemonize", "no"]
-        process = subprocess.Popen(
-            [program, *options], stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        process = start_tied([program, *options], stdout=subprocess.DEVNULL, start_new_session=True)
         try:
             machine.wait_until(lambda: machine.listens(port), 10, "redis-server")
             machine.pin(process.pid, SERVER_CORE)
@@ -268,7 +267,7 @@ def sink() -> Iterator[Peer]:
     """bench/sink: reads requests of one size and answers 204; the generator's own ceiling."""
     port = machine.free_port()
     program = build(machine.ROOT / "bench" / "sink")
-    process = subprocess.Popen([program, str(port), str(SERVER_CORE)], start_new_session=True)
+    process = start_tied([program, str(port), str(SERVER_CORE)], start_new_session=True)
     try:
         machine.wait_until(lambda: machine.listens(port), 10, "sink")
         yield Peer(process, port, [process.pid])

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "group.h"
 #include "crc32c.h"
 
 /* Two mappings of the same pages, one after the other: a group that crosses the arena's end is
@@ -67,6 +66,10 @@ void log_free(struct log *log)
         return;
     for (int i = 0; i < APPENDS_IN_FLIGHT; i++)
         free_runs(log->appends[i].runs);
+    for (uint32_t i = 0; i < HELD_MAX; i++) {
+        free_runs(log->held[i].runs);
+        free(log->held[i].reaches);
+    }
     free_runs(log->queue);
     if (log->arena != NULL)
         munmap(log->arena, log->options.arena_bytes * 2);
@@ -148,7 +151,7 @@ void log_drop_segment(struct log *log, uint32_t index)
 }
 
 /* Asks for the next segment while the current one still has room for what may come. */
-static void ask_for_segment(struct log *log)
+void log_ask_for_segment(struct log *log)
 {
     if (log->segment_asked || log->current + 1 < (int)log->segment_count)
         return;
@@ -163,8 +166,8 @@ static void tell_closed_segments(struct log *log)
 {
     for (uint32_t i = 0; i < log->segment_count; i++) {
         struct segment *segment = &log->segments[i];
-        if (segment->closed && !segment->told &&
-            log->stable_pos >= segment->base_pos + segment->used) {
+        /* Not before all of it is history: what stands beyond the tail is in no index. */
+        if (segment->closed && !segment->told && segment->last_gseq <= log_committed(log)) {
             segment->told = true;
             log->segment_closed(log->owner, segment->index);
         }
@@ -180,21 +183,26 @@ static uint8_t *at_pos(const struct log *log, uint64_t pos)
 
 uint64_t log_memory_low(const struct log *log)
 {
-    return log->dirty_end > log->options.arena_bytes ? log->dirty_end - log->options.arena_bytes
-                                                     : 0;
+    uint64_t low = log->dirty_end > log->options.arena_bytes
+                       ? log->dirty_end - log->options.arena_bytes : 0;
+    return low > log->memory_from ? low : log->memory_from;
 }
 
 const uint8_t *log_memory(const struct log *log, uint64_t pos) { return at_pos(log, pos); }
 
 /* True when a group of up to bound bytes may be built without touching bytes still being written.
  */
-static bool arena_has_room(const struct log *log, size_t bound)
+bool log_arena_has_room(const struct log *log, size_t bound)
 {
-    uint64_t oldest = log->append_count ? log->appends[log->append_first].pos : log->head;
+    uint64_t oldest = log->head;
+    if (log->append_count)
+        oldest = log->appends[log->append_first].pos;
+    else if (log->unsubmitted)
+        oldest = log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX].pos;
     return log->head + bound - oldest <= log->options.arena_bytes;
 }
 
-static struct append *append_slot(struct log *log)
+struct append *log_append_slot(struct log *log)
 {
     assert(log->append_count < APPENDS_IN_FLIGHT);
     uint32_t at = (log->append_first + log->append_count) % APPENDS_IN_FLIGHT;
@@ -204,7 +212,7 @@ static struct append *append_slot(struct log *log)
     return append;
 }
 
-static void note_group(struct segment *segment, const struct group_header *header)
+void log_note_group(struct segment *segment, const struct group_header *header)
 {
     if (segment->used == 0) {
         segment->first_gseq = header->gseq;
@@ -235,7 +243,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
         .prev_crc = log->prev_crc,
         .body_crc = crc32c(0, out + GROUP_HEADER_BYTES, body_bytes),
         .durable_upto = log->stable_gseq,
-        .committed = log->stable_gseq,
+        .committed = log_committed(log),
         .wall_us = (uint64_t)wall_us,
         .body_bytes = (uint32_t)body_bytes,
         .chunk_count = chunks,
@@ -247,7 +255,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     log->prev_crc = header.header_crc;
     size_t used = GROUP_HEADER_BYTES + body_bytes;
     memset(out + used, 0, header.group_bytes - used);
-    struct append *append = append_slot(log);
+    struct append *append = log_append_slot(log);
     append->gseq = header.gseq;
     append->pos = log->head;
     append->bytes = header.group_bytes;
@@ -259,7 +267,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     for (struct run *run = runs; run != NULL; run = run->next)
         run->gseq = header.gseq;
     assert(segment->used + header.group_bytes <= segment->capacity);
-    note_group(segment, &header);
+    log_note_group(segment, &header);
     log->head += header.group_bytes;
     if (log->head > log->dirty_end)
         log->dirty_end = log->head;
@@ -268,6 +276,8 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     log->group_bytes += header.group_bytes;
     log->chunks += chunks;
     log->heartbeat_due = !(flags & (GROUP_HEARTBEAT | GROUP_SEAL));
+    if (log->built != NULL)
+        log->built(log->owner, append, header.prev_crc);
     log->submit(log->owner, append);
 }
 
@@ -278,7 +288,7 @@ static bool write_snapshot(struct log *log, uint16_t flags, int64_t wall_us)
     uint8_t *bytes = shard_snapshot(log->shard, log->parents, log->parents_len, wall_us, &len);
     const struct segment *segment = &log->segments[log->current];
     size_t bound = pad_group(GROUP_HEADER_BYTES + (bytes ? len : 0));
-    if (bytes == NULL || bound > segment->capacity || !arena_has_room(log, bound)) {
+    if (bytes == NULL || bound > segment->capacity || !log_arena_has_room(log, bound)) {
         free(bytes);
         return false;
     }
@@ -304,18 +314,20 @@ static bool roll_segment(struct log *log, uint16_t flags, int64_t wall_us)
     }
     if (log->current > 0)
         log->segments[log->current - 1].closed = true;
-    ask_for_segment(log);
+    log_ask_for_segment(log);
     return true;
 }
 
 void log_open_generation(struct log *log, const uint8_t *parents, uint32_t len)
 {
+    free(log->parents);
     log->parents = malloc(len ? len : 1);
     assert(log->parents != NULL);
     memcpy(log->parents, parents, len);
     log->parents_len = len;
     log->open = true;
-    ask_for_segment(log);
+    shard_show_all(log->shard); /* the state is that of the parents' history */
+    log_ask_for_segment(log);
 }
 
 void log_enqueue(struct log *log, struct run *run)
@@ -336,8 +348,30 @@ size_t log_run_bound_max(const struct log *log)
     return most - GROUP_HEADER_BYTES - GROUP_ALIGN;
 }
 
-/* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. Never more than a
- * segment and the arena can hold: thousands of tiny runs are mostly frame, by their bounds. */
+/* What must be taken together: one run, or several that are glued to each other. */
+struct sequence {
+    struct run *last;
+    size_t bound;
+    uint64_t values, memory;
+    uint32_t runs;
+};
+
+static struct sequence sequence_at(struct run *run)
+{
+    struct sequence s = {run, run_bound(run), run->bytes, run->bytes + run->memory, 1};
+    while (s.last->glued) {
+        s.last = s.last->next;
+        s.bound += run_bound(s.last);
+        s.values += s.last->bytes;
+        s.memory += s.last->bytes + s.last->memory;
+        s.runs++;
+    }
+    return s;
+}
+
+/* Takes runs from the queue's head: one sequence at least, then until GROUP_RAW_SOFT. Never more
+ * than a segment and the arena can hold: thousands of tiny runs are mostly frame, by their bounds.
+ */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {
     log->last_group_runs = 0;
@@ -346,15 +380,15 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
     const size_t most = log_run_bound_max(log) + GROUP_HEADER_BYTES + GROUP_ALIGN;
     *bound = GROUP_HEADER_BYTES + GROUP_ALIGN;
     *raw = 0;
-    for (struct run *run = first; run != NULL; run = run->next) {
-        const size_t more = run_bound(run);
-        if (end != NULL && (values + run->bytes > GROUP_RAW_SOFT || *bound + more > most))
+    for (struct run *run = first; run != NULL; run = end->next) {
+        const struct sequence s = sequence_at(run);
+        if (end != NULL && (values + s.values > GROUP_RAW_SOFT || *bound + s.bound > most))
             break;
-        values += run->bytes;
-        *raw += run->bytes + run->memory;
-        *bound += more;
-        log->last_group_runs++;
-        end = run;
+        values += s.values;
+        *raw += s.memory;
+        *bound += s.bound;
+        log->last_group_runs += s.runs;
+        end = s.last;
     }
     *last = end;
     return first;
@@ -369,6 +403,21 @@ static void unlink_taken(struct log *log, struct run *last, uint64_t raw)
     log->queued_bytes -= raw;
 }
 
+/* Puts the runs behind those of a group; returns their bytes. */
+static uint64_t join_runs(struct run **runs, struct run **last, struct run *more)
+{
+    uint64_t raw = 0;
+    if (*last != NULL)
+        (*last)->next = more;
+    else
+        *runs = more;
+    for (struct run *run = more; run != NULL; run = run->next) {
+        raw += run->bytes + run->memory;
+        *last = run;
+    }
+    return raw;
+}
+
 /* Only duplicates wait: they are answered with the newest append, or at once. */
 static bool settle_duplicates(struct log *log)
 {
@@ -378,15 +427,14 @@ static bool settle_duplicates(struct log *log)
     if (log->append_count > 0) {
         uint32_t newest = (log->append_first + log->append_count - 1) % APPENDS_IN_FLIGHT;
         struct append *append = &log->appends[newest];
-        if (append->last_run != NULL)
-            append->last_run->next = log->queue;
-        else
-            append->runs = log->queue;
-        for (struct run *run = log->queue; run != NULL; run = run->next) {
-            append->raw_bytes += run->bytes + run->memory;
-            log->in_flight_bytes += run->bytes + run->memory;
-            append->last_run = run;
-        }
+        uint64_t raw = join_runs(&append->runs, &append->last_run, log->queue);
+        append->raw_bytes += raw;
+        log->in_flight_bytes += raw;
+    } else if (log->held_count > 0) {
+        struct held *held = &log->held[(log->held_first + log->held_count - 1) % HELD_MAX];
+        uint64_t raw = join_runs(&held->runs, &held->last_run, log->queue);
+        held->raw_bytes += raw;
+        log->held_bytes += raw;
     } else {
         while (log->queue != NULL) {
             struct run *run = log->queue;
@@ -411,12 +459,12 @@ static bool build_group(struct log *log, int64_t wall_us)
     struct segment *segment = &log->segments[log->current];
     if (segment->used + bound > segment->capacity) {
         if (!roll_segment(log, GROUP_SNAPSHOT, wall_us)) {
-            ask_for_segment(log);
+            log_ask_for_segment(log);
             return false;
         }
         return true; /* the snapshot took a slot; the caller comes again if there is another */
     }
-    if (!arena_has_room(log, bound))
+    if (!log_arena_has_room(log, bound))
         return false;
     unlink_taken(log, last, raw);
     if (log->head + bound > log->dirty_end)
@@ -427,43 +475,40 @@ static bool build_group(struct log *log, int64_t wall_us)
                                  &chunks);
     assert(GROUP_HEADER_BYTES + body <= bound);
     submit_group(log, 0, body, chunks, wall_us, runs, last, raw);
-    ask_for_segment(log);
+    log_ask_for_segment(log);
     return true;
 }
 
 void log_pump(struct log *log, int64_t wall_us)
 {
-    if (!log->open || log->failed)
+    if (!log->open || log->failed || log->draining)
         return;
     if (log->current < 0 && !roll_segment(log, GROUP_GEN_START, wall_us))
         return;
     if (log->queue != NULL && settle_duplicates(log))
         return;
-    while (log->queue != NULL && log->append_count < APPENDS_IN_FLIGHT)
+    while (log->queue != NULL && log->append_count < APPENDS_IN_FLIGHT &&
+           log->held_count < HELD_BUILD_MAX)
         if (!build_group(log, wall_us))
             break;
 }
 
 void log_heartbeat(struct log *log, int64_t wall_us, uint16_t flags)
 {
-    if (!log->open || log->failed || log->current < 0 || log->queue != NULL ||
-        log->append_count == APPENDS_IN_FLIGHT ||
+    if (!log->open || log->failed || log->draining || log->current < 0 || log->queue != NULL ||
+        log->append_count == APPENDS_IN_FLIGHT || log->held_count >= HELD_BUILD_MAX ||
         (!log->heartbeat_due && !(flags & GROUP_SEAL)))
         return;
     const struct segment *segment = &log->segments[log->current];
-    if (segment->used + GROUP_ALIGN > segment->capacity || !arena_has_room(log, GROUP_ALIGN))
+    if (segment->used + GROUP_ALIGN > segment->capacity || !log_arena_has_room(log, GROUP_ALIGN))
         return;
     submit_group(log, flags, 0, 0, wall_us, NULL, NULL, 0);
 }
 
 /* ---- completions ---- */
 
-static void settle_append(struct log *log, struct append *append)
+static void show_runs(struct log *log, struct run *run)
 {
-    log->stable_gseq = append->gseq;
-    log->stable_pos = append->pos + append->bytes;
-    log->in_flight_bytes -= append->raw_bytes;
-    struct run *run = append->runs;
     while (run != NULL) {
         struct run *next = run->next;
         if (run->count > 0) {
@@ -476,8 +521,69 @@ static void settle_append(struct log *log, struct append *append)
         run_free(run);
         run = next;
     }
+}
+
+struct held *log_held_new(struct log *log, uint64_t gseq)
+{
+    assert(log->held_count < HELD_MAX);
+    struct held *held = &log->held[(log->held_first + log->held_count++) % HELD_MAX];
+    *held = (struct held){.gseq = gseq};
+    return held;
+}
+
+static void settle_append(struct log *log, struct append *append)
+{
+    log->stable_gseq = append->gseq;
+    log->stable_pos = append->pos + append->bytes;
+    log->in_flight_bytes -= append->raw_bytes;
+    if (!log->gated) {
+        show_runs(log, append->runs);
+    } else if (log->open) {
+        struct held *held = log_held_new(log, append->gseq);
+        held->runs = append->runs;
+        held->last_run = append->last_run;
+        held->raw_bytes = append->raw_bytes;
+        log->held_bytes += append->raw_bytes;
+    }
     append->runs = append->last_run = NULL;
     append->busy = false;
+}
+
+uint64_t log_committed(const struct log *log)
+{
+    if (!log->gated || log->replicated > log->stable_gseq)
+        return log->stable_gseq;
+    return log->replicated;
+}
+
+/* Shows the events of all groups that are committed, and answers for them. */
+static void release_held(struct log *log)
+{
+    const uint64_t committed = log_committed(log);
+    while (log->held_count > 0 && log->held[log->held_first].gseq <= committed) {
+        struct held *held = &log->held[log->held_first];
+        struct run *runs = held->runs;
+        log->held_bytes -= held->raw_bytes;
+        for (uint32_t i = 0; i < held->reach_count; i++) {
+            struct stream *stream = held->reaches[i].stream;
+            log->events += held->reaches[i].end - stream->stable_offset;
+            stream->stable_offset = held->reaches[i].end;
+        }
+        free(held->reaches);
+        *held = (struct held){0};
+        log->held_first = (log->held_first + 1) % HELD_MAX;
+        log->held_count--;
+        show_runs(log, runs);
+    }
+    tell_closed_segments(log);
+}
+
+void log_replicated(struct log *log, uint64_t gseq)
+{
+    if (gseq <= log->replicated)
+        return;
+    log->replicated = gseq;
+    release_held(log);
 }
 
 void log_written(struct log *log, struct append *append, int64_t result)
@@ -499,12 +605,83 @@ void log_written(struct log *log, struct append *append, int64_t result)
         log->append_first = (log->append_first + 1) % APPENDS_IN_FLIGHT;
         log->append_count--;
     }
-    tell_closed_segments(log);
+    release_held(log);
+    if (log->unsubmitted > 0)
+        log_submit_taken(log);
 }
 
 bool log_idle(const struct log *log)
 {
-    return log->queue == NULL && log->append_count == 0;
+    return log->queue == NULL && log->append_count == 0 && log->held_count == 0;
+}
+
+bool log_settled(const struct log *log)
+{
+    return log->append_count == 0 && log->unsubmitted == 0;
+}
+
+/* ---- generations ---- */
+
+static void lose_runs(struct log *log, struct run *run, bool grouped)
+{
+    while (run != NULL) {
+        struct run *next = run->next;
+        /* A duplicate's original may be stored. */
+        log->lost(log->owner, run, grouped || run->count == 0);
+        run_free(run);
+        run = next;
+    }
+}
+
+void log_drain(struct log *log) { log->draining = true; }
+
+void log_fence(struct log *log)
+{
+    log_drain(log);
+    if (log->open) {
+        /* In the order in which they came: an answer never overtakes an older call's. */
+        for (; log->held_count > 0; log->held_count--) {
+            struct held *held = &log->held[log->held_first];
+            lose_runs(log, held->runs, true);
+            *held = (struct held){0};
+            log->held_first = (log->held_first + 1) % HELD_MAX;
+        }
+        for (uint32_t i = 0; i < log->append_count; i++) {
+            struct append *append = &log->appends[(log->append_first + i) % APPENDS_IN_FLIGHT];
+            lose_runs(log, append->runs, true);
+            append->runs = append->last_run = NULL;
+        }
+        struct run *queue = log->queue;
+        log->queue = NULL;
+        log->queue_end = &log->queue;
+        log->queued_bytes = log->held_bytes = 0;
+        lose_runs(log, queue, false);
+    }
+    log->open = log->following = false;
+}
+
+void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
+{
+    assert(log_settled(log) && log->queue == NULL);
+    for (; log->held_count > 0; log->held_count--) {
+        struct held *held = &log->held[log->held_first];
+        assert(held->runs == NULL);
+        free(held->reaches);
+        *held = (struct held){0};
+        log->held_first = (log->held_first + 1) % HELD_MAX;
+    }
+    log->options.epoch = epoch;
+    log->options.session = session;
+    log->gated = gated;
+    log->open = log->following = log->draining = log->heartbeat_due = log->segment_asked = false;
+    log->segment_count = 0;
+    log->current = -1;
+    log->next_gseq = 1;
+    log->stable_gseq = log->replicated = log->prev_crc = 0;
+    log->stable_pos = log->head;
+    free(log->parents);
+    log->parents = NULL;
+    log->parents_len = 0;
 }
 
 bool log_short_of_room(const struct log *log)

@@ -12,10 +12,16 @@
 #ifndef BARCO_LOG_H
 #define BARCO_LOG_H
 
+#include "group.h"
 #include "run.h"
 #include "shard.h"
 
 #define APPENDS_IN_FLIGHT 3
+/* Groups that are stable here, or taken from a leader, and not committed yet. */
+#define HELD_MAX 256u
+/* A leader builds no further group while so many wait for a follower: less than its followers have
+ * room for, who learn with each group how far it was committed. */
+#define HELD_BUILD_MAX 64u
 /* Raw bytes after which a group takes no further run: about 1 ms of LZ4, so that the loop stays
  * responsive; one larger request still goes into one group. */
 #define GROUP_RAW_SOFT (1u << 20)
@@ -41,6 +47,17 @@ struct append {
     int64_t submitted_us; /* by the owner's clock */
 };
 
+/* A group whose events are not shown yet. The leader's has the calls that wait for it; a
+ * follower's has its reaches, and its place where it has yet to be written. */
+struct held {
+    uint64_t gseq, raw_bytes;
+    struct run *runs, *last_run;
+    struct reach *reaches;
+    uint32_t reach_count, bytes;
+    uint64_t pos, file_offset, durable_upto;
+    int fd;
+};
+
 struct group_builder;
 
 struct log_options {
@@ -59,8 +76,16 @@ struct log {
     uint64_t dirty_end; /* no byte of the arena at or after this position was ever written */
     uint64_t stable_pos;
     uint64_t next_gseq, stable_gseq;
+    uint64_t replicated;  /* what the other members have said: see log_replicated */
+    uint64_t memory_from; /* no byte before this position is in memory */
     uint32_t prev_crc;
     bool open, failed, heartbeat_due;
+    bool gated;     /* what is stable here is not enough: see log_replicated */
+    bool following; /* groups come from a leader */
+    bool draining;  /* no further group, whoever would build it */
+    struct held held[HELD_MAX];
+    uint32_t held_first, held_count, unsubmitted; /* the last ones are still to be written */
+    uint64_t held_bytes;
     struct segment *segments;
     uint32_t segment_count, segment_capacity;
     int current; /* index in segments of the one appended to, -1: none yet */
@@ -78,6 +103,10 @@ struct log {
     void *owner;
     void (*submit)(void *owner, struct append *append);
     void (*stable)(void *owner, struct run *run); /* run's events are stable; log frees it after */
+    /* run's events will not be answered: written maybe (grouped), or certainly not. */
+    void (*lost)(void *owner, struct run *run, bool grouped);
+    /* A group was sealed (NULL: nobody cares); its bytes are in memory at append->pos. */
+    void (*built)(void *owner, const struct append *append, uint32_t prev_crc);
     void (*want_segment)(void *owner);
     void (*segment_closed)(void *owner, uint32_t index);
 };
@@ -96,7 +125,6 @@ void log_pump(struct log *log, int64_t wall_us);
 void log_written(struct log *log, struct append *append, int64_t result);
 /* An empty group that tells recovery how far the log was stable; flags: enum group_flag. */
 void log_heartbeat(struct log *log, int64_t wall_us, uint16_t flags);
-bool log_idle(const struct log *log);
 /* True when the current segment may not hold another full group and there is no next one. */
 bool log_short_of_room(const struct log *log);
 /* The lowest position whose bytes are still in memory. */
@@ -107,6 +135,49 @@ const struct segment *log_segment_at(const struct log *log, uint64_t pos);
 const struct segment *log_segment(const struct log *log, uint32_t index);
 /* Forgets a closed segment: its index entries and, the caller closes it, its descriptor. */
 void log_drop_segment(struct log *log, uint32_t index);
+
+/* Forgets the open generation's segments, whose descriptors are the caller's, and starts at group
+ * 1 of another one. Nothing may be under way (log_settled). gated: it has followers. */
+void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated);
+/* The leader: gseq is the highest group that a follower has stable. A follower: the highest that
+ * its leader called committed. Groups that are stable here as well are shown and answered. */
+void log_replicated(struct log *log, uint64_t gseq);
+uint64_t log_committed(const struct log *log);
+/* No further group is built or taken; what is under way goes on, and those that wait do. */
+void log_drain(struct log *log);
+/* The same, and no acknowledgement any more: those that wait are lost. */
+void log_fence(struct log *log);
+/* True when nothing is queued, being written, or held. */
+bool log_idle(const struct log *log);
+/* True when no group taken or built has still to become stable. */
+bool log_settled(const struct log *log);
+
+/* replica.c */
+enum foreign {
+    FOREIGN_TAKEN,
+    FOREIGN_WAIT,    /* no room now: again after something landed or a segment was added */
+    FOREIGN_GAP,     /* not the group after the tail */
+    FOREIGN_STRANGE, /* of another cluster, range, generation or session */
+    FOREIGN_DAMAGED, /* a checksum is wrong, or what it says cannot be */
+    FOREIGN_CLOSED   /* this replica does not follow, or was fenced */
+};
+/* Groups come from a leader from now on. */
+void log_follow(struct log *log);
+/* Takes one whole group as its leader sent it. */
+enum foreign log_take(struct log *log, const uint8_t *group, size_t len);
+/* Writes what was taken as far as that is allowed now. */
+void log_submit_taken(struct log *log);
+/* Recovery of a generation that was not sealed: its last segment, then that segment's groups. Each
+ * is applied and indexed; a SNAPSHOT or GEN_START replaces the state. 0, or -1 malformed. */
+void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity);
+int log_load_group(struct log *log, const uint8_t *group, size_t len);
+
+/* Parts of log.c for replica.c. */
+struct held *log_held_new(struct log *log, uint64_t gseq);
+struct append *log_append_slot(struct log *log);
+bool log_arena_has_room(const struct log *log, size_t bound);
+void log_note_group(struct segment *segment, const struct group_header *header);
+void log_ask_for_segment(struct log *log);
 
 /* group_build.c */
 struct group_builder *builder_new(int acceleration);

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "conn.h"
+#include "format.h"
 #include "murmur3.h"
 #include "reactor.h"
 #include "uri.h"
 
 #define PRODUCER_NAME_MAX 64
+#define STAGING_BYTES (128u << 10)
+#define STAGED_BYTES_MAX (4u << 10) /* larger events cost no more than their own copy */
 
 static bool parse_u64(const struct http1_slice *text, uint64_t *value)
 {
@@ -147,6 +150,46 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     return PROBLEM_NONE;
 }
 
+/* The start of a token range, as answers spell it. */
+static bool parse_range(const struct reactor *reactor, const struct http1_slice *text,
+                        uint32_t *range)
+{
+    struct http1_slice digits = *text;
+    bool negative = digits.len > 0 && digits.p[0] == '-';
+    uint64_t number;
+    if (negative) {
+        digits.p++;
+        digits.len--;
+    }
+    if (!parse_u64(&digits, &number) || number > (uint64_t)INT64_MAX + negative)
+        return false;
+    int64_t token = (int64_t)(negative ? 0 - number : number);
+    *range = place_of_token(reactor, token) >> reactor->options.slice_shift;
+    return range_token(reactor, *range) == token;
+}
+
+/* slice=, of the token range that token= names, or of this process's own. */
+static uint16_t read_place(const struct reactor *reactor, const char *query, size_t len,
+                           struct produce *out)
+{
+    struct http1_slice raw;
+    uint64_t number;
+    uint32_t range = reactor->options.range_index;
+    int found = uri_query_get(query, len, "token", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && !parse_range(reactor, &raw, &range))
+        return PROBLEM_BAD_SLICE;
+    found = uri_query_get(query, len, "slice", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number >= reactor->options.slices))
+        return PROBLEM_BAD_SLICE;
+    if (found)
+        out->place = (range << reactor->options.slice_shift) + (int64_t)number;
+    return PROBLEM_NONE;
+}
+
 static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
 {
     struct http1_slice raw;
@@ -166,14 +209,7 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
         return PROBLEM_BAD_TIMESTAMP;
     if (found)
         out->timestamp = (int64_t)number;
-    found = uri_query_get(query, len, "slice", &raw);
-    if (found < 0)
-        return PROBLEM_BAD_QUERY;
-    if (found && (!parse_u64(&raw, &number) || number >= conn->reactor->options.slices))
-        return PROBLEM_BAD_SLICE;
-    if (found)
-        out->slice = (int32_t)number;
-    return PROBLEM_NONE;
+    return read_place(conn->reactor, query, len, out);
 }
 
 /* The usual query is one plain partitionKey, or none: it need not be searched three times. */
@@ -197,7 +233,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
 {
     struct reactor *reactor = conn->reactor;
     memset(out, 0, sizeof *out);
-    out->slice = -1;
+    out->place = -1;
     if (!topic_name_valid(topic.p, topic.len))
         return PROBLEM_BAD_TOPIC;
     if (topic.len > 1 && topic.p[0] == '_' && topic.p[1] == '_')
@@ -209,15 +245,17 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         problem = PROBLEM_BAD_QUERY; /* a batch carries its keys inside */
     if (problem != PROBLEM_NONE)
         return problem;
-    if (reactor->draining || reactor->io_failed || !reactor->log->open)
+    /* In a cluster this process need not lead anything to take events in. */
+    bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
+    if (reactor->draining || reactor->io_failed || !ready)
         return PROBLEM_NOT_READY;
-    if (reactor->disk_full)
+    if (reactor->disk_full && reactor->options.ring_size == 1)
         return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
     if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;
     if (out->topic == NULL)
-        out->topic = shard_topic_make(reactor->shard, topic.p, topic.len);
+        out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
     slot->topic = out->topic;
@@ -235,14 +273,14 @@ static bool is_blank(const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* Splits lines into spans; blank ones are left out. Returns their number, or -1 with *line set to
- * the number of the line that is too long. */
-static int64_t split_lines(const uint8_t *bytes, size_t len, uint64_t event_max, struct span *spans,
-                           uint64_t *total, uint64_t *line)
+/* Puts the lines one behind the other to out, which may be where they are, without their ends;
+ * blank ones are left out. Returns their number, or -1 with *line set to the number of the line
+ * that is too long. */
+static int64_t pack_lines(const uint8_t *bytes, size_t len, uint64_t event_max, uint8_t *out,
+                          uint32_t *lens, uint64_t *total, uint64_t *line)
 {
     int64_t count = 0;
-    const uint8_t *at = bytes, *end = bytes + len;
-    *total = 0;
+    const uint8_t *at = bytes, *end = bytes + len, *start = out;
     *line = 0;
     while (at < end) {
         const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
@@ -255,14 +293,15 @@ static int64_t split_lines(const uint8_t *bytes, size_t len, uint64_t event_max,
         size_t size = (size_t)(stop - at);
         if (size > event_max)
             return -1;
-        if (size > 0 && !is_blank(at, size)) {
-            spans[count].at = (uint32_t)(at - bytes);
-            spans[count].len = (uint32_t)size;
-            *total += size;
-            count++;
+        if (size > 0 && (*at > ' ' || !is_blank(at, size))) {
+            if (out != at)
+                memmove(out, at, size);
+            out += size;
+            lens[count++] = (uint32_t)size;
         }
         at = next;
     }
+    *total = (uint64_t)(out - start);
     return count;
 }
 
@@ -287,9 +326,11 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         return PROBLEM_NONE;
     }
     struct producer *row;
-    enum dedup verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
-                                     produce->producer_epoch, produce->producer_seq,
-                                     produce->one_shot, reactor->wall_us, &row, detail);
+    enum dedup verdict = DEDUP_FULL;
+    if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
+        verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
+                              produce->producer_epoch, produce->producer_seq, produce->one_shot,
+                              reactor->wall_us, &row, detail);
     uint16_t problem = PROBLEM_NONE;
     switch (verdict) {
     case DEDUP_NEW:
@@ -312,16 +353,17 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     return problem;
 }
 
-static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                            struct waiter waiter, size_t extra)
 {
+    uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, extra) : NULL;
     if (run == NULL)
         return NULL;
     run->waiter = waiter;
     run->timestamp = run->max_timestamp = produce->timestamp;
-    int64_t token = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    int64_t token = place_token(reactor, place);
     if (produce->has_key)
         token = murmur3_token(produce->key, produce->key_len);
     run->token_min = run->token_max = token;
@@ -337,7 +379,30 @@ static void set_key(struct run *run, const struct produce *produce, uint8_t *roo
     run->key_len = produce->key_len;
 }
 
-static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+/* Copies a small event behind the last one. Returns it, with a reference on *body for the run. */
+static const uint8_t *stage(struct reactor *reactor, const uint8_t *bytes, size_t len,
+                            struct body **body)
+{
+    struct body *staging = reactor->staging;
+    if (staging == NULL || staging->capacity - staging->len < len) {
+        struct body *next = body_new(&reactor->staging_bytes, STAGING_BYTES);
+        if (next == NULL)
+            return NULL;
+        if (staging != NULL)
+            body_release(staging);
+        staging = reactor->staging = next;
+    } else if (staging->refs == 1) {
+        staging->len = 0; /* nobody looks at what is in it any more */
+    }
+    uint8_t *place = staging->data + staging->len;
+    memcpy(place, bytes, len);
+    staging->len += len;
+    staging->refs++;
+    *body = staging;
+    return place;
+}
+
+static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
@@ -346,14 +411,22 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
-    struct run *run = new_run(reactor, produce, slice, waiter, key_len + (body ? 0 : len));
+    bool staged = body == NULL && len <= STAGED_BYTES_MAX;
+    struct run *run = new_run(reactor, produce, place, waiter,
+                              key_len + (body || staged ? 0 : len));
     if (run == NULL)
         return PROBLEM_BUSY;
     set_key(run, produce, run->tail);
     run->count = 1;
     run->value_len = (uint32_t)len;
     run->bytes = (uint32_t)(len + key_len);
-    if (body != NULL) {
+    if (staged) {
+        run->values = stage(reactor, bytes, len, &run->body);
+        if (run->values == NULL) {
+            run_free(run);
+            return PROBLEM_BUSY;
+        }
+    } else if (body != NULL) {
         run->body = body;
         body->refs++;
         run->values = bytes;
@@ -381,76 +454,86 @@ struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len
     return body;
 }
 
-static uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
-    /* A blank line takes no span, so half of the bytes bound the number of events. */
-    struct span *spans = (struct span *)reactor_scratch(reactor, (len / 2 + 2) * sizeof *spans);
+    /* A blank line takes no length, so half of the bytes bound the number of events. */
+    uint32_t *lens = (uint32_t *)reactor_scratch(reactor, (len / 2 + 2) * sizeof *lens);
     uint64_t total;
-    if (spans == NULL)
-        return PROBLEM_BUSY;
-    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total,
-                                detail);
-    if (count < 0)
-        return PROBLEM_EVENT_TOO_LARGE;
-    if (count == 0)
-        return PROBLEM_NO_EVENTS;
-    size_t key_len = produce->has_key ? produce->key_len : 0;
-    size_t spans_bytes = (size_t)count * sizeof *spans;
-    /* Every line is stored with the key: short lines with a long key are more than they look. */
-    *detail = 0;
-    if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
-        return PROBLEM_BODY_TOO_LARGE;
-    struct run *run = new_run(reactor, produce, slice, waiter, spans_bytes + key_len);
-    if (run == NULL)
-        return PROBLEM_BUSY;
-    memcpy(run->tail, spans, spans_bytes);
-    run->body = own_body(reactor, &bytes, len, body);
-    if (run->body == NULL) {
-        run_free(run);
+    if (body != NULL) {
+        assert(bytes == body->data);
+        body->refs++;
+    } else {
+        body = body_new(&reactor->body_bytes, len);
+    }
+    if (lens == NULL || body == NULL) {
+        if (body != NULL)
+            body_release(body);
         return PROBLEM_BUSY;
     }
-    set_key(run, produce, run->tail + spans_bytes);
-    run->value_spans = (const struct span *)run->tail;
-    run->values = bytes;
+    /* In the request's own body the lines are packed where they are: nobody else reads it. */
+    int64_t count = pack_lines(bytes, len, reactor->options.event_bytes_max, body->data, lens,
+                               &total, detail);
+    uint16_t problem = count < 0 ? PROBLEM_EVENT_TOO_LARGE : count == 0 ? PROBLEM_NO_EVENTS : 0;
+    size_t key_len = produce->has_key ? produce->key_len : 0;
+    size_t lens_bytes = count > 0 ? pad8((size_t)count * sizeof *lens) : 0;
+    /* Every line is stored with the key: short lines with a long key are more than they look. */
+    if (problem == PROBLEM_NONE) {
+        *detail = 0;
+        if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
+            problem = PROBLEM_BODY_TOO_LARGE;
+    }
+    struct run *run = NULL;
+    if (problem == PROBLEM_NONE) {
+        run = new_run(reactor, produce, place, waiter, lens_bytes + key_len);
+        problem = run ? PROBLEM_NONE : PROBLEM_BUSY;
+    }
+    if (problem != PROBLEM_NONE) {
+        body_release(body);
+        return problem;
+    }
+    memcpy(run->tail, lens, (size_t)count * sizeof *lens);
+    set_key(run, produce, run->tail + lens_bytes);
+    run->body = body;
+    run->value_lens = (const uint32_t *)run->tail;
+    run->values = body->data;
     run->count = (uint32_t)count;
     run->bytes = (uint32_t)(total + key_len * (uint64_t)count);
     return queue_run(reactor, produce, run, detail);
 }
 
-uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail)
 {
     if (!reactor->log->open || reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
+    if (reactor->disk_full && waiter.kind != WAITER_APPEND)
+        return PROBLEM_DISK_FULL;
     switch (produce->content) {
     case CONTENT_EVENT:
-        return event_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return event_run(reactor, produce, place, waiter, bytes, len, body, detail);
     case CONTENT_LINES:
-        return lines_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return lines_run(reactor, produce, place, waiter, bytes, len, body, detail);
     default:
-        return batch_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return batch_run(reactor, produce, place, waiter, bytes, len, body, detail);
     }
 }
 
-/* The slice of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
-uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice)
+/* The place of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
+uint16_t choose_place(struct reactor *reactor, const struct produce *produce, uint32_t *place)
 {
-    const struct reactor_options *options = &reactor->options;
     if (produce->has_key) {
-        *slice = slice_of_token(reactor, murmur3_token(produce->key, produce->key_len));
-        return produce->slice >= 0 && (uint32_t)produce->slice != *slice ? PROBLEM_BAD_SLICE : 0;
+        *place = place_of_token(reactor, murmur3_token(produce->key, produce->key_len));
+        return produce->place >= 0 && produce->place != *place ? PROBLEM_BAD_SLICE : 0;
     }
-    if (produce->slice >= 0)
-        *slice = (uint32_t)produce->slice;
+    if (produce->place >= 0)
+        *place = (uint32_t)produce->place;
     else if (produce->has_producer)
-        *slice = slice_of_token(reactor, produce->producer_token);
-    else /* all that one group gathers goes to one slice: larger chunks */
-        *slice = options->slice_first +
-                 (uint32_t)(reactor->log->next_gseq %
-                            (options->slice_last - options->slice_first + 1));
+        *place = place_of_token(reactor, produce->producer_token);
+    else
+        *place = place_for_keyless(reactor);
     return PROBLEM_NONE;
 }
 
@@ -458,28 +541,31 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail)
 {
-    uint32_t slice;
+    uint32_t place;
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
-    uint16_t problem = choose_slice(reactor, produce, &slice);
+    uint16_t problem = choose_place(reactor, produce, &place);
     if (problem != PROBLEM_NONE)
         return problem;
-    return produce_to(reactor, produce, slice, waiter, bytes, len, body, detail);
+    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
 }
 
-uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
                     struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                     uint64_t *detail)
 {
-    uint32_t owner = worker_of_slice(reactor, slice);
-    if (owner == reactor->options.worker)
-        return produce_slice(reactor, produce, slice, waiter, bytes, len, body, detail);
+    uint32_t shard = shard_of_place(reactor, place);
+    int32_t leader = reactor->routes[shard].peer;
+    if (leader == (int32_t)reactor->options.peer)
+        return produce_slice(reactor, produce, place, waiter, bytes, len, body, detail);
+    if (leader == ROUTE_NONE)
+        return PROBLEM_NO_LEADER;
     if (produce->no_forward) {
-        *detail = owner;
+        *detail = shard;
         return PROBLEM_MISDIRECTED;
     }
-    return handoff_send(reactor, owner, produce, slice, waiter, bytes, len);
+    return handoff_send(reactor, (uint32_t)leader, produce, place, waiter, bytes, len);
 }
 
 /* ---- answers ---- */
@@ -511,10 +597,30 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     conn_answer(conn, slot);
 }
 
+static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status,
+                          const struct part *part)
+{
+    struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, tag);
+    up->status = status;
+    up->part = *part;
+}
+
+void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
+{
+    const uint16_t problem = grouped ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
+    struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
+    if (run->waiter.kind == WAITER_SLOT)
+        slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_PEER)
+        handoff_answer(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_APPEND)
+        tell_appended(reactor, run->waiter.tag, grouped ? 500 : 503, &part);
+}
+
 void produce_stable(struct reactor *reactor, struct run *run)
 {
-    struct part part = {run->stream->slice, run->count, reactor->options.log.epoch,
-                        run->base_offset};
+    struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
+                        reactor->log->options.epoch, run->base_offset};
     switch (run->waiter.kind) {
     case WAITER_SLOT:
         slot_part_done(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
@@ -522,11 +628,7 @@ void produce_stable(struct reactor *reactor, struct run *run)
     case WAITER_PEER:
         handoff_answer(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
         break;
-    case WAITER_APPEND: {
-        struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, run->waiter.tag);
-        up->part = part;
-        break;
-    }
+    case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
     default:
         break;
     }

@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "format.h"
 #include "py_reactor.h"
 
 static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
@@ -9,6 +10,14 @@ static struct stream *find_stream(struct reactor *reactor, const char *name, Py_
 {
     struct topic *topic = shard_topic(reactor->shard, name, (size_t)len);
     return topic ? shard_stream_get(reactor->shard, topic, slice) : NULL;
+}
+
+static uint64_t chunk_epoch(const struct log *log, const struct index_entry *entry)
+{
+    uint64_t epoch;
+    memcpy(&epoch, log_memory(log, entry->log_pos) + offsetof(struct chunk_header, epoch),
+           sizeof epoch);
+    return epoch;
 }
 
 /* Chunks of entries [first, end), back to back: one allocation and one copy out of the arena. */
@@ -53,8 +62,10 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     const struct index_entry *first = &stream->entries[at], *end = first;
     const struct index_entry *last = stream->entries + stream->entry_count;
     size_t bytes = 0;
+    const uint64_t epoch = chunk_epoch(reactor->log, first); /* a piece is of one generation */
     for (; end < last && end->base_offset < stable; end++) {
-        if (bytes > 0 && bytes + end->stored_bytes > max_bytes)
+        if (bytes > 0 && (bytes + end->stored_bytes > max_bytes ||
+                          chunk_epoch(reactor->log, end) != epoch))
             break;
         bytes += end->stored_bytes;
     }
@@ -353,9 +364,11 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
         return NULL;
     const struct log *log = reactor->log;
     const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
-    return Py_BuildValue("{s:K,s:K,s:K,s:I,s:i,s:K,s:O}", "gseq",
+    return Py_BuildValue("{s:K,s:K,s:K,s:O,s:K,s:I,s:i,s:K,s:O}", "gseq",
                          (unsigned long long)(log->next_gseq - 1), "stable_gseq",
-                         (unsigned long long)log->stable_gseq, "epoch",
+                         (unsigned long long)log->stable_gseq, "committed",
+                         (unsigned long long)log_committed(log), "settled",
+                         log_settled(log) ? Py_True : Py_False, "epoch",
                          (unsigned long long)log->options.epoch, "header_crc", log->prev_crc,
                          "segment", current ? (int)current->index : -1, "segment_used",
                          (unsigned long long)(current ? current->used : 0), "failed",
@@ -391,12 +404,16 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"group_bytes", log->group_bytes},
         {"queued_bytes", log->queued_bytes},
         {"in_flight_bytes", log->in_flight_bytes},
+        {"held_bytes", log->held_bytes},
+        {"held_groups", log->held_count},
         {"answer_bytes", outputs_foreign_bytes()},
         {"body_memory_bytes", reactor->body_bytes},
         {"control_open", reactor->control_open},
         {"index_entries", reactor->shard->entries_total},
         {"topics", reactor->shard->topic_count},
         {"producers", reactor->shard->producer_count},
+        {"state_bytes", shard_state_bytes(reactor->shard)},
+        {"state_full", shard_full(reactor->shard)},
         {"turns", reactor->turns},
     };
     PyObject *dict = PyDict_New();

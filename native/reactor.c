@@ -47,6 +47,23 @@ static void submit_append(void *owner, struct append *append)
 
 static void run_stable(void *owner, struct run *run) { produce_stable(owner, run); }
 
+static void run_lost(void *owner, struct run *run, bool grouped)
+{
+    produce_lost(owner, run, grouped);
+}
+
+static void group_built(void *owner, const struct append *append, uint32_t prev_crc)
+{
+    struct reactor *reactor = owner;
+    if (!reactor->log->gated)
+        return;
+    struct upcall *up = reactor_upcall(reactor, UPCALL_BUILT, append->gseq);
+    up->pos = append->pos;
+    up->bytes = append->bytes;
+    up->prev_crc = prev_crc;
+    up->header_crc = reactor->log->prev_crc;
+}
+
 static void want_segment(void *owner) { reactor_upcall(owner, UPCALL_SEGMENT_WANTED, 0); }
 
 static void segment_closed(void *owner, uint32_t index)
@@ -82,9 +99,13 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
-    reactor->token_text_len =
-        (uint32_t)snprintf(reactor->token_text, sizeof reactor->token_text, "%lld",
-                           (long long)options->range_start);
+    if (!route_init(reactor)) {
+        reactor_free(reactor);
+        return NULL;
+    }
+    options = &reactor->options;
+    reactor->options.log.range_token =
+        place_token(reactor, place_of_slice(reactor, options->slice_first));
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
@@ -96,6 +117,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->log->owner = reactor;
     reactor->log->submit = submit_append;
     reactor->log->stable = run_stable;
+    reactor->log->lost = run_lost;
+    reactor->log->built = group_built;
     reactor->log->want_segment = want_segment;
     reactor->log->segment_closed = segment_closed;
     return reactor;
@@ -118,11 +141,15 @@ void reactor_free(struct reactor *reactor)
         if (reactor->upcalls[i].body != NULL)
             body_release(reactor->upcalls[i].body);
     }
+    if (reactor->staging != NULL)
+        body_release(reactor->staging);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->table);
     free(reactor->table_free);
     free(reactor->calls);
+    free(reactor->routes);
+    free(reactor->peers);
     free(reactor->upcalls);
     free(reactor->scratch);
     free(reactor);
@@ -155,7 +182,9 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 
 bool reactor_memory(const struct reactor *reactor, size_t bytes)
 {
-    return reactor->body_bytes + reactor->log->queued_bytes + bytes <= reactor->options.memory_max;
+    const struct log *log = reactor->log;
+    return reactor->body_bytes + log->queued_bytes + log->held_bytes + bytes <=
+           reactor->options.memory_max;
 }
 
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
@@ -166,18 +195,6 @@ uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
         reactor->scratch_capacity = reactor->scratch ? bytes : 0;
     }
     return reactor->scratch;
-}
-
-uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
-{
-    uint64_t distance = (uint64_t)token - (uint64_t)reactor->options.range_start;
-    uint64_t slice = distance / reactor->options.slice_width;
-    return slice < reactor->options.slices ? (uint32_t)slice : 0;
-}
-
-uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice)
-{
-    return slice * reactor->options.workers / reactor->options.slices;
 }
 
 /* ---- connections ---- */
@@ -241,19 +258,24 @@ static struct conn *adopt(struct reactor *reactor, int fd, uint8_t kind)
     return conn;
 }
 
-int reactor_attach_peer(struct reactor *reactor, uint32_t worker, int fd)
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
 {
-    if (worker >= WORKERS_MAX || worker >= reactor->options.workers)
+    if (peer >= reactor->options.peers || peer == reactor->options.peer)
         return -1;
-    if (reactor->peers[worker] != NULL)
-        conn_close(reactor->peers[worker]);
+    if (reactor->peers[peer] != NULL)
+        conn_close(reactor->peers[peer]);
     struct conn *conn = adopt(reactor, fd, CONN_PEER);
     if (conn == NULL)
         return -1;
     conn->outgoing = true;
-    conn->worker = (uint16_t)worker;
-    reactor->peers[worker] = conn;
+    conn->peer = peer;
+    reactor->peers[peer] = conn;
     return 0;
+}
+
+int reactor_adopt_peer(struct reactor *reactor, int fd)
+{
+    return adopt(reactor, fd, CONN_PEER) != NULL ? 0 : -1;
 }
 
 void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
@@ -382,6 +404,8 @@ void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
     struct output *first = conn->out_first;
     first->sent += (uint32_t)result;
     conn->out_bytes -= (size_t)result;
+    if (conn->outgoing)
+        reactor->peer_out_bytes -= (uint64_t)result;
     reactor->bytes_out += (uint64_t)result;
     conn->send_progress += (uint32_t)result;
     if (conn->send_progress >= SEND_PROGRESS_BYTES) { /* a trickle is no progress */
@@ -458,6 +482,7 @@ static void sweep(struct reactor *reactor)
         if (conn->state == STATE_LINGER)
             reactor_mark_dirty(reactor, conn);
     }
+    handoff_deadlines(reactor);
     for (uint32_t i = 0; i < reactor->listener_count; i++) {
         struct listener *listener = &reactor->listeners[i];
         if (!listener->armed && !reactor->draining)
@@ -484,6 +509,11 @@ static void unblock(struct reactor *reactor)
 
 static void tell_stable(struct reactor *reactor)
 {
+    if (reactor->log->gated && reactor->log->stable_gseq != reactor->last_landed) {
+        reactor->last_landed = reactor->log->stable_gseq;
+        if (reactor->last_landed > 0)
+            reactor_upcall(reactor, UPCALL_LANDED, reactor->last_landed);
+    }
     uint64_t events = reactor->log->events;
     if (events == reactor->last_events)
         return;
@@ -527,6 +557,11 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
             return;
         left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
     }
+}
+
+void reactor_fence(struct reactor *reactor)
+{
+    log_fence(reactor->log);
 }
 
 void reactor_drain(struct reactor *reactor)

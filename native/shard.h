@@ -31,6 +31,12 @@ struct index_entry {
 
 struct run;
 
+/* Up to where a group's events of a stream go. */
+struct reach {
+    struct stream *stream;
+    uint64_t end;
+};
+
 struct stream {
     struct topic *topic;
     uint32_t slice;
@@ -81,6 +87,9 @@ struct shard {
     struct compacted *compacted;
     uint32_t compacted_count, compacted_mask;
     uint64_t entries_total;
+    /* What a snapshot holds, but for producers, and from which size on nothing new is taken into
+     * it; 0: no bound. A snapshot has to fit into a group. */
+    uint64_t state_bytes, state_bytes_max;
     int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
@@ -88,6 +97,16 @@ struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
 void shard_free(struct shard *shard);
 
 struct topic *shard_topic(struct shard *shard, const char *name, size_t len);
+/* Bytes of a snapshot, about. */
+uint64_t shard_state_bytes(const struct shard *shard);
+/* True when clients may add nothing to the state: topics, producers, group offsets. What is in the
+ * log already is applied all the same. */
+bool shard_full(const struct shard *shard);
+/* A client's topic: found, or made unless the shard is full. */
+struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len);
+/* False when this would be one more producer, and the shard is full. */
+bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id);
+
 /* Finds or makes the topic; NULL when TOPICS_MAX is reached or the name is not valid. */
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);
 /* The stream of a topic for one of the shard's own slices, made on first use. */
@@ -117,9 +136,18 @@ uint32_t stream_find(const struct stream *stream, uint64_t offset);
 /* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
 uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
                         int64_t now_us, size_t *len);
-/* Replaces the state. 0, or -1 when the bytes are not a snapshot. */
+/* Replaces the state; topics stay where they are in memory, and so do the index entries of events
+ * that the new state has as well. 0, or -1 when the bytes are not a snapshot: then nothing was
+ * changed. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
+/* The same, with an index entry for each chunk. pos: log position of the group's first byte. Its
+ * events are not shown: *reaches (malloc'd, *count of them) tells up to where each stream goes.
+ * Nothing was changed when it fails. */
+int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t pos,
+               struct reach **reaches, uint32_t *count);
+/* Every event that is known may be read. */
+void shard_show_all(struct shard *shard);
 
 #endif

@@ -85,7 +85,7 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
 {
     struct writer w = {0};
     uint32_t head[8] = {SNAPSHOT_MAGIC, SNAPSHOT_VERSION, shard->topic_count, 0, 0,
-                        shard->compacted_count, prefix_len, 0};
+                        0, prefix_len, 0};
     put(&w, head, sizeof head);
     put(&w, prefix, prefix_len);
     for (uint32_t t = 0; t < shard->topic_count; t++) {
@@ -97,8 +97,9 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
     head[4] = put_producers(&w, shard, now_us);
     for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
         const struct compacted *row = &shard->compacted[i];
-        if (row->bytes == NULL)
+        if (row->bytes == NULL || row->value_len == 0)
             continue;
+        head[5]++;
         put_u32(&w, row->topic);
         put_u32(&w, row->key_len);
         put_u32(&w, row->value_len);
@@ -237,20 +238,62 @@ static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
     return r.failed || r.at != r.end ? -1 : 0;
 }
 
+static void keep_entries(struct shard *shard, struct stream *old, struct stream *new)
+{
+    uint32_t count = old->entry_count;
+    while (count > 0 && old->entries[count - 1].base_offset + old->entries[count - 1].count >
+                            new->next_offset)
+        count--; /* never became history */
+    if (count == 0)
+        return;
+    new->entries = old->entries;
+    new->entry_count = count;
+    new->entry_capacity = old->entry_capacity;
+    shard->entries_total += count;
+    old->entries = NULL;
+}
+
+/* Requests under way hold their topic: its contents change, its address does not. Returns what is
+ * to be freed in its place. */
+static struct topic *keep_address(struct shard *fresh, struct topic *old)
+{
+    struct topic *new = shard_topic(fresh, old->name, old->name_len);
+    if (new == NULL) /* not in the snapshot: it stays as a name */
+        new = shard_topic_make(fresh, old->name, old->name_len);
+    if (new == NULL)
+        return NULL; /* no memory, or too many of them: better lost than freed too early */
+    for (uint32_t s = 0; s < fresh->slice_count; s++) {
+        if (new->streams[s] == NULL)
+            continue;
+        new->streams[s]->topic = old;
+        if (old->streams[s] != NULL)
+            keep_entries(fresh, old->streams[s], new->streams[s]);
+    }
+    struct topic gone = *old;
+    *old = *new;
+    *new = gone;
+    fresh->topics[old->index] = old;
+    return new;
+}
+
 /* Into an empty one: what was there before numbers its topics otherwise and knows more. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
     if (fresh == NULL)
         return -1;
-    int status = restore_into(fresh, bytes, len);
-    if (status == 0) {
-        struct shard old = *shard;
-        *shard = *fresh;
-        *fresh = old;
+    if (restore_into(fresh, bytes, len) != 0) {
+        shard_free(fresh);
+        return -1;
     }
+    for (uint32_t t = 0; t < shard->topic_count; t++)
+        shard->topics[t] = keep_address(fresh, shard->topics[t]);
+    fresh->state_bytes_max = shard->state_bytes_max;
+    struct shard gone = *shard;
+    *shard = *fresh;
+    *fresh = gone;
     shard_free(fresh);
-    return status;
+    return 0;
 }
 
 /* ---- replay ---- */
@@ -307,24 +350,26 @@ static int apply_compacted(struct shard *shard, struct stream *stream,
     return 0;
 }
 
-static int apply_chunk(struct shard *shard, const struct chunk_view *chunk, int64_t now_us,
-                       uint64_t gseq)
+static struct stream *chunk_stream(struct shard *shard, const struct chunk_view *chunk)
 {
-    struct topic *topic = shard_topic_make(shard, chunk->topic, chunk->topic_len);
-    if (topic == NULL || chunk->slice < shard->slice_first ||
+    if (chunk->slice < shard->slice_first ||
         chunk->slice - shard->slice_first >= shard->slice_count)
-        return -1;
-    struct stream *stream = shard_stream(shard, topic, chunk->slice);
-    if (stream == NULL)
-        return -1;
-    stream->next_offset = stream->stable_offset = chunk->base_offset + chunk->count;
+        return NULL;
+    struct topic *topic = shard_topic_make(shard, chunk->topic, chunk->topic_len);
+    return topic ? shard_stream(shard, topic, chunk->slice) : NULL;
+}
+
+static int apply_chunk(struct shard *shard, struct stream *stream, const struct chunk_view *chunk,
+                       int64_t now_us, uint64_t gseq)
+{
+    stream->next_offset = chunk->base_offset + chunk->count;
     if (chunk->max_timestamp_us > stream->max_timestamp)
         stream->max_timestamp = chunk->max_timestamp_us;
     /* Only the broker's own clock must not go back; a producer's own timestamp may be anything. */
     if (now_us > stream->last_timestamp)
         stream->last_timestamp = now_us;
     apply_producers(shard, stream, chunk, now_us, gseq);
-    return topic->compacted ? apply_compacted(shard, stream, chunk) : 0;
+    return stream->topic->compacted ? apply_compacted(shard, stream, chunk) : 0;
 }
 
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq)
@@ -335,10 +380,86 @@ int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t 
     const uint8_t *at = group + 128, *end = at + header.body_bytes;
     for (uint32_t i = 0; i < header.chunk_count; i++) {
         struct chunk_view chunk;
+        struct stream *stream;
         if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk_verify(&chunk) != 0 ||
-            apply_chunk(shard, &chunk, (int64_t)header.wall_us, gseq) != 0)
+            (stream = chunk_stream(shard, &chunk)) == NULL ||
+            apply_chunk(shard, stream, &chunk, (int64_t)header.wall_us, gseq) != 0)
             return -1;
+        stream->stable_offset = stream->next_offset;
         at += chunk.stored_bytes;
     }
     return 0;
+}
+
+/* Every chunk opens, is of this shard, and goes on where its stream ends. */
+static int check_chunks(struct shard *shard, const struct group_header *header, const uint8_t *at,
+                        struct reach *reaches)
+{
+    const uint8_t *end = at + header->body_bytes;
+    for (uint32_t i = 0; i < header->chunk_count; i++) {
+        struct chunk_view chunk;
+        if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk.epoch != header->epoch)
+            return -1;
+        reaches[i].stream = chunk_stream(shard, &chunk);
+        if (reaches[i].stream == NULL)
+            return -1;
+        /* A stream's chunks of one group stand together. */
+        bool first = i == 0 || reaches[i - 1].stream != reaches[i].stream;
+        uint64_t next = first ? reaches[i].stream->next_offset : reaches[i - 1].end;
+        if (chunk.base_offset != next)
+            return -1;
+        reaches[i].end = chunk.base_offset + chunk.count;
+        at += chunk.stored_bytes;
+    }
+    return at == end ? 0 : -1;
+}
+
+int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t pos,
+               struct reach **reaches, uint32_t *count)
+{
+    struct group_header header;
+    *reaches = NULL;
+    *count = 0;
+    if (group_header_read(group, len, &header) != 0 ||
+        group_body_verify(&header, group, len) != 0)
+        return -1;
+    if (header.chunk_count > header.body_bytes / CHUNK_HEADER_BYTES)
+        return -1;
+    struct reach *found = malloc((header.chunk_count + 1) * sizeof *found);
+    const uint8_t *at = group + GROUP_HEADER_BYTES;
+    if (found == NULL || check_chunks(shard, &header, at, found) != 0) {
+        free(found);
+        return -1;
+    }
+    for (uint32_t i = 0; i < header.chunk_count; i++) {
+        struct chunk_view chunk;
+        struct stream *stream = found[i].stream;
+        chunk_open(at, header.body_bytes, &chunk);
+        /* The group's checksum covers the sections; only what is unpacked is looked at closer. */
+        if (apply_chunk(shard, stream, &chunk, (int64_t)header.wall_us, header.gseq) != 0) {
+            free(found);
+            return -1; /* compacted values that do not unpack: the replica must not go on */
+        }
+        struct index_entry entry = {
+            .base_offset = chunk.base_offset,
+            .log_pos = pos + (uint64_t)(at - group),
+            .max_timestamp = stream->max_timestamp,
+            .stored_bytes = chunk.stored_bytes,
+            .count = chunk.count,
+        };
+        stream_index(shard, stream, &entry);
+        at += chunk.stored_bytes;
+    }
+    *reaches = found;
+    *count = header.chunk_count;
+    return 0;
+}
+
+void shard_show_all(struct shard *shard)
+{
+    for (uint32_t t = 0; t < shard->topic_count; t++)
+        for (uint32_t s = 0; s < shard->slice_count; s++)
+            if (shard->topics[t]->streams[s] != NULL)
+                shard->topics[t]->streams[s]->stable_offset =
+                    shard->topics[t]->streams[s]->next_offset;
 }

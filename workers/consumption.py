@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import BarcoError, TooManyRequestsError
+from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.appends import Appends
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads, Slot
@@ -46,6 +46,8 @@ class Cursor:
     revision: int = 0
     """Counts seeks: what was asked for before one is void."""
     pending: asyncio.Future[int] | None = None
+    stored_us: int = 0
+    """When the group offset was last sent to the log, by the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Consumption:
         waiters: Waiters,
         membership: Membership,
         slices: range,
+        first_place: int,
         now_us: Callable[[], int],
     ) -> None:
         self._reactor = reactor
@@ -95,6 +98,7 @@ class Consumption:
         self._waiters = waiters
         self._membership = membership
         self._slices = slices
+        self._first_place = first_place
         self._now_us = now_us
         self._epoch = 0
         self._cursors: dict[tuple[str, str, int], Cursor] = {}
@@ -106,6 +110,7 @@ class Consumption:
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
+        self.close()
         self._epoch = epoch
         for _, value in self._reactor.compacted(OFFSETS):
             if not value:
@@ -115,7 +120,14 @@ class Consumption:
                 continue
             cursor = Cursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
+            cursor.stored_us = read["ts"]
             self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+
+    def close(self) -> None:
+        """Another worker leads now: it has the group offsets, and hands out what follows."""
+        self._epoch = 0
+        for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
+            table.clear()
 
     @property
     def cursor_count(self) -> int:
@@ -127,7 +139,7 @@ class Consumption:
     async def poll(self, request: PollRequest) -> PollResult:
         """Commit what the consumer got before, and hand out what follows."""
         member = request.member
-        slots = member.slots(self._slices)
+        slots = member.slots(self._slices, self._first_place)
         result = PollResult()
         if request.first:
             self._latest[member.key] = request.delivery
@@ -154,7 +166,10 @@ class Consumption:
             if name not in mine:  # Another consumer's from now on, but this one had events of it.
                 self._acknowledge(self._cursors[name], request)
                 self._release(self._cursors[name])
+        epoch = self._epoch
         await self.start_group(member.group, slots, member.start)
+        if self._epoch != epoch:
+            raise NotReadyError("Another worker leads the shard now.")
         cursors = [self._cursors[member.group, topic, index] for topic, index in slots]
         for cursor in cursors:
             if cursor.holder == key:
@@ -285,6 +300,7 @@ class Consumption:
             cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
             raise
         cursor.pending = future
+        cursor.stored_us = body["ts"]
         return future
 
     async def start_group(self, group: str, slots: Iterable[Slot], start: str) -> None:
@@ -318,6 +334,11 @@ class Consumption:
                 f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
                 "delete groups that are not needed any more."
             )
+        if self._reactor.stats().get("state_full"):
+            raise TooManyRequestsError(
+                "The worker has no room for more group offsets: delete groups that are not needed "
+                "any more, or raise limits.memory_bytes and storage.segment_bytes."
+            )
         cursor = self._cursors[group, topic, index] = Cursor(group, topic, index)
         return cursor
 
@@ -325,7 +346,7 @@ class Consumption:
 
     async def wait(self, member: Member, timeout: float) -> bool:
         """Until there is something to deliver to this consumer, or its slices change."""
-        slots = member.slots(self._slices)
+        slots = member.slots(self._slices, self._first_place)
 
         def ready() -> bool:
             return any(self._has_more(member, topic, index) for topic, index in slots)
@@ -432,7 +453,18 @@ class Consumption:
 
     async def forget(self, group: str) -> int:
         """Drop the offsets of a group; returns how many there were."""
-        names = [name for name in self._cursors if name[0] == group]
+        return await self.drop([name for name in self._cursors if name[0] == group])
+
+    def stored_before(self, time_us: int) -> list[tuple[str, str, int]]:
+        """(group, topic, slice) of the offsets that were last stored before this time."""
+        return [n for n, c in self._cursors.items() if c.pending is None and c.stored_us < time_us]
+
+    def store_again(self, name: tuple[str, str, int]) -> None:
+        """The same group offset, as of now."""
+        self._commit(self._cursors[name], self._cursors[name].asked)
+
+    async def drop(self, names: list[tuple[str, str, int]]) -> int:
+        """Forget these offsets; returns how many they are."""
         waiting = []
         for name in names:
             cursor = self._cursors[name]

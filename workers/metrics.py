@@ -28,6 +28,7 @@ class Gauge(NamedTuple):
 GAUGES = {
     "answer_bytes": Gauge("Bytes of answers that their clients have not taken yet."),
     "body_memory_bytes": Gauge("Memory of request bodies under way."),
+    "commit_marks": Gauge("Commits remembered: the last of each writer, topic and slice."),
     "connections": Gauge("Connections that are open.", name="connections_open"),
     "control_open": Gauge("Requests other than produces under way, waiting ones included."),
     "consumers_registered": Gauge("Consumers registered with the broker.", shared=True),
@@ -37,10 +38,14 @@ GAUGES = {
     "long_polls_waiting": Gauge("Waits for events to become stable, on all shards."),
     "producers": Gauge("Idempotent producers remembered."),
     "queued_bytes": Gauge("Bytes that wait for the next group."),
+    "staged_bytes": Gauge("Bytes staged on disk for commits to come."),
+    "staged_writes": Gauge("Writes that are staged."),
     "storage_buffer_bytes": Gauge("Read buffers in use."),
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
     "storage_sealed_segments": Gauge("Sealed segments."),
+    "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
+    "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
     "topics": Gauge("Topics, internal ones included.", shared=True),
 }
 
@@ -60,6 +65,8 @@ COUNTERS = {
     "problems": "Requests answered with a problem by the core.",
     "produce_requests": "Produce requests.",
     "requests": "HTTP requests.",
+    "staged_writes_committed": "Staged writes that were committed.",
+    "staged_writes_expired": "Staged writes that nobody committed in time.",
     "storage_corrupt_chunks": "Chunks that failed their checksum and were not served.",
     "storage_expired_bytes": "Bytes removed by retention.",
     "storage_expired_segments": "Segments removed by retention.",
@@ -71,10 +78,42 @@ COUNTERS = {
 }
 
 
+GOSSIP_GAUGES = {
+    "brokers_alive": "Brokers that are alive, this one included.",
+    "brokers_down": "Brokers that are taken to be down.",
+    "brokers_left": "Brokers that have stopped in an orderly way.",
+    "brokers_suspect": "Brokers that are suspected to be down.",
+    "fact_bytes": "Bytes of all that is known by gossip.",
+    "facts": "Facts known by gossip.",
+    "local_health": "0: well; above: this broker gives others more time, being late itself.",
+}
+GOSSIP_COUNTERS = {
+    "bytes_received": "Bytes of gossip received.",
+    "bytes_sent": "Bytes of gossip sent.",
+    "connections": "Gossip connections made.",
+    "denials": "Times this broker was suspected and denied it.",
+    "downs": "Times this broker declared another one to be down.",
+    "messages_dropped": "Messages that could not be sent.",
+    "messages_received": "Messages of gossip received.",
+    "messages_sent": "Messages of gossip sent.",
+    "probes": "Probes of other brokers.",
+    "probes_failed": "Probes that nobody answered, directly or for another.",
+    "refusals": "Connections that were refused, here or there.",
+    "suspicions": "Times another broker was suspected.",
+}
+
+
 def exposition(
-    by_worker: Mapping[int, Mapping[str, int | float]], *, workers: int, version: str
+    by_worker: Mapping[int, Mapping[str, int | float]],
+    *,
+    workers: int,
+    version: str,
+    gossip: Mapping[str, int | float] | None = None,
 ) -> bytes:
-    """The text for these workers' counters; `workers` says how many there should be."""
+    """The text for these workers' counters; `workers` says how many there should be.
+
+    gossip: the supervisor's figures, in a cluster.
+    """
     lines = _series("build_info", "gauge", "The version of barco.", 1, f'{{version="{version}"}}')
     lines += _series("workers", "gauge", "Workers that the broker has.", workers)
     lines += _series("workers_up", "gauge", "Workers that answered.", len(by_worker))
@@ -87,6 +126,11 @@ def exposition(
         else:
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
             lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
+    for name, value in sorted((gossip or {}).items()):
+        if (text := GOSSIP_GAUGES.get(name)) is not None:
+            lines += _series(f"gossip_{name}", "gauge", text, value)
+        elif (text := GOSSIP_COUNTERS.get(name)) is not None:
+            lines += _series(f"gossip_{name}_total", "counter", text, value)
     return ("\n".join(lines) + "\n").encode()
 
 

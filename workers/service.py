@@ -10,16 +10,30 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
+from barco.workers.neighbours import Neighbours
 from barco.workers.reads import Extent, Reads
-from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.seams import (
+    LogReaderLike,
+    ReactorLike,
+    SiblingsLike,
+    SpoolLike,
+    SupervisorLike,
+)
+from barco.workers.staging import Staging
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
+
+LEADERS_ONLY = frozenset(
+    ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
+    + ("topic_apply",)
+)
+"""Operations on what only the leader has, or that write to the log."""
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
@@ -39,11 +53,15 @@ class ShardService:
         reactor: ReactorLike,
         reader: LogReaderLike,
         supervisor: SupervisorLike,
+        spool: SpoolLike,
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
+        self.leading = False
+        """Whether this worker leads its shard; else it shows what is committed, and no more."""
+        self.first_place = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
@@ -55,7 +73,11 @@ class ShardService:
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.membership = Membership(supervisor, TOKEN_MIN)
+        self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
+        self.neighbours = Neighbours(options, self.leaders)
+        """The other brokers, as far as the supervisor has heard."""
+        self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -64,11 +86,20 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
+            first_place=self.first_place,
             now_us=now_us,
+        )
+        self.staging = Staging(
+            reactor,
+            self.appends,
+            spool,
+            now_us=now_us,
+            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
         self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "ping": self._ping,
+            "leaders": self._leaders,
             "poll": self._poll,
             "wait": self._wait,
             "commit": self._commit,
@@ -86,16 +117,27 @@ class ShardService:
             "stats": self._stats,
         }
 
-    def open(self, epoch: int) -> None:
-        """The shard's generation is open and its state restored: serve it."""
+    def follow(self, epoch: int) -> None:
+        """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
         self.epoch = epoch
+        self.leading = False
+        self.consumption.close()
+        self.waiters.wake()
+
+    def open(self, epoch: int) -> None:
+        """The shard's generation is open here and its state restored: lead it."""
+        self.epoch = epoch
+        self.leading = True
         self.topics.open()
         self.consumption.open(epoch)
+        self.staging.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
         taken = 0
-        others = [w for w in range(self.options.workers) if w != self.options.worker]
+        shards = range(self.options.replicas.shards)
+        leaders = {self.leaders.peer(shard) for shard in shards} - {None, self.options.peer}
+        others = sorted(worker for worker in leaders if worker is not None)
         answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
         for answer in answers.values():
             if isinstance(answer, dict):
@@ -118,8 +160,10 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats"):
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+        if not self.leading and op in LEADERS_ONLY:
+            raise NotReadyError("This worker does not lead the shard (any more).")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -142,8 +186,8 @@ class ShardService:
         )
         result = await self.consumption.poll(request)
         return {
-            "extents": [extent_to_list(extent) for extent in result.extents],
-            "unavailable": result.unavailable,
+            "extents": [extent_to_list(extent, self.first_place) for extent in result.extents],
+            "unavailable": [self.first_place + index for index in result.unavailable],
             "superseded": result.superseded,
         }
 
@@ -158,7 +202,7 @@ class ShardService:
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
         fenced = await self.consumption.commit(key, args["received"])
-        return [list(slot) for slot in fenced]
+        return [[topic, self.first_place + index] for topic, index in fenced]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
@@ -175,7 +219,8 @@ class ShardService:
         return self.consumption.groups()
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        return await self.consumption.positions(args["group"])
+        found = await self.consumption.positions(args["group"])
+        return [{**each, "slice": self.first_place + each["slice"]} for each in found]
 
     async def _seek(self, args: Args) -> dict[int, int]:
         topic, to = args["topic"], args["to"]
@@ -183,8 +228,8 @@ class ShardService:
         for index in self.slices:
             start, end = self.reads.bounds(topic, index)
             if isinstance(to, dict):
-                if index in to:
-                    offsets[index] = min(max(start, to[index]), end)
+                if (place := self.first_place + index) in to:
+                    offsets[index] = min(max(start, to[place]), end)
             elif to == "earliest":
                 offsets[index] = start
             elif to == "latest":
@@ -221,7 +266,8 @@ class ShardService:
             # Where retention has been, events begin later than the log says.
             answer["start"] = max(start, extent.start) if extent.chunks else end
             answer["end"] = max(end, extent.high_watermark)
-            answer["extent"] = extent_to_list(extent) if extent.chunks else None
+            if extent.chunks:
+                answer["extent"] = extent_to_list(extent, self.first_place)
         return answer
 
     async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
@@ -232,7 +278,7 @@ class ShardService:
             start, end = self.reads.bounds(topic, index)
             if start >= end:
                 continue
-            plan = plans[index] = {}
+            plan = plans[self.first_place + index] = {}
             if piece_bytes:
                 first = await self.reads.earliest(topic, index)
                 plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
@@ -244,38 +290,51 @@ class ShardService:
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
+        if not self.leading:
+            self.topics.open()  # Changes come in with the leader's groups.
         described = self.topics.describe(args["topic"])
         if (only := described.get(args["topic"])) is not None:
             for stream in only["streams"]:
                 stream[1] = await self.reads.earliest(args["topic"], stream[0])
+        for entry in described.values():
+            for stream in entry["streams"]:
+                stream[0] += self.first_place
         return described
 
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))
 
+    async def _leaders(self, args: Args) -> list[Any]:
+        """Take a sibling's news of who leads, and give all of ours."""
+        self.leaders.learn_all(args["news"])
+        return [list(each) for each in self.leaders.all()]
+
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
             "epoch": self.epoch,
+            "leading": self.leading,
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],
+            "place": self.options.place,
+            "shard": self.options.shard_number,
             "lineage": self.lineage(),
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:
-        stats = self.reactor.stats() | self.more_stats()
+        stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count
         return stats
 
 
-def extent_to_list(extent: Extent) -> list[Any]:
-    """Plain values, for a frame."""
+def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
+    """Plain values, for a frame; the slice is numbered through the ring."""
     return [
         extent.topic,
-        extent.slice,
+        first_place + extent.slice,
         extent.start,
         extent.end,
         extent.high_watermark,

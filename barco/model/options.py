@@ -32,6 +32,8 @@ class WorkerOptions:
     disk_uuid: str
     ordinal: int
     slices_per_range: int
+    replaces: bool = False
+    """The disk stands in for a lost one of this ordinal, and asks for its place."""
 
     ring_size: int = 1
     brokers: list[str] = field(default_factory=list)
@@ -86,8 +88,13 @@ class WorkerOptions:
 
     @property
     def process(self) -> Process:
-        """This process."""
-        return (Ordinal(self.ordinal), self.worker)
+        """This process. The only broker of a ring of one counts as broker 0."""
+        return (Ordinal(self.ordinal if self.ring_size > 1 else 0), self.worker)
+
+    @property
+    def peer(self) -> int:
+        """The number of this process in the cluster."""
+        return self.replicas.peer(self.process)
 
     @property
     def place(self) -> int:
@@ -121,7 +128,7 @@ class WorkerOptions:
     def shard_endpoint(self, process: Process) -> str:
         """ "host:port" of the shard endpoint of any process of the cluster."""
         ordinal, number = process
-        if ordinal == self.ordinal:
+        if ordinal == self.process[0]:
             return self.shard_endpoints[number]
         host = self.brokers[ordinal]
         return (

@@ -5,7 +5,6 @@ life, with growing pauses, until it is told to stop or the worker dies too often
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.supervisor.channel import Channel
 from barco.supervisor.relay import Relay
+from barco.supervisor.tied import die_with
 
 log = logging.getLogger("barco.supervisor")
 
@@ -32,10 +32,6 @@ COMMAND = (sys.executable, "-P", "-m", "barco.workers")
 EXIT_CONFIG = 78
 OUTPUT_SECONDS_MAX = 1.0
 OUTPUT_READ_BYTES = 64 * 1024
-PR_SET_PDEATHSIG = 1
-
-# Loaded before any fork: the child must not run the loader.
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class RestartPolicy:
@@ -315,9 +311,7 @@ def _in_child(supervisor: int) -> Callable[[], None]:
 
     def prepare() -> None:
         # Without a supervisor nobody restarts, drains or informs a worker: it dies with it.
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != supervisor:
-            os._exit(1)
+        die_with(supervisor)
         # Ctrl-C, `timeout`, and the end of a terminal reach the whole process group; it is the
         # supervisor that stops workers, in an orderly way.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

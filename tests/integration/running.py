@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from barco.supervisor.tied import start_tied
+
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 
@@ -59,7 +61,7 @@ class RunningBroker:
             command += ["--engine", self.engine]
         given = {f"BARCO_{name.upper()}": str(value) for name, value in self.settings.items()}
         with self.log_path.open("a") as log:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -69,6 +71,8 @@ class RunningBroker:
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(STOP_SECONDS_MAX)
         assert line, f"the broker did not start:\n{self.log_path.read_text()[-4000:]}"
         self.ready = json.loads(line)
 

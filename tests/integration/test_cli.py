@@ -10,6 +10,8 @@ from typing import Any
 
 from running import RunningBroker
 
+from barco.supervisor.tied import start_tied
+
 
 def barco(
     broker: RunningBroker, *arguments: str, given: bytes = b""
@@ -94,7 +96,7 @@ def test_a_terminated_consumer_leaves_its_group(broker: RunningBroker) -> None:
     barco(broker, "produce", "t", given=b"1\n")
     command = [sys.executable, "-P", "-m", "barco", "consume", "t", "--group", "g", "--follow"]
     command += ["--values", "--endpoint", f"127.0.0.1:{broker.port('discovery')}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as consumer:
+    with start_tied(command, stdout=subprocess.PIPE) as consumer:
         assert consumer.stdout is not None
         assert consumer.stdout.readline() == b"1\n"
         time.sleep(0.5)  # By now it has asked for more.

@@ -1,7 +1,6 @@
 """The demo's own arithmetic: what it reads, and that it notices what it is there to notice."""
 
 import importlib.util
-import itertools
 import json
 import os
 import sys
@@ -24,7 +23,7 @@ def demo() -> ModuleType:
 
 
 def test_the_flights_are_what_the_package_has(demo: ModuleType) -> None:
-    lines = list(itertools.islice(demo.flights(), 900))
+    lines = next(demo.flights()).splitlines()
     first, second = map(json.loads, lines[:2])
     assert first["id"] == 1 and second["id"] == 2
     assert (first["carrier"], first["tailnum"], first["distance"]) == ("UA", "N14228", 1400)

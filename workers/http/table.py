@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route, Told
+from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
@@ -308,7 +309,7 @@ ROUTES = (
         "GET",
         "/status",
         "status.status",
-        "Whether the broker serves, which I/O engine it uses, and why not if not.",
+        "Whether the broker serves, which I/O engine it uses, and why not if not; its peers.",
         "administration",
         answers={200: "Ready.", 503: "Not yet."},
     ),
@@ -316,7 +317,7 @@ ROUTES = (
         "GET",
         "/v1/brokers",
         "status.brokers",
-        "The brokers and their ports, as PolarStreams says it.",
+        "The brokers and their ports, as PolarStreams says it; in a cluster with their state.",
         "administration",
         answers={200: "Brokers."},
     ),
@@ -424,4 +425,5 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *WRITE_ROUTES,
 )

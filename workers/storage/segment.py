@@ -61,16 +61,17 @@ class SegmentPool:
         self._spare_task: asyncio.Task[None] | None = None
         self._started = False
 
-    async def prepare(self, epoch: int, index: int) -> tuple[int, int]:
+    async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
         """Makes segment `index` of generation `epoch`: (descriptor, capacity in bytes).
 
+        A first segment has room for `state_bytes` of snapshot beyond what it usually holds.
         The descriptor is open for O_DIRECT|O_DSYNC appends; the file is preallocated, all zeros,
         and it and its name are stable. Raises DiskFullError (nothing is left behind, call again
         later), DataDirError, OperatorError (too many open files) or DiskError.
         """
         await self._spare_done()
         path = layout.segment_path(self._shard, epoch, index)
-        source, capacity = await self._source()
+        source, capacity = await self._source(state_bytes)
         try:
             fd = os.open(source, _OPEN_FLAGS | os.O_DSYNC)
         except OSError as error:
@@ -97,7 +98,7 @@ class SegmentPool:
             await asyncio.shield(task)  # It reports its own failure; a cancelled caller does not
             self._spare_task = None  # take the spare with it.
 
-    async def _source(self) -> tuple[Path, int]:
+    async def _source(self, state_bytes: int) -> tuple[Path, int]:
         """A file ready to become a segment, and its size."""
         spare = self._shard / layout.SPARE_NAME
         try:
@@ -108,7 +109,10 @@ class SegmentPool:
             pass
         except OSError as error:
             raise explain(error, spare, "use") from error
-        size = self._segment_bytes if self._started else self._first_bytes
+        size = self._segment_bytes
+        if not self._started:
+            more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
+            size = min(size, self._first_bytes + more)
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
         await self._make(path, size, ZERO_DEPTH_FIRST)
         return path, size

@@ -37,6 +37,8 @@ from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.segment import SegmentPool
 
+SIDECAR_RETRY_SECONDS = 2.0
+
 GENERATIONS_TOLD_MAX = 64
 """In topology answers; older ones are still readable by cursor."""
 
@@ -81,12 +83,15 @@ class ShardStore:
         self._catalog = Catalog(
             self._shard, self._lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
         )
+        self.state_bytes = 0
+        """Of the snapshot that opens the first segment."""
         self._retention: Retention | None = None
         self._report: RecoveryReport | None = None
         self._epoch = 0
         self._next_index = 0
         self._fds: dict[int, int] = {}
         self._indexing: asyncio.Task[None] | None = None
+        self._sealing = asyncio.Lock()
 
     @property
     def next_epoch(self) -> int:
@@ -121,7 +126,7 @@ class ShardStore:
     async def next_segment(self) -> tuple[int, int, int]:
         """(index, descriptor, capacity) of the next segment; errors as `SegmentPool.prepare`."""
         index = self._next_index
-        fd, capacity = await self._pool.prepare(self._epoch, index)
+        fd, capacity = await self._pool.prepare(self._epoch, index, self.state_bytes)
         self._next_index = index + 1
         self._fds[index] = fd
         return index, fd, capacity
@@ -167,9 +172,17 @@ class ShardStore:
 
         `body`: the core's export_index(index); `summary`: what the core knows of the whole (None:
         it is read from the file). Afterwards reads of it come from the sidecar, so
-        the core may drop its own index.
+        the core may drop its own index. On a full disk it waits for room: nobody needs a sidecar
+        as long as the core has its index, or after a start, which makes it again.
         """
-        await self._catalog.add_sealed(self._epoch, index, body, summary)
+        async with self._sealing:  # One after the other, in the order of the log.
+            while True:
+                try:
+                    await self._catalog.add_sealed(self._epoch, index, body, summary)
+                    break
+                except DiskFullError as error:
+                    self._on_error(error)
+                    await asyncio.sleep(SIDECAR_RETRY_SECONDS)
         fd = self._fds.pop(index, -1)
         if fd >= 0:
             os.close(fd)

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from barco.supervisor.tied import start_tied
+
+sys.path.insert(0, str(Path(__file__).parent))  # For `gossiping`.
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 
@@ -44,7 +48,7 @@ class Fake:
         self.ready: dict[str, Any] = {}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BARCO_")}
         with open(self.log, "ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 [sys.executable, "-P", str(FAKE_BROKER), "--data-dir", str(data_dir), "--json"]
                 + ["--ports-from", "0", *arguments],
                 stdout=subprocess.PIPE,

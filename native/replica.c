@@ -1,0 +1,176 @@
+/* replica: the follower's half of the log. A group is taken whole, as its leader built it: checked,
+ * copied behind the arena's tail, applied and indexed, and written to the same place of a segment
+ * of the same number, so that the files of all replicas are the same, byte for byte. */
+#include <assert.h>
+#include <string.h>
+
+#include "log.h"
+
+void log_follow(struct log *log)
+{
+    assert(log->gated && !log->open);
+    log->following = true;
+    log_ask_for_segment(log);
+}
+
+static enum foreign check_header(const struct log *log, const struct group_header *h)
+{
+    const struct log_options *own = &log->options;
+    if (memcmp(h->cluster_uuid, own->cluster_uuid, 16) != 0 || h->token != own->range_token ||
+        h->epoch != own->epoch || h->session != own->session)
+        return FOREIGN_STRANGE;
+    if (h->gseq != log->next_gseq || h->prev_crc != log->prev_crc)
+        return FOREIGN_GAP;
+    if (h->durable_upto >= h->gseq || h->committed > h->durable_upto)
+        return FOREIGN_DAMAGED;
+    const bool opens = h->flags & (GROUP_GEN_START | GROUP_SNAPSHOT);
+    const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
+    const uint32_t expected = current ? current->index + opens : 0;
+    if (h->segment_index != expected || (current == NULL && !opens) ||
+        (opens && h->chunk_count > 0))
+        return FOREIGN_DAMAGED;
+    return FOREIGN_TAKEN;
+}
+
+/* The segment where the group comes to stand, or NULL: it is not there yet. */
+static struct segment *place_of(struct log *log, const struct group_header *h)
+{
+    if (log->current >= 0 && log->segments[log->current].index == h->segment_index)
+        return &log->segments[log->current];
+    if (log->current + 1 >= (int)log->segment_count) {
+        log_ask_for_segment(log);
+        return NULL;
+    }
+    return &log->segments[log->current + 1];
+}
+
+static void enter_segment(struct log *log, struct segment *segment)
+{
+    if (segment->started)
+        return;
+    segment->started = true;
+    segment->base_pos = log->head;
+    if (log->current >= 0)
+        log->segments[log->current].closed = true;
+    log->current++;
+    assert(&log->segments[log->current] == segment);
+}
+
+/* Brings the state up to the group. GEN_START is the state; a later SNAPSHOT says what is known. */
+static int apply(struct log *log, const struct group_header *h, const uint8_t *group,
+                 struct reach **reaches, uint32_t *count)
+{
+    *reaches = NULL;
+    *count = 0;
+    if (h->flags & GROUP_GEN_START)
+        return shard_restore(log->shard, group + GROUP_HEADER_BYTES, h->body_bytes);
+    if (h->chunk_count == 0)
+        return 0;
+    return shard_take(log->shard, group, h->group_bytes, log->head, reaches, count);
+}
+
+static void count_in(struct log *log, const struct group_header *h)
+{
+    log->next_gseq = h->gseq + 1;
+    log->prev_crc = h->header_crc;
+    log->head += h->group_bytes;
+    if (log->head > log->dirty_end)
+        log->dirty_end = log->head;
+    log->groups++;
+    log->group_bytes += h->group_bytes;
+    log->chunks += h->chunk_count;
+}
+
+enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
+{
+    struct group_header h;
+    struct reach *reaches;
+    uint32_t count;
+    if (!log->following || log->failed || log->draining)
+        return FOREIGN_CLOSED;
+    if (group_header_read(group, len, &h) != 0 || h.group_bytes != len)
+        return FOREIGN_DAMAGED;
+    enum foreign verdict = check_header(log, &h);
+    if (verdict != FOREIGN_TAKEN)
+        return verdict;
+    struct segment *segment = place_of(log, &h);
+    if (segment == NULL || log->held_count == HELD_MAX || !log_arena_has_room(log, len))
+        return len > log->options.arena_bytes ? FOREIGN_DAMAGED : FOREIGN_WAIT;
+    if (group_body_verify(&h, group, len) != 0 || apply(log, &h, group, &reaches, &count) != 0)
+        return FOREIGN_DAMAGED;
+    enter_segment(log, segment);
+    memcpy(log->arena + (log->head & (log->options.arena_bytes - 1)), group, len);
+    struct held *held = log_held_new(log, h.gseq);
+    held->reaches = reaches;
+    held->reach_count = count;
+    held->bytes = h.group_bytes;
+    held->pos = log->head;
+    held->fd = segment->fd;
+    held->file_offset = segment->used;
+    held->durable_upto = h.durable_upto;
+    log->unsubmitted++;
+    log_note_group(segment, &h);
+    count_in(log, &h);
+    log_submit_taken(log);
+    log_ask_for_segment(log);
+    return FOREIGN_TAKEN;
+}
+
+void log_submit_taken(struct log *log)
+{
+    while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
+        uint32_t at = (log->held_first + log->held_count - log->unsubmitted) % HELD_MAX;
+        const struct held *held = &log->held[at];
+        /* Recovery believes a header on what was stable before it (S5): that holds here too. */
+        if (held->durable_upto > log->stable_gseq)
+            return;
+        struct append *append = log_append_slot(log);
+        append->gseq = held->gseq;
+        append->pos = held->pos;
+        append->bytes = held->bytes;
+        append->fd = held->fd;
+        append->file_offset = held->file_offset;
+        log->unsubmitted--;
+        log->submit(log->owner, append);
+    }
+}
+
+/* ---- recovery ---- */
+
+void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
+{
+    assert(log->gated && !log->open && !log->following);
+    log_add_segment(log, index, fd, capacity);
+    struct segment *segment = &log->segments[log->segment_count - 1];
+    enter_segment(log, segment);
+}
+
+int log_load_group(struct log *log, const uint8_t *group, size_t len)
+{
+    struct group_header h;
+    struct reach *reaches = NULL;
+    uint32_t count = 0;
+    if (log->current < 0 || log->held_count == HELD_MAX ||
+        group_header_read(group, len, &h) != 0 || h.group_bytes > len)
+        return -1;
+    struct segment *segment = &log->segments[log->current];
+    int status = 0;
+    if (h.flags & (GROUP_GEN_START | GROUP_SNAPSHOT))
+        status = group_body_verify(&h, group, len) != 0
+                     ? -1
+                     : shard_restore(log->shard, group + GROUP_HEADER_BYTES, h.body_bytes);
+    else if (h.chunk_count > 0)
+        status = shard_take(log->shard, group, len, log->head, &reaches, &count);
+    if (status != 0)
+        return -1;
+    log_note_group(segment, &h);
+    count_in(log, &h);
+    /* It is stable, and was not kept: nothing before this is in memory. */
+    log->stable_gseq = h.gseq;
+    log->memory_from = log->stable_pos = log->head;
+    struct held *held = log_held_new(log, h.gseq);
+    held->reaches = reaches;
+    held->reach_count = count;
+    log_replicated(log, h.committed); /* shown only as far as the log itself says */
+    return 0;
+}

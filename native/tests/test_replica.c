@@ -1,0 +1,479 @@
+/* Leader and followers on disks that the test plays: what waits for whom, what a follower takes and
+ * what it refuses, and one log that follows, leads and follows again. */
+#include <errno.h>
+
+#include "codec_testing.h"
+#include "log.h"
+
+#define ARENA_BYTES (8u << 20)
+#define DISK_BYTES (4u << 20)
+#define DISKS 6
+#define NOW 1700000000000000
+#define GROUPS_MAX 1024
+
+struct member {
+    struct shard *shard;
+    struct log *log;
+    uint8_t *disk[DISKS];
+    struct append *submitted[8];
+    uint32_t submitted_count, wanted, closed, answered, unknown, refused;
+    uint8_t *sent[GROUPS_MAX]; /* by gseq: the bytes as built */
+    uint32_t sent_bytes[GROUPS_MAX];
+};
+
+static void on_submit(void *owner, struct append *append)
+{
+    struct member *m = owner;
+    CHECK(m->submitted_count < 8);
+    m->submitted[m->submitted_count++] = append;
+}
+
+static void on_stable(void *owner, struct run *run) { ((struct member *)owner)->answered++; }
+
+static void on_lost(void *owner, struct run *run, bool grouped)
+{
+    struct member *m = owner;
+    grouped ? m->unknown++ : m->refused++;
+}
+
+static void on_built(void *owner, const struct append *append, uint32_t prev_crc)
+{
+    struct member *m = owner;
+    CHECK(append->gseq < GROUPS_MAX);
+    free(m->sent[append->gseq]);
+    m->sent[append->gseq] = malloc(append->bytes);
+    memcpy(m->sent[append->gseq], log_memory(m->log, append->pos), append->bytes);
+    m->sent_bytes[append->gseq] = append->bytes;
+}
+
+static void on_want(void *owner) { ((struct member *)owner)->wanted++; }
+static void on_closed(void *owner, uint32_t index) { ((struct member *)owner)->closed++; }
+
+static void join(struct member *m)
+{
+    struct log_options options = {.arena_bytes = ARENA_BYTES, .acceleration = 1};
+    memset(m, 0, sizeof *m);
+    m->shard = shard_new(0, 8);
+    m->log = log_new(&options, m->shard);
+    CHECK(m->shard && m->log);
+    m->log->owner = m;
+    m->log->submit = on_submit;
+    m->log->stable = on_stable;
+    m->log->lost = on_lost;
+    m->log->built = on_built;
+    m->log->want_segment = on_want;
+    m->log->segment_closed = on_closed;
+}
+
+static void leave(struct member *m)
+{
+    log_free(m->log);
+    shard_free(m->shard);
+    for (uint32_t i = 0; i < DISKS; i++)
+        free(m->disk[i]);
+    for (uint32_t i = 0; i < GROUPS_MAX; i++)
+        free(m->sent[i]);
+}
+
+static void new_disks(struct member *m, uint32_t count)
+{
+    for (uint32_t i = 0; i < DISKS; i++) {
+        free(m->disk[i]);
+        m->disk[i] = NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        m->disk[i] = calloc(1, DISK_BYTES);
+        log_add_segment(m->log, i, (int)i, DISK_BYTES);
+    }
+}
+
+static void lead(struct member *m, uint64_t epoch)
+{
+    log_begin(m->log, epoch, epoch * 100, true);
+    new_disks(m, DISKS);
+    log_open_generation(m->log, (const uint8_t *)"parents", 7);
+    log_pump(m->log, NOW);
+}
+
+static void follow(struct member *m, uint64_t epoch)
+{
+    log_begin(m->log, epoch, epoch * 100, true);
+    new_disks(m, DISKS);
+    log_follow(m->log);
+}
+
+static void complete(struct member *m, uint32_t at)
+{
+    struct append *append = m->submitted[at];
+    memmove(m->submitted + at, m->submitted + at + 1,
+            (--m->submitted_count - at) * sizeof *m->submitted);
+    CHECK(append->file_offset + append->bytes <= DISK_BYTES);
+    memcpy(m->disk[append->fd] + append->file_offset, log_memory(m->log, append->pos),
+           append->bytes);
+    log_written(m->log, append, append->bytes);
+}
+
+static void settle(struct member *m)
+{
+    do {
+        while (m->submitted_count > 0)
+            complete(m, 0);
+        log_pump(m->log, NOW);
+    } while (m->submitted_count > 0);
+}
+
+static enum foreign hand(struct member *to, const struct member *from, uint64_t gseq)
+{
+    return log_take(to->log, from->sent[gseq], from->sent_bytes[gseq]);
+}
+
+/* All that the leader has built, stable at the follower; the leader hears of it. */
+static void replicate(struct member *leader, struct member *follower)
+{
+    settle(leader);
+    for (uint64_t gseq = follower->log->next_gseq; gseq < leader->log->next_gseq; gseq++) {
+        CHECK(hand(follower, leader, gseq) == FOREIGN_TAKEN);
+        settle(follower);
+    }
+    log_replicated(leader->log, follower->log->stable_gseq);
+    log_replicated(follower->log, log_committed(leader->log));
+    settle(leader);
+}
+
+static void put(struct member *m, const char *name, uint32_t slice, size_t len, uint8_t producer,
+                uint64_t seq)
+{
+    struct topic *topic = shard_topic_make(m->shard, name, strlen(name));
+    struct run *run = run_new(shard_stream(m->shard, topic, slice), len);
+    CHECK(run != NULL);
+    uint64_t seed = len + slice + seq;
+    for (size_t i = 0; i < len; i++)
+        run->tail[i] = (uint8_t)random_next(&seed);
+    run->count = 1;
+    run->values = run->tail;
+    run->value_len = run->bytes = (uint32_t)len;
+    if (producer) {
+        struct producer *row;
+        uint64_t expected;
+        memset(run->producer_id, producer, PRODUCER_ID_BYTES);
+        run->has_producer = true;
+        run->producer_seq = seq;
+        enum dedup verdict = shard_dedup(m->shard, run->stream, run->producer_id, 0, seq, false,
+                                         NOW, &row, &expected);
+        CHECK(verdict == DEDUP_NEW || verdict == DEDUP_DUPLICATE);
+        if (verdict == DEDUP_NEW)
+            row->last_seq = seq;
+        else
+            run->count = run->bytes = 0;
+    }
+    log_enqueue(m->log, run);
+}
+
+static const struct stream *stream_of(const struct member *m, const char *name, uint32_t slice)
+{
+    struct topic *topic = shard_topic(m->shard, name, strlen(name));
+    return topic ? topic->streams[slice] : NULL;
+}
+
+static void check_same(const struct member *a, const struct member *b)
+{
+    size_t a_len, b_len;
+    /* Only a replay knows at which offset a producer's last event stands; nobody asks. */
+    for (uint32_t i = 0; i <= a->shard->producer_mask; i++)
+        a->shard->producers[i].last_offset = 0;
+    for (uint32_t i = 0; i <= b->shard->producer_mask; i++)
+        b->shard->producers[i].last_offset = 0;
+    uint8_t *one = shard_snapshot(a->shard, NULL, 0, NOW, &a_len);
+    uint8_t *other = shard_snapshot(b->shard, NULL, 0, NOW, &b_len);
+    CHECK(one && other && a_len == b_len && memcmp(one, other, a_len) == 0);
+    free(one);
+    free(other);
+    for (uint32_t i = 0; i < DISKS; i++)
+        CHECK(memcmp(a->disk[i], b->disk[i], DISK_BYTES) == 0);
+}
+
+static void test_answers_wait_for_a_follower(void)
+{
+    struct member a;
+    join(&a);
+    lead(&a, 2);
+    settle(&a);
+    put(&a, "t", 0, 100, 1, 0);
+    put(&a, "t", 0, 100, 1, 0); /* a duplicate waits with its original */
+    log_pump(a.log, NOW);
+    settle(&a);
+    CHECK(a.log->stable_gseq == 2 && log_committed(a.log) == 0 && a.answered == 0);
+    CHECK(stream_of(&a, "t", 0)->stable_offset == 0 && a.log->held_bytes > 0);
+    put(&a, "t", 0, 100, 1, 0); /* and one that comes when nothing is being written as well */
+    log_pump(a.log, NOW);
+    CHECK(a.answered == 0 && a.log->queue == NULL && !log_idle(a.log));
+    log_replicated(a.log, 1);
+    CHECK(a.answered == 0);
+    log_replicated(a.log, 7); /* no more than is stable here */
+    CHECK(a.answered == 3 && log_committed(a.log) == 2 && a.log->held_bytes == 0);
+    CHECK(stream_of(&a, "t", 0)->stable_offset == 1 && log_idle(a.log));
+    put(&a, "t", 0, 100, 1, 1);
+    log_pump(a.log, NOW);
+    CHECK(a.answered == 3);
+    complete(&a, 0); /* the follower was faster: stable here is what was missing */
+    CHECK(a.answered == 4);
+    leave(&a);
+}
+
+static void test_uncommitted_groups_are_bounded(void)
+{
+    struct member a;
+    join(&a);
+    lead(&a, 2);
+    settle(&a);
+    for (int i = 0; i < 200; i++) {
+        put(&a, "t", 0, 100, 0, 0);
+        log_pump(a.log, NOW);
+        settle(&a);
+    }
+    CHECK(a.log->held_count == HELD_BUILD_MAX && a.log->queue != NULL && a.submitted_count == 0);
+    log_replicated(a.log, a.log->stable_gseq);
+    settle(&a);
+    log_replicated(a.log, a.log->stable_gseq);
+    CHECK(a.answered == 200 && log_idle(a.log));
+    leave(&a);
+}
+
+static void test_a_follower_holds_the_same(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    for (uint64_t i = 0; i < 300; i++) { /* over several segments */
+        put(&a, i % 3 ? "t" : "__c", i % 8, 30000 + i * 13, i % 3 ? 0 : 7, i / 24);
+        if (i % 5 == 0)
+            replicate(&a, &b);
+    }
+    replicate(&a, &b);
+    CHECK(a.answered == 300 && a.log->current > 1 && b.closed == a.closed && b.closed > 1);
+    check_same(&a, &b);
+    const struct stream *one = stream_of(&a, "t", 1), *other = stream_of(&b, "t", 1);
+    CHECK(one->stable_offset == other->stable_offset && one->entry_count == other->entry_count);
+    for (uint32_t i = 0; i < one->entry_count; i++)
+        CHECK(one->entries[i].log_pos == other->entries[i].log_pos &&
+              memcmp(log_memory(a.log, one->entries[i].log_pos),
+                     log_memory(b.log, other->entries[i].log_pos),
+                     one->entries[i].stored_bytes) == 0);
+    leave(&a);
+    leave(&b);
+}
+
+static void test_a_follower_shows_what_is_committed(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    replicate(&a, &b);
+    put(&a, "t", 0, 100, 0, 0);
+    log_pump(a.log, NOW);
+    CHECK(hand(&b, &a, 2) == FOREIGN_TAKEN);
+    CHECK(stream_of(&b, "t", 0)->next_offset == 1 && stream_of(&b, "t", 0)->stable_offset == 0);
+    log_replicated(b.log, 2); /* the leader and the third have it: not stable here */
+    CHECK(stream_of(&b, "t", 0)->stable_offset == 0);
+    settle(&b);
+    CHECK(stream_of(&b, "t", 0)->stable_offset == 1);
+    leave(&a);
+    leave(&b);
+}
+
+static void test_what_a_follower_refuses(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    replicate(&a, &b);
+    for (int i = 0; i < 2; i++) {
+        put(&a, "t", 0, 5000, 0, 0);
+        log_pump(a.log, NOW);
+    }
+    CHECK(hand(&b, &a, 3) == FOREIGN_GAP && hand(&b, &a, 1) == FOREIGN_GAP);
+    a.sent[2][GROUP_HEADER_BYTES + 700] ^= 1;
+    CHECK(hand(&b, &a, 2) == FOREIGN_DAMAGED);
+    a.sent[2][GROUP_HEADER_BYTES + 700] ^= 1;
+    a.sent[2][40] ^= 1;
+    CHECK(hand(&b, &a, 2) == FOREIGN_DAMAGED);
+    a.sent[2][40] ^= 1;
+    CHECK(log_take(b.log, a.sent[2], a.sent_bytes[2] - GROUP_ALIGN) == FOREIGN_DAMAGED);
+    b.log->options.session++;
+    CHECK(hand(&b, &a, 2) == FOREIGN_STRANGE);
+    b.log->options.session--;
+    b.log->options.cluster_uuid[3] ^= 1;
+    CHECK(hand(&b, &a, 2) == FOREIGN_STRANGE);
+    b.log->options.cluster_uuid[3] ^= 1;
+    CHECK(b.log->next_gseq == 2 && stream_of(&b, "t", 0) == NULL);
+    CHECK(hand(&b, &a, 2) == FOREIGN_TAKEN);
+    log_drain(b.log);
+    CHECK(hand(&b, &a, 3) == FOREIGN_CLOSED && !log_settled(b.log));
+    settle(&b);
+    CHECK(log_settled(b.log) && b.log->stable_gseq == 2);
+    leave(&a);
+    leave(&b);
+}
+
+/* Rule S5 for the follower's files: a header's durable_upto is true on its own disk. */
+static void test_durable_upto_holds_on_every_disk(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    for (uint64_t i = 0; i < 12; i++) {
+        put(&a, "t", 0, 100, 0, 0);
+        log_pump(a.log, NOW);
+        if (a.submitted_count > 0)
+            complete(&a, 0);
+    }
+    for (uint64_t gseq = 1; gseq < a.log->next_gseq; gseq++)
+        CHECK(hand(&b, &a, gseq) == FOREIGN_TAKEN);
+    CHECK(b.log->unsubmitted > 0);
+    while (b.submitted_count > 0) {
+        const struct append *newest = b.submitted[b.submitted_count - 1];
+        struct group_header h;
+        CHECK(group_header_read(log_memory(b.log, newest->pos), newest->bytes, &h) == 0);
+        CHECK(h.durable_upto <= b.log->stable_gseq);
+        complete(&b, b.submitted_count - 1); /* whatever the order */
+    }
+    CHECK(b.log->stable_gseq == a.log->next_gseq - 1 && b.log->unsubmitted == 0);
+    leave(&a);
+    leave(&b);
+}
+
+static void test_a_fence(void)
+{
+    struct member a;
+    join(&a);
+    lead(&a, 2);
+    settle(&a);
+    log_replicated(a.log, 1);
+    put(&a, "t", 0, 100, 1, 0);
+    log_pump(a.log, NOW);
+    settle(&a); /* held */
+    for (int i = 0; i < 3; i++) {
+        put(&a, "t", 0, 100, 0, 0);
+        log_pump(a.log, NOW);
+    }
+    CHECK(a.submitted_count == APPENDS_IN_FLIGHT);
+    put(&a, "t", 0, 100, 0, 0); /* in no group */
+    put(&a, "t", 0, 100, 1, 0); /* in no group either, but its original is */
+    log_drain(a.log);
+    log_pump(a.log, NOW);
+    CHECK(a.unknown == 0 && a.refused == 0);
+    log_fence(a.log);
+    CHECK(a.answered == 0 && a.unknown == 5 && a.refused == 1);
+    log_replicated(a.log, 99);
+    settle(&a);
+    CHECK(a.answered == 0 && a.log->stable_gseq == 5 && log_settled(a.log) && log_idle(a.log));
+    log_heartbeat(a.log, NOW, GROUP_SEAL);
+    CHECK(a.submitted_count == 0);
+    leave(&a);
+}
+
+/* Follower of 2, leader of 3, follower of 4; the leader of 2 comes back with a group too many. */
+static void test_generations_in_one_log(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    for (uint64_t i = 0; i < 20; i++)
+        put(&a, "t", i % 8, 2000, 1, i / 8), replicate(&a, &b);
+    put(&a, "t", 0, 100, 2, 0); /* B never gets it */
+    put(&a, "late", 0, 100, 2, 0);
+    log_pump(a.log, NOW);
+    settle(&a);
+    const struct topic *kept = shard_topic(a.shard, "t", 1);
+    log_fence(a.log);
+    log_fence(b.log);
+    CHECK(a.unknown == 2);
+    lead(&b, 3);
+    CHECK(stream_of(&b, "t", 0)->stable_offset == stream_of(&b, "t", 0)->next_offset);
+    follow(&a, 3);
+    replicate(&b, &a);
+    CHECK(shard_topic(a.shard, "t", 1) == kept && kept->streams[0]->topic == kept);
+    CHECK(stream_of(&a, "t", 0)->next_offset == stream_of(&b, "t", 0)->next_offset);
+    CHECK(stream_of(&a, "t", 0)->entry_count == stream_of(&a, "t", 0)->next_offset);
+    CHECK(stream_of(&a, "late", 0) == NULL && shard_topic(a.shard, "late", 4) != NULL);
+    put(&b, "t", 0, 100, 2, 0); /* its retry: new, as it never became history */
+    replicate(&b, &a);
+    CHECK(b.answered == 1 && stream_of(&a, "t", 0)->stable_offset ==
+                                 stream_of(&b, "t", 0)->stable_offset);
+    log_fence(a.log);
+    log_fence(b.log);
+    lead(&a, 4);
+    follow(&b, 4);
+    put(&a, "t", 3, 100, 2, 0);
+    replicate(&a, &b);
+    CHECK(a.log->options.session == 400 && a.answered == 21);
+    for (uint32_t i = 0; i < DISKS; i++)
+        CHECK(memcmp(a.disk[i], b.disk[i], DISK_BYTES) == 0);
+    leave(&a);
+    leave(&b);
+}
+
+static void test_a_generation_that_goes_on_after_a_restart(void)
+{
+    struct member a, b, c;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    for (uint64_t i = 0; i < 20; i++) {
+        put(&a, "t", i % 8, 2000, 1, i / 8);
+        replicate(&a, &b);
+    }
+    CHECK(b.log->current == 0);
+    join(&c);
+    log_begin(c.log, 2, 200, true);
+    for (uint32_t i = 0; i < DISKS; i++) {
+        c.disk[i] = malloc(DISK_BYTES);
+        memcpy(c.disk[i], b.disk[i], DISK_BYTES);
+    }
+    log_load_segment(c.log, 0, 0, DISK_BYTES);
+    struct group_header h;
+    for (uint64_t at = 0; group_header_read(c.disk[0] + at, DISK_BYTES - at, &h) == 0;
+         at += h.group_bytes)
+        CHECK(log_load_group(c.log, c.disk[0] + at, h.group_bytes) == 0);
+    log_add_segment(c.log, 1, 1, DISK_BYTES);
+    log_follow(c.log);
+    CHECK(c.log->next_gseq == b.log->next_gseq && c.log->stable_gseq == b.log->stable_gseq);
+    /* What the last header called committed is shown, the rest when the leader says so. */
+    CHECK(stream_of(&c, "t", 3)->stable_offset + 1 == stream_of(&c, "t", 3)->next_offset);
+    CHECK(log_memory_low(c.log) == c.log->head);
+    put(&a, "t", 0, 100, 3, 0);
+    settle(&a);
+    CHECK(hand(&b, &a, a.log->next_gseq - 1) == FOREIGN_TAKEN);
+    replicate(&a, &c);
+    settle(&b);
+    check_same(&b, &c);
+    CHECK(stream_of(&c, "t", 3)->stable_offset == stream_of(&a, "t", 3)->stable_offset);
+    leave(&a);
+    leave(&b);
+    leave(&c);
+}
+
+int main(void)
+{
+    test_answers_wait_for_a_follower();
+    test_uncommitted_groups_are_bounded();
+    test_a_follower_holds_the_same();
+    test_a_follower_shows_what_is_committed();
+    test_what_a_follower_refuses();
+    test_durable_upto_holds_on_every_disk();
+    test_a_fence();
+    test_generations_in_one_log();
+    test_a_generation_that_goes_on_after_a_restart();
+    return 0;
+}
