@@ -46,6 +46,8 @@ class Cursor:
     revision: int = 0
     """Counts seeks: what was asked for before one is void."""
     pending: asyncio.Future[int] | None = None
+    stored_us: int = 0
+    """When the group offset was last sent to the log, by the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Consumption:
                 continue
             cursor = Cursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
+            cursor.stored_us = read["ts"]
             self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
 
     def close(self) -> None:
@@ -297,6 +300,7 @@ class Consumption:
             cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
             raise
         cursor.pending = future
+        cursor.stored_us = body["ts"]
         return future
 
     async def start_group(self, group: str, slots: Iterable[Slot], start: str) -> None:
@@ -449,7 +453,18 @@ class Consumption:
 
     async def forget(self, group: str) -> int:
         """Drop the offsets of a group; returns how many there were."""
-        names = [name for name in self._cursors if name[0] == group]
+        return await self.drop([name for name in self._cursors if name[0] == group])
+
+    def stored_before(self, time_us: int) -> list[tuple[str, str, int]]:
+        """(group, topic, slice) of the offsets that were last stored before this time."""
+        return [n for n, c in self._cursors.items() if c.pending is None and c.stored_us < time_us]
+
+    def store_again(self, name: tuple[str, str, int]) -> None:
+        """The same group offset, as of now."""
+        self._commit(self._cursors[name], self._cursors[name].asked)
+
+    async def drop(self, names: list[tuple[str, str, int]]) -> int:
+        """Forget these offsets; returns how many they are."""
         waiting = []
         for name in names:
             cursor = self._cursors[name]
