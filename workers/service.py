@@ -14,6 +14,7 @@ from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
 from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
+from barco.workers.neighbours import Neighbours
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
     LogReaderLike,
@@ -65,6 +66,8 @@ class ShardService:
         self.reads = Reads(reactor, reader)
         self.leaders = Leaders(options)
         """Who leads each shard of the ring."""
+        self.neighbours = Neighbours(options, self.leaders)
+        """The other brokers, as far as the supervisor has heard."""
         self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(

@@ -18,6 +18,7 @@ from barco.types import KiB, MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
 from barco.workers.reactor.selector import Upcall
 from barco.workers.service import ShardService
@@ -172,6 +173,8 @@ class Worker:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
         self._end = asyncio.get_running_loop().create_future()
         self._supervision.on_view = self._service.membership.apply
+        self._supervision.on_cluster = self._service.neighbours.apply
+        self._network.on_lead = self._tell_lead
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
@@ -273,6 +276,13 @@ class Worker:
         log.critical(text)
         self._supervision.send({"type": messages.FATAL, "text": text})
         self._finish(1)
+
+    def _tell_lead(self, epoch: int) -> None:
+        """The supervisor spreads which generation is led here."""
+        token = token_of_shard(self._options, self._options.shard_number)
+        members = [ordinal for ordinal, _ in self._options.members]
+        lead = {"token": token, "epoch": epoch, "session": self._session, "members": members}
+        self._supervision.send({"type": messages.LEADS} | lead)
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(coroutine)
