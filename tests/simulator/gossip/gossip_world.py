@@ -13,7 +13,6 @@ from barco.cluster.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerI
 from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send
 from barco.protocol.gossip import Message, to_frame
 
-
 RIGHTLY_SECONDS = 5.0
 """Who was stopped until so long ago is suspected for a reason: its denial is on the way."""
 
