@@ -35,6 +35,14 @@ FOLLOWING = ("read", "topics", "wait", "plan")
 
 CONSUMING = ("poll", "commit", "goodbye")
 
+Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
+
+
+async def _no_splits(
+    topic: str, slice: int, start: int, piece_bytes: int
+) -> tuple[int, list[tuple[int, int]]]:
+    return 0, []
+
 
 class ShardService:
     """The shard of this worker, as a set of named operations."""
@@ -68,7 +76,6 @@ class ShardService:
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.leaders = Leaders(options)
-        """Who leads each shard of the ring."""
         self.neighbours = Neighbours(options, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
         self.membership = Membership(supervisor, options.placement)
