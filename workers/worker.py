@@ -300,7 +300,14 @@ class Worker:
             self._fatal(f"background work failed: {error!r}")
 
     async def _heartbeat(self) -> None:
+        told = ("", 0)
+        # One process speaks for its broker; what it has, the others have or will have.
+        speaks = self._options.ring_size > 1 and self._options.worker == 0
         while True:
+            if speaks and self._service.epoch and (has := self._service.topics.digest()) != told:
+                told = has
+                digest = {"type": messages.TOPICS_DIGEST, "digest": has[0], "count": has[1]}
+                self._supervision.send(digest)
             stats = self._reactor.stats() | self._store.stats()
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)

@@ -26,6 +26,7 @@ COMMANDS = (
     "status",
     "dump",
     "recover",
+    "replace",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""

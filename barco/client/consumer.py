@@ -7,6 +7,7 @@ answer that arrived. A consumer that the group has forgotten registers again by 
 
 import asyncio
 import logging
+import random
 import secrets
 import socket
 import time
@@ -33,8 +34,8 @@ CHUNKS_TYPE = "application/vnd.barco.chunks"
 POLL_WAIT_S_MAX = 30.0
 """One long poll; brokers hold up to 60 s, proxies between often less."""
 ANSWER_GRACE_S = 10.0
-JOIN_GRACE_S = 3.0
-"""For brokers that do not answer while others do."""
+JOIN_GRACE_S = 1.0
+"""A broker that takes longer is not waited for alone."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
@@ -197,21 +198,28 @@ class AsyncConsumer:
         return self
 
     async def _join(self) -> None:
-        """Registers everywhere, at once. With some brokers away the others will do: whoever comes
-        back is registered with by the poll that it refuses."""
-        joining = {asyncio.ensure_future(member.register()) for member in self._members}
-        joined, failure = False, None
+        """Registers at one broker, which tells the others before it answers; at the next one as
+        well if that takes long. A broker that has not heard of it refuses a poll, which registers.
+        """
+        waiting = random.sample(self._members, len(self._members))
+        joining: set[asyncio.Task[None]] = set()
+        failure: BaseException | None = None
         try:
-            while joining and not joined:
-                done, joining = await asyncio.wait(joining, timeout=JOIN_GRACE_S)
+            while waiting or joining:
+                if waiting:
+                    joining.add(asyncio.ensure_future(waiting.pop().register()))
+                done, joining = await asyncio.wait(
+                    joining,
+                    timeout=JOIN_GRACE_S if waiting else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
                 for task in done:
-                    failure = task.exception() or failure
-                    joined = joined or task.exception() is None
-                if failure is not None and not isinstance(failure, BarcoError):
-                    raise failure
-            refused = isinstance(failure, BarcoError) and not failure.retryable
-            if failure is not None and (refused or not joined):
-                raise failure
+                    if (failure := task.exception()) is None:
+                        return
+                    if not isinstance(failure, BarcoError) or not failure.retryable:
+                        raise failure
+            assert failure is not None, "there is at least one broker"
+            raise failure
         finally:
             for task in joining:
                 task.cancel()
@@ -276,13 +284,13 @@ class AsyncConsumer:
             if commit and self._ahead:
                 commit = False
                 await self._commit_taken()
-            farewells = (
-                member.goodbye(commit=commit and member not in unseen) for member in self._members
-            )
-            for result in await asyncio.gather(*farewells, return_exceptions=True):
-                if isinstance(result, BaseException):
-                    # The group forgets a silent consumer by itself, after a while.
-                    _log.warning("leaving group %s: %s", self.group, result)
+            seen = [member for member in self._members if commit and member not in unseen]
+            if len(self._members) > 1:
+                # The first goodbye is one to all brokers: each commits its own part before.
+                commits = (member.commit() for member in seen)
+                _warn(self.group, await asyncio.gather(*commits, return_exceptions=True))
+            farewells = (member.goodbye(commit=member in seen) for member in self._members)
+            _warn(self.group, await asyncio.gather(*farewells, return_exceptions=True))
         finally:
             self._pool.close()
             self._directory.close()
@@ -359,6 +367,13 @@ class AsyncConsumer:
                 told = error.fields.get("retry_after_s") or 0.0
                 await asyncio.sleep(min(max(pause, told), PAUSE_MAX_S))
                 pause = min(2 * pause, PAUSE_MAX_S)
+
+
+def _warn(group: str, results: Sequence[BaseException | None]) -> None:
+    """Trouble at the end is no reason to fail: the group forgets a silent consumer by itself."""
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, NotRegisteredError):
+            _log.warning("leaving group %s: %s", group, result)
 
 
 class Consumer:

@@ -24,6 +24,9 @@ class Lineage(Acceptor):
     def _start_lineage(self) -> None:
         self._ask_at = self._now
         self._followed = set()
+        for held in list(self._held.values()):
+            if held.complete and not held.sealed:
+                self._grown(held)  # Repaired, and stopped before that was told.
         for held in self._current.values():
             self._told_open(held)
 
@@ -68,12 +71,17 @@ class Lineage(Acceptor):
         generation = held.generation
         if held.decided is not None or generation.is_genesis:
             return
-        if generation.leader == self._me and generation.session == self._session:
+        if self._names_me(held):
             self._lead(held)
         elif held.member and generation.gid not in self._followed:
             self._followed.add(generation.gid)
             self._effects.append(Follow(generation))
             self._acknowledge(held)
+
+    def _names_me(self, held: Held) -> bool:
+        """Whether it is this very process that leads the generation, or will."""
+        generation = held.generation
+        return generation.leader == self._me and generation.session == self._session
 
     def _lead(self, held: Held) -> None:
         """Open a child, once its parents' groups are all here and everything is stable."""

@@ -27,6 +27,8 @@ class Ownership(Proposer):
             return False
         if held.leading is not None:
             return self._must_relead(held)
+        if self._names_me(held) and not held.stopped:
+            return False  # About to be opened.
         place = held.generation.place(self._me.ordinal)
         if place == 0:
             return self._owner_acts(held)

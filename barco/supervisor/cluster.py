@@ -279,6 +279,7 @@ def join(
         brokers=len(brokers),
         slices_per_range=identity.slices_per_range,
         workers=identity.workers,
+        replaces=identity.replaces,
     )
     me = BrokerInfo(
         ordinal=identity.ordinal,
