@@ -150,6 +150,13 @@ class Catalog:
             if not parts or parts[-1].key != key:  # Else it was looked up a moment ago.
                 parts.extend(_parts(key, sidecar, topic, slice_))
 
+    def add_known(self, epoch: int, index: int) -> None:
+        """Takes in a segment that is whole; its index is read, or made, when it is asked for."""
+        key = SegmentKey(epoch, index)
+        if key not in self._segments:
+            self._insert(self._file(key))
+            self._streams.clear()
+
     def remove(self, key: SegmentKey) -> None:
         """Forgets a segment whose file is gone."""
         self._removed = True

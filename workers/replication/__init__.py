@@ -1,0 +1,11 @@
+"""The replication data path of a worker: one replica of one shard range, and its two peers.
+
+| module | what it does |
+|---|---|
+| `wire` | frames between processes of different brokers, and how a connection begins |
+| `port` | the listening socket, and which kind of connection came in |
+| `link` | one outgoing connection to a peer: dialled again and again, bounded, never waited for |
+| `logs` | where a group that came from a peer goes: into the core, or into an older generation's files |
+| `journal` | the machine's records, on the disk before anything that depends on them leaves |
+| `driver` | runs the machine: messages, disks and clocks in, effects out |
+"""
