@@ -106,6 +106,25 @@ def batch_encode(
     more than 2^32 microseconds apart.
     """
 
+def tokens(offsets: Buffer, keys: Buffer, /) -> bytes:
+    """The tokens of a column of keys, native 64-bit integers. `offsets`: 32-bit, one more than
+    there are keys, as Arrow has them. ValueError: an offset that leads outside."""
+
+def batch_columns(
+    value_offsets: Buffer,
+    values: Buffer,
+    key_offsets: Buffer | None = None,
+    keys: Buffer | None = None,
+    key_valid: Buffer | None = None,
+    timestamps_us: Buffer | None = None,
+    acceleration: int = 1,
+) -> bytes:
+    """A body of type application/vnd.barco.batch, of Arrow's buffers, without the GIL.
+
+    `key_valid`: a byte for each event, 0 where it has no key. `acceleration`: LZ4's; 0 compresses
+    nothing. ValueError: as batch_encode(), or buffers that do not fit each other.
+    """
+
 def chunk_encode(
     topic: str,
     slice: int,
@@ -227,6 +246,10 @@ class Reactor:
         epoch: int = ...,
         connections_max: int = ...,
         acceleration: int = ...,
+        ring_size: int = ...,
+        range_index: int = ...,
+        peer: int = ...,
+        peers: int = ...,
     ) -> None: ...
     @property
     def engine(self) -> str: ...
@@ -234,8 +257,9 @@ class Reactor:
     def engine_reason(self) -> str: ...
     def close(self) -> None: ...
     def listen(self, fd: int, kind: int, /) -> None: ...
-    def attach_peer(self, worker: int, fd: int, /) -> None: ...
-    def set_endpoint(self, worker: int, endpoint: str, /) -> None: ...
+    def attach_peer(self, peer: int, fd: int, /) -> None: ...
+    def adopt_peer(self, fd: int, /) -> None: ...
+    def set_route(self, shard: int, peer: int, endpoint: str, /) -> None: ...
     def watch(self, epoll_fd: int, /) -> None: ...
     def run(self, timeout: float | None, /) -> tuple[bool, list[Upcall]]: ...
     def respond(
@@ -248,6 +272,18 @@ class Reactor:
     ) -> bool: ...
     def append(
         self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes, /
+    ) -> None: ...
+    def check_batch(self, slice: int, batch: Buffer, /) -> tuple[int, int, int, int, int]: ...
+    def append_commit(
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        batches: list[tuple[Buffer, int, int, int, int, int]],
+        mark_topic: str,
+        mark_key: bytes,
+        mark_value: bytes,
+        /,
     ) -> None: ...
     def add_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
     def restore(self, snapshot: bytes | memoryview, /) -> None: ...

@@ -111,6 +111,40 @@ RETENTION_HOURS_MAX = 24 * 366 * 100
 RETENTION_BYTES = 0
 """Seven days and no bound on size; 0 means no limit for either."""
 
+# --- Staged writes (Spark's sink) ---------------------------------------------------------------
+
+WRITER_NAME_BYTES_MAX = 128
+ATTEMPT_NAME_BYTES_MAX = 64
+"""A query's or job's id and one try of one task: UUIDs with something in front."""
+
+STAGED_BYTES_MAX = 16 * GiB
+"""On the disk of one shard, of all writes: the data of a bulk load that its driver has not
+committed yet. Above it 503 until something is committed, given up or expires."""
+
+STAGED_PIECES_MAX = 100_000
+"""Batches that wait, of all writes: about 300 bytes of memory each."""
+
+STAGED_WRITES_MAX = 256
+"""Each is a file that is kept open."""
+
+STAGED_DISK_FREE_MIN = 512 * MiB
+"""Left free by staging: what is acknowledged to producers comes first."""
+
+STAGED_SECONDS_MAX = 3600.0
+"""What nobody added to or committed for so long has no driver any more."""
+
+COMMIT_PART_BYTES = 8 * MiB
+"""Of one group of a commit, stored. A slice's share of a commit that is not larger appears at once,
+and a larger one in steps of this size. Other producers of the shard wait for one such write."""
+
+COMMIT_ATTEMPTS_MAX = 10_000
+"""Tasks of one job; with their names they fit into the body of one request."""
+
+MARKS_PER_SLICE_MAX = 4096
+MARK_SECONDS_MIN = 24 * 3600.0
+"""What was committed last, for each (writer, topic) of a slice: about 200 bytes. The oldest makes
+room for a new one, unless it is younger than a day; then new writers are refused with 429."""
+
 # --- Frames between the processes of a broker ---------------------------------------------------
 
 FRAME_BYTES_MAX = 8 * MiB
@@ -124,6 +158,85 @@ CHANNEL_BUFFER_BYTES_MAX = 4 * FRAME_BYTES_MAX
 
 LOG_LINE_BYTES_MAX = 8 * KiB
 """A log line never carries a payload; what is longer is cut."""
+
+# --- Gossip between supervisors ------------------------------------------------------------------
+
+BROKERS_MAX = 3 * 2**12
+"""The largest ring (`barco.model.placement.RING_SIZE_MAX`)."""
+
+GOSSIP_PROBE_SECONDS = 1.0
+"""Each broker probes one other in this time, whatever the size of the cluster."""
+
+GOSSIP_PROBE_ANSWER_SECONDS = 0.4
+"""Then others are asked to try. A supervisor on a saturated core answers within 0.1 s; fail-over of
+a shard does not wait for any of this: its replicas watch one another."""
+
+GOSSIP_DEPUTIES = 3
+"""How many others are asked to probe a silent broker before it is suspected."""
+
+GOSSIP_RELAYS_MAX = 64
+"""Probes for others under way; a flood of such requests is not passed on."""
+
+GOSSIP_SUSPICION_FACTOR = 4
+GOSSIP_SUSPICION_FACTOR_MAX = 6
+"""A suspect has factor * log10(brokers) probe times to deny; so many times more while nobody else
+suspects it too."""
+
+GOSSIP_HEALTH_MAX = 8
+"""Local health: the worse off a broker is itself, the longer (up to this) it waits for others."""
+
+GOSSIP_LAG_SECONDS = 0.5
+"""Woken later than this, a broker was starved or stopped: nobody else is to blame for the time."""
+
+GOSSIP_REFUSED_SECONDS = 1.0
+"""To deny, for a broker whose machine refuses the connection: nothing listens there any more."""
+
+GOSSIP_TELL_SECONDS = 0.2
+GOSSIP_TELL_FANOUT = 3
+GOSSIP_TELL_FACTOR = 5
+"""News goes to three others five times a second, from each broker factor * log10(brokers) times;
+without news nothing is sent but probes."""
+
+GOSSIP_DIRECT_BROKERS = 12
+GOSSIP_DIRECT_SECONDS = 0.05
+GOSSIP_DIRECT_RETRY_SECONDS = 1.0
+"""Up to this many brokers news of one's own goes to all others at once, each acknowledges it, and
+to each at most one message in this time; in larger clusters rumours have to do."""
+
+GOSSIP_SYNC_SECONDS = 10.0
+"""How often a broker compares all it knows with one other; longer in a large cluster."""
+
+GOSSIP_RECONNECT_SECONDS = 2.0
+"""How often one of the brokers that are down, or were never heard of, is tried."""
+
+GOSSIP_FACT_BYTES_MAX = 12 * KiB
+"""A consumer of 64 topics with the longest names takes 9 KiB."""
+
+GOSSIP_PIGGYBACK_BYTES_MAX = 8 * KiB
+GOSSIP_PUSH_BYTES_MAX = 64 * KiB
+GOSSIP_SYNC_BYTES_MAX = 256 * KiB
+GOSSIP_FRAME_BYTES_MAX = 1 * MiB
+"""What rides on a probe, a message of news, one step of anti-entropy; and no frame is larger."""
+
+GOSSIP_QUEUE_BYTES_MAX = 4 * MiB
+"""Unsent to one peer; past it messages to it are dropped, which gossip is made for."""
+
+GOSSIP_CONNECTIONS_MAX = 128
+"""Open at once; the longest unused one is closed for a new one."""
+
+GOSSIP_HELLO_SECONDS_MAX = 5.0
+GOSSIP_BACKOFF_SECONDS_MIN = 0.1
+GOSSIP_BACKOFF_SECONDS_MAX = 2.0
+"""For a connection and its greeting; between attempts, doubling."""
+
+GOSSIP_TOMBSTONE_SECONDS = 600.0
+"""How long it is remembered that a consumer has gone, for brokers that were cut off."""
+
+CONSUMER_TOUCH_SECONDS = 30.0
+"""How often the other brokers are told that a consumer is alive; membership ends after 120 s."""
+
+REGISTRATION_PEERS_SECONDS_MAX = 1.0
+"""How long a registration waits for the other brokers; they learn of it later all the same."""
 
 # --- The supervisor -------------------------------------------------------------------------------
 
@@ -244,7 +357,14 @@ assert (
     )
     < CRASH_LOOP_SECONDS
 )
+assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX
+assert COMMIT_ATTEMPTS_MAX * (ATTEMPT_NAME_BYTES_MAX + 3) < 1 * MiB, "one PUT names them all"
 assert VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
+assert GOSSIP_TELL_SECONDS < GOSSIP_PROBE_ANSWER_SECONDS < GOSSIP_PROBE_SECONDS
+assert GOSSIP_FACT_BYTES_MAX < GOSSIP_PUSH_BYTES_MAX < GOSSIP_SYNC_BYTES_MAX
+assert 2 * GOSSIP_SYNC_BYTES_MAX < GOSSIP_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
+assert REGISTRATION_PEERS_SECONDS_MAX < VIEW_SECONDS_MAX
+assert 3 * CONSUMER_TOUCH_SECONDS < CONSUMER_SILENCE_SECONDS < GOSSIP_TOMBSTONE_SECONDS
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
 assert 4 * PING_SECONDS <= SILENCE_SECONDS_MAX and 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
 assert PING_SECONDS <= STEP_SECONDS_MAX

@@ -1,10 +1,14 @@
 /* Answers as bytes: the one place that writes HTTP responses, on the produce path without Python.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
 #include "reactor.h"
+
+#define PARTS_ON_STACK 256u
+#define PART_BYTES 160u /* of one part in the answer, at most */
 
 struct problem_text {
     uint16_t status;
@@ -63,6 +67,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                      0},
     [PROBLEM_TIMEOUT] = {408, "request-timeout", "the request took too long to arrive", 0, 0},
     [PROBLEM_BUSY] = {503, "busy", "the worker has no memory left for this request", 1, 1},
+    [PROBLEM_NO_LEADER] = {503, "no-leader", "nobody leads this slice at the moment", 1, 0},
     [PROBLEM_NOT_READY] = {503, "not-ready", "the worker that owns this slice is not ready", 1, 1},
     [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics",
                                  "the worker holds as many topics or producers as it can", 1, 5},
@@ -134,6 +139,13 @@ static char *put_u64(char *at, uint64_t value)
     return at;
 }
 
+static char *put_i64(char *at, int64_t value)
+{
+    if (value < 0)
+        *at++ = '-';
+    return put_u64(at, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
 static char *put_tail(char *at, const struct conn *conn, const struct slot *slot)
 {
     at = PUT(at, "Date: ");
@@ -150,9 +162,13 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
-    at = put_text(at, reactor->token_text, reactor->token_text_len);
+    uint32_t range = part->place >> reactor->options.slice_shift;
+    if (range == reactor->options.range_index)
+        at = put_text(at, reactor->token_text, reactor->token_text_len);
+    else
+        at = put_i64(at, range_token(reactor, range));
     at = PUT(at, "\",\"rangeIndex\":");
-    at = put_u64(at, part->slice);
+    at = put_u64(at, part->place & (reactor->options.slices - 1));
     at = PUT(at, ",\"version\":");
     at = put_u64(at, part->epoch);
     at = PUT(at, ",\"startOffset\":\"");
@@ -188,12 +204,17 @@ static size_t produced_body(char *body, const struct reactor *reactor, const str
 
 static void render_produced(struct conn *conn, const struct slot *slot)
 {
-    char body[512 + WORKERS_MAX * 160], head[512];
-    char *at = head;
+    char room[512 + PARTS_ON_STACK * PART_BYTES], head[512];
+    char *at = head, *body = room;
     if (slot->minimal) {
         at = PUT(at, "HTTP/1.1 204 No Content\r\n");
         at = put_tail(at, conn, slot);
         conn_write(conn, head, (size_t)(at - head));
+        return;
+    }
+    if (slot->part_count > PARTS_ON_STACK &&
+        (body = malloc(512 + (size_t)slot->part_count * PART_BYTES)) == NULL) {
+        conn_close(conn);
         return;
     }
     size_t len = produced_body(body, conn->reactor, slot);
@@ -208,6 +229,8 @@ static void render_produced(struct conn *conn, const struct slot *slot)
     }
     conn_write(conn, head, (size_t)(at - head));
     conn_write(conn, body, len);
+    if (body != room)
+        free(body);
 }
 
 static void render_duplicate(struct conn *conn, const struct slot *slot)
@@ -235,7 +258,7 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                                                             : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
         return snprintf(out, cap, ",\"owner\":\"%s\"",
-                        conn->reactor->endpoints[slot->expected % WORKERS_MAX]);
+                        conn->reactor->routes[slot->expected].endpoint);
     default:
         out[0] = 0;
         return 0;

@@ -9,7 +9,7 @@
 
 /* A larger batch is cut into chunks of the usual size instead. */
 #define SEALED_VALUES_MAX (1u << 20)
-#define SLICES_PER_RANGE_MAX 4096
+#define NO_PLACE UINT32_MAX /* an event without a key */
 
 /* What validation finds out about a batch. */
 struct batch_facts {
@@ -17,8 +17,8 @@ struct batch_facts {
     struct batch_columns columns;
     int64_t token_min, token_max, max_timestamp;
     bool keyed, one_slice;
-    uint32_t slice;     /* keyed and one_slice: that one */
-    uint16_t *slices;   /* keyed: of each event, behind the columns in scratch */
+    uint32_t place;     /* keyed and one_slice: that one */
+    uint32_t *places;   /* keyed: of each event, behind the columns in scratch */
 };
 
 /* Rows, between siblings and inside this file: count x this, then key and value of each event. */
@@ -27,7 +27,7 @@ struct row {
     int64_t timestamp;           /* 0: the owner's clock */
 };
 
-static void find_slices(struct reactor *reactor, struct batch_facts *facts)
+static void find_places(struct reactor *reactor, struct batch_facts *facts)
 {
     const struct batch_columns *c = &facts->columns;
     const uint8_t *key = c->keys;
@@ -35,17 +35,17 @@ static void find_slices(struct reactor *reactor, struct batch_facts *facts)
     facts->token_max = INT64_MIN;
     facts->one_slice = true;
     for (uint32_t i = 0; i < c->count; i++) {
-        facts->slices[i] = UINT16_MAX;
+        facts->places[i] = NO_PLACE;
         if (c->key_len[i] == KEY_NULL)
             continue;
         int64_t token = murmur3_token(key, c->key_len[i]);
-        uint32_t slice = slice_of_token(reactor, token);
+        uint32_t place = place_of_token(reactor, token);
         key += c->key_len[i];
-        if (facts->keyed && slice != facts->slice)
+        if (facts->keyed && place != facts->place)
             facts->one_slice = false;
-        facts->slice = slice;
+        facts->place = place;
         facts->keyed = true;
-        facts->slices[i] = (uint16_t)slice;
+        facts->places[i] = place;
         if (token < facts->token_min)
             facts->token_min = token;
         if (token > facts->token_max)
@@ -65,7 +65,7 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
     if (facts->view.raw_bytes > reactor->options.request_bytes_max)
         return PROBLEM_BODY_TOO_LARGE;
     size_t need = (batch_scratch_bytes(&facts->view) + 7) & ~(size_t)7;
-    uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 2);
+    uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 4);
     if (scratch == NULL)
         return PROBLEM_BUSY;
     int status = batch_unpack(&facts->view, (uint32_t)reactor->options.event_bytes_max, scratch,
@@ -74,9 +74,9 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
     if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_TIMESTAMP;
-    facts->slices = (uint16_t *)(scratch + need);
+    facts->places = (uint32_t *)(scratch + need);
     if (facts->columns.key_len != NULL)
-        find_slices(reactor, facts);
+        find_places(reactor, facts);
     facts->max_timestamp = facts->view.base_timestamp_us;
     if (facts->columns.ts_delta != NULL)
         for (uint32_t i = 0; i < facts->columns.count; i++)
@@ -85,10 +85,11 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
     return PROBLEM_NONE;
 }
 
-static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                            struct waiter waiter, const struct batch_facts *facts,
                            const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
 {
+    uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, sizeof(struct batch_view)) : NULL;
     if (run == NULL)
@@ -104,7 +105,7 @@ static uint16_t sealed_run(struct reactor *reactor, const struct produce *produc
     run->batch = view;
     run->count = facts->columns.count;
     run->bytes = facts->columns.vals_bytes + facts->columns.keys_bytes;
-    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    int64_t start = place_token(reactor, place);
     run->token_min = facts->keyed ? facts->token_min : start;
     run->token_max = facts->keyed ? facts->token_max : start;
     run->timestamp = facts->view.base_timestamp_us;
@@ -114,17 +115,38 @@ static uint16_t sealed_run(struct reactor *reactor, const struct produce *produc
     return queue_run(reactor, produce, run, detail);
 }
 
+uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
+                     struct batch_outline *out)
+{
+    struct batch_facts facts;
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    uint32_t place = place_of_slice(reactor, slice);
+    if (facts.keyed && (!facts.one_slice || facts.place != place))
+        return PROBLEM_BAD_SLICE;
+    if (facts.columns.vals_bytes > SEALED_VALUES_MAX && facts.columns.count > 1)
+        return PROBLEM_BODY_TOO_LARGE;
+    int64_t start = place_token(reactor, place);
+    *out = (struct batch_outline){.count = facts.columns.count,
+                                  .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
+                                  .token_min = facts.keyed ? facts.token_min : start,
+                                  .token_max = facts.keyed ? facts.token_max : start,
+                                  .max_timestamp = facts.max_timestamp};
+    return PROBLEM_NONE;
+}
+
 /* ---- rows ---- */
 
-/* The events of one slice (or all, slice < 0) as rows. NULL without memory. */
+/* The events of one place (or all, place < 0) as rows. NULL without memory. */
 static struct body *rows_encode(struct reactor *reactor, const struct batch_facts *facts,
-                                int32_t slice, uint32_t keyless_slice, int64_t timestamp)
+                                int64_t place, uint32_t keyless_place, int64_t timestamp)
 {
     const struct batch_columns *c = &facts->columns;
     uint32_t count = 0;
     size_t bytes = 0;
-#define ROW_SLICE(i) (facts->slices[i] == UINT16_MAX ? keyless_slice : facts->slices[i])
-#define TAKEN(i) (slice < 0 || !facts->keyed || ROW_SLICE(i) == (uint32_t)slice)
+#define ROW_PLACE(i) (facts->places[i] == NO_PLACE ? keyless_place : facts->places[i])
+#define TAKEN(i) (place < 0 || !facts->keyed || ROW_PLACE(i) == place)
     for (uint32_t i = 0; i < c->count; i++) {
         if (!TAKEN(i))
             continue;
@@ -156,7 +178,7 @@ static struct body *rows_encode(struct reactor *reactor, const struct batch_fact
         value += c->val_len[i];
     }
 #undef TAKEN
-#undef ROW_SLICE
+#undef ROW_PLACE
     body->len = (size_t)(out - body->data);
     return body;
 }
@@ -190,7 +212,7 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
     return at == len;
 }
 
-static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                          struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                          uint64_t *detail)
 {
@@ -199,6 +221,7 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
         memcpy(&count, bytes, 8);
     if (count == 0 || count > (len - 8) / sizeof(struct row))
         return PROBLEM_BAD_BATCH;
+    uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, count * 24) : NULL;
     if (run == NULL)
@@ -212,7 +235,7 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
         run_free(run);
         return problem;
     }
-    int64_t start = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    int64_t start = place_token(reactor, place);
     run->waiter = waiter;
     run->count = (uint32_t)count;
     run->bytes = (uint32_t)total;
@@ -227,24 +250,24 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
     return queue_run(reactor, produce, run, detail);
 }
 
-uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail)
 {
     struct batch_facts facts;
     if (produce->content == CONTENT_ROWS)
-        return rows_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return rows_run(reactor, produce, place, waiter, bytes, len, body, detail);
     uint16_t problem = examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
-    if (facts.keyed && (!facts.one_slice || facts.slice != slice))
+    if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
-    return sealed_run(reactor, produce, slice, waiter, &facts, bytes, len, body, detail);
+    return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
 }
 
 /* ---- distribution ---- */
 
-static uint16_t send_rows(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t send_rows(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, struct body *rows, uint64_t *detail)
 {
     struct produce part = *produce;
@@ -252,47 +275,75 @@ static uint16_t send_rows(struct reactor *reactor, const struct produce *produce
     part.has_key = false;
     if (rows == NULL)
         return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, slice, waiter, rows->data, rows->len, rows,
+    uint16_t problem = produce_to(reactor, &part, place, waiter, rows->data, rows->len, rows,
                                   detail);
     body_release(rows);
     return problem;
 }
 
+/* The distinct places of a batch, in the order of the ring, in an array of its own. */
+static uint32_t *list_places(const struct reactor *reactor, const struct batch_facts *facts,
+                             uint32_t keyless_place, uint32_t *count)
+{
+    uint32_t all = reactor->options.ring_size * reactor->options.slices;
+    uint8_t *present = calloc(1, all);
+    uint32_t most = facts->columns.count < all ? facts->columns.count : all;
+    uint32_t *places = malloc(most * sizeof *places);
+    *count = 0;
+    if (present != NULL && places != NULL) {
+        for (uint32_t i = 0; i < facts->columns.count; i++)
+            present[facts->places[i] == NO_PLACE ? keyless_place : facts->places[i]] = 1;
+        for (uint32_t place = 0; place < all; place++)
+            if (present[place])
+                places[(*count)++] = place;
+    }
+    free(present);
+    return places;
+}
+
+/* Whether the client asked for no hand-off and some of it would need one; *shard: whose it is. */
+static bool misdirected(const struct reactor *reactor, const struct produce *produce,
+                        const uint32_t *places, uint32_t count, uint64_t *shard)
+{
+    for (uint32_t i = 0; i < count && produce->no_forward; i++) {
+        *shard = shard_of_place(reactor, places[i]);
+        if (reactor->routes[*shard].peer != (int32_t)reactor->options.peer)
+            return true;
+    }
+    return false;
+}
+
 /* Cuts a batch by slice; every part is answered for itself, the call when all are. */
 static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
                               struct waiter waiter, struct slot *slot,
-                              const struct batch_facts *facts, uint32_t keyless_slice,
+                              const struct batch_facts *facts, uint32_t keyless_place,
                               uint64_t *detail)
 {
-    bool present[SLICES_PER_RANGE_MAX] = {false};
-    uint32_t parts = 0;
-    for (uint32_t i = 0; i < facts->columns.count; i++) {
-        uint32_t slice = facts->slices[i] == UINT16_MAX ? keyless_slice : facts->slices[i];
-        parts += !present[slice];
-        present[slice] = true;
-        *detail = worker_of_slice(reactor, slice);
-        if (produce->no_forward && *detail != reactor->options.worker)
-            return PROBLEM_MISDIRECTED; /* before anything of it is stored */
+    uint32_t parts;
+    uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
+    struct body **rows = calloc(parts + 1, sizeof *rows);
+    uint16_t problem = PROBLEM_NONE;
+    if (places == NULL || parts == 0 || rows == NULL)
+        problem = PROBLEM_BUSY;
+    else if (misdirected(reactor, produce, places, parts, detail))
+        problem = PROBLEM_MISDIRECTED; /* before anything of it is stored */
+    else if ((slot->parts = calloc(parts, sizeof *slot->parts)) == NULL)
+        problem = PROBLEM_BUSY;
+    if (problem == PROBLEM_NONE) {
+        slot->part_count = slot->waiting = parts;
+        /* All are cut before the first is sent: sending uses the same scratch memory. */
+        for (uint32_t i = 0; i < parts; i++)
+            rows[i] = rows_encode(reactor, facts, places[i], keyless_place, produce->timestamp);
+        for (uint32_t i = 0; i < parts; i++) {
+            uint64_t why = 0;
+            uint16_t refused = send_rows(reactor, produce, places[i], waiter, rows[i], &why);
+            if (refused != PROBLEM_NONE)
+                slot_part_done(reactor, &waiter, refused, false, NULL, why);
+        }
     }
-    struct body *rows[SLICES_PER_RANGE_MAX];
-    slot->parts = calloc(parts, sizeof *slot->parts);
-    if (slot->parts == NULL)
-        return PROBLEM_BUSY;
-    slot->part_count = slot->waiting = parts;
-    /* All are cut before the first is sent: sending uses the same scratch memory. */
-    for (uint32_t slice = 0; slice < reactor->options.slices; slice++)
-        if (present[slice])
-            rows[slice] = rows_encode(reactor, facts, (int32_t)slice, keyless_slice,
-                                      produce->timestamp);
-    for (uint32_t slice = 0; slice < reactor->options.slices; slice++) {
-        uint64_t why = 0;
-        if (!present[slice])
-            continue;
-        uint16_t problem = send_rows(reactor, produce, slice, waiter, rows[slice], &why);
-        if (problem != PROBLEM_NONE)
-            slot_part_done(reactor, &waiter, problem, false, NULL, why);
-    }
-    return PROBLEM_NONE;
+    free(rows);
+    free(places);
+    return problem;
 }
 
 uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
@@ -300,29 +351,31 @@ uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, s
                        uint64_t *detail)
 {
     struct batch_facts facts;
-    uint32_t keyless_slice;
+    uint32_t keyless_place;
     uint16_t problem = examine(reactor, bytes, len, &facts);
     if (problem == PROBLEM_NONE)
-        problem = choose_slice(reactor, produce, &keyless_slice);
+        problem = choose_place(reactor, produce, &keyless_place);
     if (problem != PROBLEM_NONE)
         return problem;
     bool mixed = false; /* keyed and keyless events in one batch */
     if (facts.keyed)
         for (uint32_t i = 0; i < facts.columns.count; i++)
-            mixed |= facts.slices[i] == UINT16_MAX && keyless_slice != facts.slice;
+            mixed |= facts.places[i] == NO_PLACE && keyless_place != facts.place;
     if (facts.keyed && (!facts.one_slice || mixed)) {
         if (produce->has_producer)
             return PROBLEM_SPLIT_PRODUCER;
-        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_slice, detail);
+        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_place, detail);
     }
-    uint32_t slice = facts.keyed ? facts.slice : keyless_slice;
-    if (produce->slice >= 0 && (uint32_t)produce->slice != slice)
+    uint32_t place = facts.keyed ? facts.place : keyless_place;
+    if (produce->place >= 0 && produce->place != place)
         return PROBLEM_BAD_SLICE;
     if (facts.columns.vals_bytes > SEALED_VALUES_MAX) {
-        struct body *rows = rows_encode(reactor, &facts, -1, slice, produce->timestamp);
-        return send_rows(reactor, produce, slice, waiter, rows, detail);
+        struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
+        return send_rows(reactor, produce, place, waiter, rows, detail);
     }
-    if (worker_of_slice(reactor, slice) == reactor->options.worker)
-        return sealed_run(reactor, produce, slice, waiter, &facts, bytes, len, body, detail);
-    return produce_to(reactor, produce, slice, waiter, bytes, len, body, detail);
+    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed;
+    int32_t leader = reactor->routes[shard_of_place(reactor, place)].peer;
+    if (leading && leader == (int32_t)reactor->options.peer)
+        return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
+    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
 }

@@ -212,11 +212,26 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         conn_problem(conn, slot, problem);
 }
 
-static bool keep_head(struct conn *conn, const uint8_t *bytes, size_t len, bool replaces)
+/* PUT /v1/writes/.../staged: events that wait for a commit, as large as a produce may be. */
+static bool is_stage_path(const struct http1_request *head)
+{
+    static const char prefix[] = "/v1/writes/", suffix[] = "/staged";
+    const char *p = head->path.p;
+    uint32_t len = head->path.len;
+    return head->method == HTTP1_PUT && len > sizeof prefix + sizeof suffix &&
+           memcmp(p, prefix, sizeof prefix - 1) == 0 &&
+           memcmp(p + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0;
+}
+
+static bool keep_head(struct conn *conn, const struct http1_request *head, const uint8_t *bytes,
+                      size_t len)
 {
     struct request *request = &conn->request;
+    bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
     request->control = true;
     request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
+    if (is_stage_path(head))
+        request->body_max = conn->reactor->options.request_bytes_max;
     request->head = malloc(len);
     if (request->head == NULL)
         return false;
@@ -266,8 +281,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
             problem = PROBLEM_LENGTH_REQUIRED;
         else
             problem = produce_head(conn, head, topic, slot, &request->produce);
-    } else if (!keep_head(conn, bytes, head_len,
-                          head->method == HTTP1_PUT || head->method == HTTP1_PATCH)) {
+    } else if (!keep_head(conn, head, bytes, head_len)) {
         problem = PROBLEM_BUSY;
     }
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)

@@ -38,7 +38,7 @@ struct output {
 };
 
 struct part {
-    uint32_t slice, count;
+    uint32_t place, count; /* place: a slice of the ring, see route.c */
     uint64_t epoch, offset;
 };
 
@@ -54,7 +54,7 @@ struct slot {
     struct part part;   /* the only one, mostly */
     struct part *parts; /* more than one */
     uint32_t held;      /* bytes of the body that the upper layer has */
-    uint64_t expected;  /* sequence, for a gap; worker, for 421; line number */
+    uint64_t expected;  /* sequence, for a gap; shard, for 421; line number */
     struct output *first, *last; /* SLOT_PYTHON, rendered */
 };
 
@@ -65,7 +65,7 @@ struct produce {
     struct topic *topic;
     uint8_t content;
     bool has_key, has_producer, one_shot, minimal, no_forward;
-    int32_t slice; /* asked for, -1: by key */
+    int64_t place; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;
     uint64_t producer_seq;
@@ -96,7 +96,7 @@ struct conn {
     uint8_t kind, state;
     bool receiving, stopped, sending, dirty, closed, peer_eof, blocked, outgoing;
     uint8_t operations; /* the engine's, still under way */
-    uint16_t worker;    /* outgoing peer: which sibling */
+    uint32_t peer;      /* outgoing: which process is at the other end */
     uint8_t *in;
     size_t in_len, in_capacity, head_seen;
     struct request request;
@@ -161,11 +161,11 @@ void produce_stable(struct reactor *reactor, struct run *run);
 /* The run's events were given up: perhaps stored (grouped), or certainly not. */
 void produce_lost(struct reactor *reactor, struct run *run, bool grouped);
 /* One slice's share of a call, here or at its owner. 0, or the problem. */
-uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
                     struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                     uint64_t *detail);
 /* The same on the owner. */
-uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail);
 /* One of a slot's parts has an answer. */
@@ -173,7 +173,7 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
                     bool duplicate, const struct part *part, uint64_t detail);
 
 /* Where a call without keys of its own goes. 0, or the problem. */
-uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice);
+uint16_t choose_place(struct reactor *reactor, const struct produce *produce, uint32_t *place);
 /* Checks the producer's sequence, then queues the run. 0, or the problem: then the run is gone. */
 uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
                    uint64_t *detail);
@@ -185,18 +185,50 @@ struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len
 uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
                        struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail);
-uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);
 
+/* What is known of a batch once it has been checked. */
+struct batch_outline {
+    uint32_t count, bytes; /* bytes: keys and values */
+    int64_t token_min, token_max, max_timestamp;
+};
+/* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. */
+uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
+                     struct batch_outline *out);
+
+/* commit.c */
+struct commit_batch {
+    const uint8_t *bytes;
+    size_t len;
+    struct batch_outline outline;
+};
+/* Events of one stream that become stable together with one internal event, the mark, or not at
+ * all: all are one group. */
+struct commit {
+    struct topic *topic, *mark_topic;
+    uint32_t slice, batch_count;
+    const struct commit_batch *batches;
+    const uint8_t *key, *value; /* of the mark */
+    uint32_t key_len, value_len;
+    uint64_t tag; /* of the upcall when it is stable */
+};
+/* 0, or the problem: then nothing was queued. PROBLEM_BAD_BATCH: a batch fails its checksums. */
+uint16_t commit_append(struct reactor *reactor, const struct commit *commit);
+
 /* handoff.c */
 void handoff_input(struct conn *conn);
-/* Sends a produce call to the slice's owner. 0, or the problem. */
-uint16_t handoff_send(struct reactor *reactor, uint32_t worker, const struct produce *produce,
-                      uint32_t slice, struct waiter waiter, const uint8_t *bytes, size_t len);
+/* Sends a produce call to the process that leads the slice. 0, or the problem. */
+uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
+                      uint32_t place, struct waiter waiter, const uint8_t *bytes, size_t len);
 void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
                     bool duplicate, const struct part *part, uint64_t detail);
 void handoff_lost(struct reactor *reactor, struct conn *conn);
+/* The shard has another leader now: what the old one was sent is waited for only briefly. */
+void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer);
+/* Answers calls that were handed out too long ago: nobody waits for ever. */
+void handoff_deadlines(struct reactor *reactor);
 
 enum problem {
     PROBLEM_NONE,
@@ -226,6 +258,7 @@ enum problem {
     PROBLEM_TIMEOUT,
     PROBLEM_BUSY,
     PROBLEM_NOT_READY,
+    PROBLEM_NO_LEADER,
     PROBLEM_TOO_MANY_TOPICS,
     PROBLEM_UNKNOWN_OUTCOME,
     PROBLEM_VERSION,

@@ -1,7 +1,9 @@
-/* Hand-off: produce calls that reached the wrong worker, batched over a Unix socket to the owner.
+/* Hand-off: produce calls that reached the wrong process, batched to the one that leads the slice:
+ * over a Unix socket in the same broker, over TCP (behind a hello that says who and which version)
+ * in another.
  *
- * Frames, host byte order (both ends are the same program on the same machine):
- * CALL head, topic, key, body; ANSWER head. Many frames share one send: 74-189 ns a message. */
+ * Frames, little-endian as all that barco runs on: CALL head, topic, key, body; ANSWER head. Many
+ * frames share one send: 74-189 ns a message. What a call was handed to never hands it on. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,10 @@
 #define FLAG_PRODUCER 2
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8
+#define DEADLINE_MS 10000 /* an answer that takes so long is none */
+#define REROUTED_MS 1000  /* the same, from a process that leads the shard no more */
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");
 
 struct call_frame {
     uint32_t bytes; /* of the whole frame */
@@ -25,7 +31,7 @@ struct call_frame {
     int64_t timestamp;
     uint64_t producer_seq;
     uint8_t producer_id[PRODUCER_ID_BYTES];
-    uint32_t producer_epoch, slice, key_len, body_len;
+    uint32_t producer_epoch, place, key_len, body_len;
 };
 
 struct answer_frame {
@@ -33,7 +39,7 @@ struct answer_frame {
     uint8_t op, flags;
     uint16_t problem;
     uint64_t tag, epoch, offset, detail;
-    uint32_t slice, count;
+    uint32_t place, count;
 };
 
 static struct call *call_open(struct reactor *reactor, uint64_t *tag)
@@ -68,30 +74,30 @@ static void call_close(struct reactor *reactor, uint32_t at)
     reactor->call_free = at;
 }
 
-/* Largest frame a sibling may send: twice a full request, and its key, topic and head. */
+/* Largest frame a peer may send: twice a full request, and its key, topic and head. */
 static uint64_t frame_bytes_max(const struct reactor *reactor)
 {
     return reactor->options.request_bytes_max * 2 + (1u << 20);
 }
 
-uint16_t handoff_send(struct reactor *reactor, uint32_t worker, const struct produce *produce,
-                      uint32_t slice, struct waiter waiter, const uint8_t *bytes, size_t len)
+uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
+                      uint32_t place, struct waiter waiter, const uint8_t *bytes, size_t len)
 {
-    struct conn *peer = reactor->peers[worker];
-    if (peer == NULL || peer->closed)
-        return PROBLEM_NOT_READY;
+    struct conn *conn = reactor->peers[peer];
+    if (conn == NULL || conn->closed)
+        return PROBLEM_NO_LEADER;
     /* Many tiny events of a batch can be more as rows than they were in it. */
     if (len > reactor->options.request_bytes_max * 2)
         return PROBLEM_BODY_TOO_LARGE;
     /* The owner's back-pressure: unsent calls are bounded like everything else. */
-    if (!reactor_memory(reactor, peer->out_bytes + len))
+    if (!reactor_memory(reactor, reactor->peer_out_bytes + len))
         return PROBLEM_BUSY;
     struct call_frame frame = {
         .op = OP_CALL,
         .content = produce->content,
         .topic_len = produce->topic->name_len,
         .timestamp = produce->timestamp,
-        .slice = slice,
+        .place = place,
         .key_len = produce->has_key ? produce->key_len : 0,
         .body_len = (uint32_t)len,
         .producer_seq = produce->producer_seq,
@@ -104,13 +110,15 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t worker, const struct pro
     struct call *call = call_open(reactor, &frame.tag);
     if (call == NULL)
         return PROBLEM_BUSY;
-    call->worker = (uint16_t)worker;
+    call->peer = peer;
+    call->shard = shard_of_place(reactor, place);
+    call->since_ms = reactor->now_ms;
     call->waiter = waiter;
-    conn_write(peer, &frame, sizeof frame);
-    conn_write(peer, produce->topic->name, frame.topic_len);
+    conn_write(conn, &frame, sizeof frame);
+    conn_write(conn, produce->topic->name, frame.topic_len);
     if (frame.key_len)
-        conn_write(peer, produce->key, frame.key_len);
-    conn_write(peer, bytes, len);
+        conn_write(conn, produce->key, frame.key_len);
+    conn_write(conn, bytes, len);
     reactor->handed_out++;
     return PROBLEM_NONE;
 }
@@ -130,7 +138,7 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
         .detail = detail,
     };
     if (part != NULL) {
-        frame.slice = part->slice;
+        frame.place = part->place;
         frame.count = part->count;
         frame.epoch = part->epoch;
         frame.offset = part->offset;
@@ -144,9 +152,8 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     const uint8_t *topic = bytes + sizeof *frame, *key = topic + frame->topic_len;
     const uint8_t *body = key + frame->key_len;
     uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
-    if (lens != frame->bytes || frame->slice < reactor->options.slice_first ||
-        frame->slice > reactor->options.slice_last || frame->content > CONTENT_ROWS ||
-        !topic_name_valid((const char *)topic, frame->topic_len))
+    if (lens != frame->bytes || !place_is_ours(reactor, frame->place) ||
+        frame->content > CONTENT_ROWS || !topic_name_valid((const char *)topic, frame->topic_len))
         return false;
     struct produce produce = {
         .topic = shard_topic_make(reactor->shard, (const char *)topic, frame->topic_len),
@@ -154,7 +161,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         .has_key = frame->flags & FLAG_KEY,
         .has_producer = frame->flags & FLAG_PRODUCER,
         .one_shot = frame->flags & FLAG_ONE_SHOT,
-        .slice = (int32_t)frame->slice,
+        .place = frame->place,
         .timestamp = frame->timestamp,
         .key = key,
         .key_len = frame->key_len,
@@ -166,7 +173,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)
-        problem = produce_slice(reactor, &produce, frame->slice, waiter, body, frame->body_len,
+        problem = produce_slice(reactor, &produce, frame->place, waiter, body, frame->body_len,
                                 NULL, &detail);
     reactor->handed_in++;
     if (problem != PROBLEM_NONE)
@@ -179,12 +186,14 @@ static bool take_answer(struct conn *conn, const struct answer_frame *frame)
     struct reactor *reactor = conn->reactor;
     uint32_t at = (uint32_t)frame->tag;
     if (frame->bytes != sizeof *frame || !conn->outgoing || at >= reactor->call_capacity ||
-        !reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32 ||
-        frame->problem >= PROBLEM_COUNT)
+        frame->problem >= PROBLEM_COUNT ||
+        frame->place >= reactor->options.ring_size * reactor->options.slices)
         return false;
+    if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
+        return true; /* it came too late: the call was answered without it */
     struct waiter waiter = reactor->calls[at].waiter;
     call_close(reactor, at);
-    struct part part = {frame->slice, frame->count, frame->epoch, frame->offset};
+    struct part part = {frame->place, frame->count, frame->epoch, frame->offset};
     slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
                    frame->detail);
     return true;
@@ -228,19 +237,40 @@ void handoff_input(struct conn *conn)
     conn->in_len -= used;
 }
 
+/* The events may have been stored before the leader went away. */
+static void give_up(struct reactor *reactor, uint32_t at)
+{
+    struct waiter waiter = reactor->calls[at].waiter;
+    call_close(reactor, at);
+    slot_part_done(reactor, &waiter, PROBLEM_UNKNOWN_OUTCOME, false, NULL, 0);
+}
+
 void handoff_lost(struct reactor *reactor, struct conn *conn)
 {
     if (!conn->outgoing)
         return;
-    if (reactor->peers[conn->worker] == conn)
-        reactor->peers[conn->worker] = NULL;
-    reactor_upcall(reactor, UPCALL_PEER_CLOSED, conn->worker);
+    if (reactor->peers[conn->peer] == conn)
+        reactor->peers[conn->peer] = NULL;
+    reactor->peer_out_bytes -= conn->out_bytes;
+    reactor_upcall(reactor, UPCALL_PEER_CLOSED, conn->peer);
+    for (uint32_t i = 0; i < reactor->call_capacity; i++)
+        if (reactor->calls[i].used && reactor->calls[i].peer == conn->peer)
+            give_up(reactor, i);
+}
+
+void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer)
+{
+    int64_t since_ms = reactor->now_ms - DEADLINE_MS + REROUTED_MS;
     for (uint32_t i = 0; i < reactor->call_capacity; i++) {
-        if (!reactor->calls[i].used || reactor->calls[i].worker != conn->worker)
-            continue;
-        struct waiter waiter = reactor->calls[i].waiter;
-        call_close(reactor, i);
-        /* It may have been stored before the owner went away. */
-        slot_part_done(reactor, &waiter, PROBLEM_UNKNOWN_OUTCOME, false, NULL, 0);
+        struct call *call = &reactor->calls[i];
+        if (call->used && call->shard == shard && call->peer == peer && call->since_ms > since_ms)
+            call->since_ms = since_ms;
     }
+}
+
+void handoff_deadlines(struct reactor *reactor)
+{
+    for (uint32_t i = 0; i < reactor->call_capacity; i++)
+        if (reactor->calls[i].used && reactor->now_ms - reactor->calls[i].since_ms >= DEADLINE_MS)
+            give_up(reactor, i);
 }

@@ -348,8 +348,30 @@ size_t log_run_bound_max(const struct log *log)
     return most - GROUP_HEADER_BYTES - GROUP_ALIGN;
 }
 
-/* Takes runs from the queue's head: one at least, then until GROUP_RAW_SOFT. Never more than a
- * segment and the arena can hold: thousands of tiny runs are mostly frame, by their bounds. */
+/* What must be taken together: one run, or several that are glued to each other. */
+struct sequence {
+    struct run *last;
+    size_t bound;
+    uint64_t values, memory;
+    uint32_t runs;
+};
+
+static struct sequence sequence_at(struct run *run)
+{
+    struct sequence s = {run, run_bound(run), run->bytes, run->bytes + run->memory, 1};
+    while (s.last->glued) {
+        s.last = s.last->next;
+        s.bound += run_bound(s.last);
+        s.values += s.last->bytes;
+        s.memory += s.last->bytes + s.last->memory;
+        s.runs++;
+    }
+    return s;
+}
+
+/* Takes runs from the queue's head: one sequence at least, then until GROUP_RAW_SOFT. Never more
+ * than a segment and the arena can hold: thousands of tiny runs are mostly frame, by their bounds.
+ */
 static struct run *take_runs(struct log *log, struct run **last, size_t *bound, uint64_t *raw)
 {
     log->last_group_runs = 0;
@@ -358,15 +380,15 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
     const size_t most = log_run_bound_max(log) + GROUP_HEADER_BYTES + GROUP_ALIGN;
     *bound = GROUP_HEADER_BYTES + GROUP_ALIGN;
     *raw = 0;
-    for (struct run *run = first; run != NULL; run = run->next) {
-        const size_t more = run_bound(run);
-        if (end != NULL && (values + run->bytes > GROUP_RAW_SOFT || *bound + more > most))
+    for (struct run *run = first; run != NULL; run = end->next) {
+        const struct sequence s = sequence_at(run);
+        if (end != NULL && (values + s.values > GROUP_RAW_SOFT || *bound + s.bound > most))
             break;
-        values += run->bytes;
-        *raw += run->bytes + run->memory;
-        *bound += more;
-        log->last_group_runs++;
-        end = run;
+        values += s.values;
+        *raw += s.memory;
+        *bound += s.bound;
+        log->last_group_runs += s.runs;
+        end = s.last;
     }
     *last = end;
     return first;

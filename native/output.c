@@ -95,5 +95,7 @@ void conn_write(struct conn *conn, const void *bytes, size_t len)
     memcpy(last->own + last->len, bytes, len);
     last->len += (uint32_t)len;
     conn->out_bytes += len;
+    if (conn->outgoing)
+        conn->reactor->peer_out_bytes += len;
     reactor_mark_dirty(conn->reactor, conn);
 }

@@ -147,6 +147,46 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     return PROBLEM_NONE;
 }
 
+/* The start of a token range, as answers spell it. */
+static bool parse_range(const struct reactor *reactor, const struct http1_slice *text,
+                        uint32_t *range)
+{
+    struct http1_slice digits = *text;
+    bool negative = digits.len > 0 && digits.p[0] == '-';
+    uint64_t number;
+    if (negative) {
+        digits.p++;
+        digits.len--;
+    }
+    if (!parse_u64(&digits, &number) || number > (uint64_t)INT64_MAX + negative)
+        return false;
+    int64_t token = (int64_t)(negative ? 0 - number : number);
+    *range = place_of_token(reactor, token) >> reactor->options.slice_shift;
+    return range_token(reactor, *range) == token;
+}
+
+/* slice=, of the token range that token= names, or of this process's own. */
+static uint16_t read_place(const struct reactor *reactor, const char *query, size_t len,
+                           struct produce *out)
+{
+    struct http1_slice raw;
+    uint64_t number;
+    uint32_t range = reactor->options.range_index;
+    int found = uri_query_get(query, len, "token", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && !parse_range(reactor, &raw, &range))
+        return PROBLEM_BAD_SLICE;
+    found = uri_query_get(query, len, "slice", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number >= reactor->options.slices))
+        return PROBLEM_BAD_SLICE;
+    if (found)
+        out->place = (range << reactor->options.slice_shift) + (int64_t)number;
+    return PROBLEM_NONE;
+}
+
 static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
 {
     struct http1_slice raw;
@@ -166,14 +206,7 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
         return PROBLEM_BAD_TIMESTAMP;
     if (found)
         out->timestamp = (int64_t)number;
-    found = uri_query_get(query, len, "slice", &raw);
-    if (found < 0)
-        return PROBLEM_BAD_QUERY;
-    if (found && (!parse_u64(&raw, &number) || number >= conn->reactor->options.slices))
-        return PROBLEM_BAD_SLICE;
-    if (found)
-        out->slice = (int32_t)number;
-    return PROBLEM_NONE;
+    return read_place(conn->reactor, query, len, out);
 }
 
 /* The usual query is one plain partitionKey, or none: it need not be searched three times. */
@@ -197,7 +230,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
 {
     struct reactor *reactor = conn->reactor;
     memset(out, 0, sizeof *out);
-    out->slice = -1;
+    out->place = -1;
     if (!topic_name_valid(topic.p, topic.len))
         return PROBLEM_BAD_TOPIC;
     if (topic.len > 1 && topic.p[0] == '_' && topic.p[1] == '_')
@@ -209,9 +242,11 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         problem = PROBLEM_BAD_QUERY; /* a batch carries its keys inside */
     if (problem != PROBLEM_NONE)
         return problem;
-    if (reactor->draining || reactor->io_failed || !reactor->log->open)
+    /* In a cluster this process need not lead anything to take events in. */
+    bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
+    if (reactor->draining || reactor->io_failed || !ready)
         return PROBLEM_NOT_READY;
-    if (reactor->disk_full)
+    if (reactor->disk_full && reactor->options.ring_size == 1)
         return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
     if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
@@ -312,16 +347,17 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     return problem;
 }
 
-static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                            struct waiter waiter, size_t extra)
 {
+    uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, extra) : NULL;
     if (run == NULL)
         return NULL;
     run->waiter = waiter;
     run->timestamp = run->max_timestamp = produce->timestamp;
-    int64_t token = (int64_t)((uint64_t)INT64_MIN + slice * reactor->options.slice_width);
+    int64_t token = place_token(reactor, place);
     if (produce->has_key)
         token = murmur3_token(produce->key, produce->key_len);
     run->token_min = run->token_max = token;
@@ -337,7 +373,7 @@ static void set_key(struct run *run, const struct produce *produce, uint8_t *roo
     run->key_len = produce->key_len;
 }
 
-static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
@@ -346,7 +382,7 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
-    struct run *run = new_run(reactor, produce, slice, waiter, key_len + (body ? 0 : len));
+    struct run *run = new_run(reactor, produce, place, waiter, key_len + (body ? 0 : len));
     if (run == NULL)
         return PROBLEM_BUSY;
     set_key(run, produce, run->tail);
@@ -381,7 +417,7 @@ struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len
     return body;
 }
 
-static uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+static uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
@@ -402,7 +438,7 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
     *detail = 0;
     if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
         return PROBLEM_BODY_TOO_LARGE;
-    struct run *run = new_run(reactor, produce, slice, waiter, spans_bytes + key_len);
+    struct run *run = new_run(reactor, produce, place, waiter, spans_bytes + key_len);
     if (run == NULL)
         return PROBLEM_BUSY;
     memcpy(run->tail, spans, spans_bytes);
@@ -419,38 +455,37 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
     return queue_run(reactor, produce, run, detail);
 }
 
-uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail)
 {
     if (!reactor->log->open || reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
+    if (reactor->disk_full && waiter.kind != WAITER_APPEND)
+        return PROBLEM_DISK_FULL;
     switch (produce->content) {
     case CONTENT_EVENT:
-        return event_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return event_run(reactor, produce, place, waiter, bytes, len, body, detail);
     case CONTENT_LINES:
-        return lines_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return lines_run(reactor, produce, place, waiter, bytes, len, body, detail);
     default:
-        return batch_run(reactor, produce, slice, waiter, bytes, len, body, detail);
+        return batch_run(reactor, produce, place, waiter, bytes, len, body, detail);
     }
 }
 
-/* The slice of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
-uint16_t choose_slice(struct reactor *reactor, const struct produce *produce, uint32_t *slice)
+/* The place of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
+uint16_t choose_place(struct reactor *reactor, const struct produce *produce, uint32_t *place)
 {
-    const struct reactor_options *options = &reactor->options;
     if (produce->has_key) {
-        *slice = slice_of_token(reactor, murmur3_token(produce->key, produce->key_len));
-        return produce->slice >= 0 && (uint32_t)produce->slice != *slice ? PROBLEM_BAD_SLICE : 0;
+        *place = place_of_token(reactor, murmur3_token(produce->key, produce->key_len));
+        return produce->place >= 0 && produce->place != *place ? PROBLEM_BAD_SLICE : 0;
     }
-    if (produce->slice >= 0)
-        *slice = (uint32_t)produce->slice;
+    if (produce->place >= 0)
+        *place = (uint32_t)produce->place;
     else if (produce->has_producer)
-        *slice = slice_of_token(reactor, produce->producer_token);
-    else /* all that one group gathers goes to one slice: larger chunks */
-        *slice = options->slice_first +
-                 (uint32_t)(reactor->log->next_gseq %
-                            (options->slice_last - options->slice_first + 1));
+        *place = place_of_token(reactor, produce->producer_token);
+    else
+        *place = place_for_keyless(reactor);
     return PROBLEM_NONE;
 }
 
@@ -458,28 +493,31 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail)
 {
-    uint32_t slice;
+    uint32_t place;
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
-    uint16_t problem = choose_slice(reactor, produce, &slice);
+    uint16_t problem = choose_place(reactor, produce, &place);
     if (problem != PROBLEM_NONE)
         return problem;
-    return produce_to(reactor, produce, slice, waiter, bytes, len, body, detail);
+    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
 }
 
-uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t slice,
+uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
                     struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                     uint64_t *detail)
 {
-    uint32_t owner = worker_of_slice(reactor, slice);
-    if (owner == reactor->options.worker)
-        return produce_slice(reactor, produce, slice, waiter, bytes, len, body, detail);
+    uint32_t shard = shard_of_place(reactor, place);
+    int32_t leader = reactor->routes[shard].peer;
+    if (leader == (int32_t)reactor->options.peer)
+        return produce_slice(reactor, produce, place, waiter, bytes, len, body, detail);
+    if (leader == ROUTE_NONE)
+        return PROBLEM_NO_LEADER;
     if (produce->no_forward) {
-        *detail = owner;
+        *detail = shard;
         return PROBLEM_MISDIRECTED;
     }
-    return handoff_send(reactor, owner, produce, slice, waiter, bytes, len);
+    return handoff_send(reactor, (uint32_t)leader, produce, place, waiter, bytes, len);
 }
 
 /* ---- answers ---- */
@@ -522,7 +560,7 @@ static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status
 void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
 {
     const uint16_t problem = grouped ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
-    struct part part = {run->stream->slice, 0, 0, 0};
+    struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
     if (run->waiter.kind == WAITER_SLOT)
         slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
     else if (run->waiter.kind == WAITER_PEER)
@@ -533,8 +571,8 @@ void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
 
 void produce_stable(struct reactor *reactor, struct run *run)
 {
-    struct part part = {run->stream->slice, run->count, reactor->log->options.epoch,
-                        run->base_offset};
+    struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
+                        reactor->log->options.epoch, run->base_offset};
     switch (run->waiter.kind) {
     case WAITER_SLOT:
         slot_part_done(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);

@@ -539,6 +539,13 @@ static PyMethodDef methods[] = {
     {"batch_encode", WITH_NAMES(py_batch_encode), METH_VARARGS | METH_KEYWORDS,
      "batch_encode($module, values, keys=None, timestamps_us=None, compress=True)\n--\n\n"
      "A body of type application/vnd.barco.batch."},
+    {"tokens", py_tokens, METH_VARARGS,
+     "tokens($module, offsets, keys, /)\n--\n\n"
+     "The tokens of a column of keys, as the bytes of signed 64-bit integers."},
+    {"batch_columns", WITH_NAMES(py_batch_columns), METH_VARARGS | METH_KEYWORDS,
+     "batch_columns($module, value_offsets, values, key_offsets=None, keys=None, key_valid=None,"
+     " timestamps_us=None, acceleration=1)\n--\n\n"
+     "The same as batch_encode, of Arrow's buffers."},
     {"chunk_encode", WITH_NAMES(py_chunk_encode), METH_VARARGS | METH_KEYWORDS,
      "chunk_encode($module, topic, slice, epoch, base_offset, values, keys=None, "
      "timestamps_us=None, compress=True)\n--\n\n"

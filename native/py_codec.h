@@ -16,4 +16,8 @@ int py_u64_argument(PyObject *arg, void *value);
 PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs);
 
+/* py_arrow.c */
+PyObject *py_tokens(PyObject *module, PyObject *args);
+PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kwargs);
+
 #endif

@@ -33,6 +33,11 @@ static int check_options(const struct reactor_options *o, Py_ssize_t uuid_len)
         what = "worker must be below workers, at most 256";
     else if (o->slices == 0 || o->slices > 4096 || (o->slices & (o->slices - 1)) != 0)
         what = "slices must be a power of two, at most 4096";
+    else if (o->ring_size == 0 || o->range_index >= o->ring_size ||
+             (uint64_t)o->ring_size * o->slices > PLACES_MAX)
+        what = "range_index must be below ring_size, and the ring have at most 65536 slices";
+    else if (o->peers > PEERS_MAX || (o->peers > 0 && o->peer >= o->peers))
+        what = "peer must be below peers";
     else if (o->slice_first > o->slice_last || o->slice_last >= o->slices)
         what = "slice_first..slice_last must lie within the slices";
     else if (arena < (8u << 20) || (arena & (arena - 1)) != 0)
@@ -49,7 +54,8 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"engine", "arena_bytes", "request_bytes_max", "event_bytes_max",
                             "body_memory_max", "auto_create", "worker", "workers", "slices",
                             "slice_first", "slice_last", "range_token", "cluster_uuid", "session",
-                            "epoch", "connections_max", "acceleration", NULL};
+                            "epoch", "connections_max", "acceleration", "ring_size",
+                            "range_index", "peer", "peers", NULL};
     struct reactor_options o = {0};
     const char *engine = "auto", *uuid = NULL, *error = NULL;
     Py_ssize_t uuid_len = 0;
@@ -57,13 +63,14 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     unsigned long long session = 0, epoch = 0;
     long long token = INT64_MIN;
     int auto_create = 1, acceleration = LZ4_ACCELERATION;
-    o.workers = o.slices = 1;
+    o.workers = o.slices = o.ring_size = 1;
     o.connections_max = 16384;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIi", names, &engine, &arena,
-                                     &request, &event, &body, &auto_create, &o.worker, &o.workers,
-                                     &o.slices, &o.slice_first, &o.slice_last, &token, &uuid,
-                                     &uuid_len, &session, &epoch, &o.connections_max,
-                                     &acceleration))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIiIIII", names, &engine,
+                                     &arena, &request, &event, &body, &auto_create, &o.worker,
+                                     &o.workers, &o.slices, &o.slice_first, &o.slice_last, &token,
+                                     &uuid, &uuid_len, &session, &epoch, &o.connections_max,
+                                     &acceleration, &o.ring_size, &o.range_index, &o.peer,
+                                     &o.peers))
         return -1;
     o.log.arena_bytes = arena;
     o.request_bytes_max = request;
@@ -76,9 +83,6 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.range_start = token;
     if (check_options(&o, uuid_len) < 0 || (o.engine = engine_number(engine)) < 0)
         return -1;
-    /* A ring of size 1: slices divide the whole circle (reference: polar's geometry, n = 1). */
-    o.slice_width = o.slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - __builtin_ctz(o.slices));
-    o.log.range_token = (int64_t)((uint64_t)token + o.slice_first * o.slice_width);
     memcpy(o.log.cluster_uuid, uuid, 16);
     /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped.
      */
@@ -126,25 +130,37 @@ static PyObject *Reactor_listen(PyObject *self, PyObject *args)
 static PyObject *Reactor_attach_peer(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    unsigned worker;
+    unsigned peer;
     int fd;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Ii", &worker, &fd))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ii", &peer, &fd))
         return NULL;
-    if (reactor_attach_peer(reactor, worker, fd) < 0)
-        return PyErr_Format(PyExc_ValueError, "there is no worker %u", worker);
+    if (reactor_attach_peer(reactor, peer, fd) < 0)
+        return PyErr_Format(PyExc_ValueError, "there is no peer %u", peer);
     Py_RETURN_NONE;
 }
 
-static PyObject *Reactor_set_endpoint(PyObject *self, PyObject *args)
+static PyObject *Reactor_adopt_peer(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    unsigned worker;
-    const char *endpoint;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Is", &worker, &endpoint))
+    int fd;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "i", &fd))
         return NULL;
-    if (worker >= WORKERS_MAX || strlen(endpoint) >= sizeof reactor->endpoints[0])
-        return PyErr_Format(PyExc_ValueError, "worker or endpoint out of bounds");
-    strcpy(reactor->endpoints[worker], endpoint);
+    if (reactor_adopt_peer(reactor, fd) < 0)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_set_route(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned shard;
+    int peer;
+    const char *endpoint;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Iis", &shard, &peer, &endpoint))
+        return NULL;
+    if (reactor_set_route(reactor, shard, peer, endpoint) < 0)
+        return PyErr_Format(PyExc_ValueError, "no route leads from shard %u to peer %d", shard,
+                            peer);
     Py_RETURN_NONE;
 }
 
@@ -196,7 +212,7 @@ static PyObject *upcall_tuple(struct upcall *up)
     case UPCALL_REQUEST: return request_upcall(up);
     case UPCALL_ABORTED: return Py_BuildValue("(sK)", "aborted", id);
     case UPCALL_APPENDED:
-        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.slice,
+        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.place,
                              (unsigned long long)up->part.epoch,
                              (unsigned long long)up->part.offset);
     case UPCALL_SEGMENT_WANTED: return Py_BuildValue("(s)", "segment_wanted");
@@ -402,14 +418,15 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
         return NULL;
     if (slice < reactor->options.slice_first || slice > reactor->options.slice_last)
         return PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
-    struct produce produce = {.content = CONTENT_EVENT, .slice = (int32_t)slice,
+    uint32_t place = place_of_slice(reactor, slice);
+    struct produce produce = {.content = CONTENT_EVENT, .place = place,
                               .has_key = key != NULL, .key = (const uint8_t *)key,
                               .key_len = (uint32_t)key_len};
     produce.topic = shard_topic_make(reactor->shard, topic, (size_t)topic_len);
     struct waiter waiter = {.kind = WAITER_APPEND, .tag = tag};
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)
-        problem = produce_slice(reactor, &produce, slice, waiter, (const uint8_t *)value,
+        problem = produce_slice(reactor, &produce, place, waiter, (const uint8_t *)value,
                                 (size_t)value_len, NULL, &detail);
     if (problem != PROBLEM_NONE)
         return PyErr_Format(PyExc_RuntimeError, "the event was not taken (problem %d)", problem);
@@ -482,8 +499,10 @@ static PyGetSetDef reactor_getset[] = {
 static PyMethodDef reactor_methods[] = {
     {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
     {"listen", Reactor_listen, METH_VARARGS, "listen(fd, kind): 0 HTTP, 1 hand-off."},
-    {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(worker, fd): takes the fd."},
-    {"set_endpoint", Reactor_set_endpoint, METH_VARARGS, "set_endpoint(worker, 'host:port')."},
+    {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
+    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd): takes the fd."},
+    {"set_route", Reactor_set_route, METH_VARARGS,
+     "set_route(shard, peer, 'host:port'): who leads it; -1: nobody."},
     {"watch", Reactor_watch, METH_VARARGS, "watch(epoll_fd): run() returns when it is readable."},
     {"run", Reactor_run, METH_VARARGS, "run(timeout) -> (selector readable, upcalls)."},
     {"respond", Reactor_respond, METH_VARARGS,
@@ -526,6 +545,8 @@ int py_reactor_init(PyObject *module)
     for (PyMethodDef *def = reactor_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_read_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;

@@ -18,7 +18,8 @@ static inline struct reactor *reactor_of(PyObject *self)
     return reactor;
 }
 
-extern PyMethodDef reactor_read_methods[];
-extern PyMethodDef reactor_replica_methods[]; /* py_reactor_read.c */
+extern PyMethodDef reactor_read_methods[];    /* py_reactor_read.c */
+extern PyMethodDef reactor_replica_methods[]; /* py_replica.c */
+extern PyMethodDef reactor_commit_methods[];  /* py_commit.c */
 
 #endif

@@ -99,9 +99,13 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
-    reactor->token_text_len =
-        (uint32_t)snprintf(reactor->token_text, sizeof reactor->token_text, "%lld",
-                           (long long)options->range_start);
+    if (!route_init(reactor)) {
+        reactor_free(reactor);
+        return NULL;
+    }
+    options = &reactor->options;
+    reactor->options.log.range_token =
+        place_token(reactor, place_of_slice(reactor, options->slice_first));
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
@@ -142,6 +146,8 @@ void reactor_free(struct reactor *reactor)
     free(reactor->table);
     free(reactor->table_free);
     free(reactor->calls);
+    free(reactor->routes);
+    free(reactor->peers);
     free(reactor->upcalls);
     free(reactor->scratch);
     free(reactor);
@@ -187,18 +193,6 @@ uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
         reactor->scratch_capacity = reactor->scratch ? bytes : 0;
     }
     return reactor->scratch;
-}
-
-uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
-{
-    uint64_t distance = (uint64_t)token - (uint64_t)reactor->options.range_start;
-    uint64_t slice = distance / reactor->options.slice_width;
-    return slice < reactor->options.slices ? (uint32_t)slice : 0;
-}
-
-uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice)
-{
-    return slice * reactor->options.workers / reactor->options.slices;
 }
 
 /* ---- connections ---- */
@@ -262,19 +256,24 @@ static struct conn *adopt(struct reactor *reactor, int fd, uint8_t kind)
     return conn;
 }
 
-int reactor_attach_peer(struct reactor *reactor, uint32_t worker, int fd)
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
 {
-    if (worker >= WORKERS_MAX || worker >= reactor->options.workers)
+    if (peer >= reactor->options.peers || peer == reactor->options.peer)
         return -1;
-    if (reactor->peers[worker] != NULL)
-        conn_close(reactor->peers[worker]);
+    if (reactor->peers[peer] != NULL)
+        conn_close(reactor->peers[peer]);
     struct conn *conn = adopt(reactor, fd, CONN_PEER);
     if (conn == NULL)
         return -1;
     conn->outgoing = true;
-    conn->worker = (uint16_t)worker;
-    reactor->peers[worker] = conn;
+    conn->peer = peer;
+    reactor->peers[peer] = conn;
     return 0;
+}
+
+int reactor_adopt_peer(struct reactor *reactor, int fd)
+{
+    return adopt(reactor, fd, CONN_PEER) != NULL ? 0 : -1;
 }
 
 void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
@@ -403,6 +402,8 @@ void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
     struct output *first = conn->out_first;
     first->sent += (uint32_t)result;
     conn->out_bytes -= (size_t)result;
+    if (conn->outgoing)
+        reactor->peer_out_bytes -= (uint64_t)result;
     reactor->bytes_out += (uint64_t)result;
     conn->send_progress += (uint32_t)result;
     if (conn->send_progress >= SEND_PROGRESS_BYTES) { /* a trickle is no progress */
@@ -479,6 +480,7 @@ static void sweep(struct reactor *reactor)
         if (conn->state == STATE_LINGER)
             reactor_mark_dirty(reactor, conn);
     }
+    handoff_deadlines(reactor);
     for (uint32_t i = 0; i < reactor->listener_count; i++) {
         struct listener *listener = &reactor->listeners[i];
         if (!listener->armed && !reactor->draining)

@@ -8,6 +8,9 @@
 
 #define LISTENERS_MAX 16
 #define WORKERS_MAX 256
+#define PEERS_MAX (1u << 20)
+#define PLACES_MAX 65536u /* slices of the whole ring */
+#define ROUTE_NONE (-1)
 #define SWEEP_MS 500
 
 struct listener {
@@ -34,21 +37,32 @@ struct upcall {
     uint32_t bytes, prev_crc, header_crc;
 };
 
-/* A produce call handed to a sibling, until its answer comes. */
+/* A produce call handed to another process, until its answer comes. */
 struct call {
     bool used;
-    uint16_t worker;
+    uint32_t peer, shard;
     uint32_t generation, next_free;
+    int64_t since_ms;
     struct waiter waiter;
+};
+
+/* Who leads a shard. */
+struct route {
+    int32_t peer;      /* a process of the cluster, perhaps this one; or ROUTE_NONE */
+    char endpoint[64]; /* its shard endpoint, for 421 */
 };
 
 struct reactor_options {
     struct log_options log;
     uint64_t request_bytes_max, event_bytes_max, memory_max; /* bodies and queued events */
-    uint32_t worker, workers, slices, slice_first, slice_last;
+    uint32_t worker, workers; /* the shard's number in its token range, and how many it has */
+    uint32_t slices, slice_first, slice_last; /* of the token range */
+    uint32_t ring_size, range_index; /* 0 brokers: 1 */
+    uint32_t peer, peers; /* this process among all of the cluster; 0 peers: as worker, workers */
     uint32_t connections_max;
-    uint64_t slice_width;
-    int64_t range_start; /* token of slice 0 */
+    int64_t range_start; /* token of the ring's first range */
+    uint64_t range_width, slice_width; /* these three by route_init() */
+    uint32_t slice_shift;
     bool auto_create;
     int engine; /* 0 auto, 1 io_uring, 2 epoll */
 };
@@ -67,17 +81,18 @@ struct reactor {
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
     struct conn *dirty, *closing;
-    struct conn *peers[WORKERS_MAX]; /* outgoing hand-off connections by worker */
+    struct conn **peers; /* outgoing hand-off connections by peer */
+    uint64_t peer_out_bytes; /* unsent on all of them */
+    struct route *routes; /* by shard */
     struct call *calls;
     uint32_t call_capacity, call_free;
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
-    char endpoints[WORKERS_MAX][64]; /* shard endpoints, for 421 */
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
     uint8_t *scratch; /* spans of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
-    bool selector_ready, notify, draining, io_failed, blocked_any, disk_full;
+    bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t append_us; /* how long appends take, a moving average */
     char token_text[24]; /* of the range, for answers */
@@ -93,7 +108,9 @@ struct reactor {
 struct reactor *reactor_new(const struct reactor_options *options, const char **error);
 void reactor_free(struct reactor *reactor);
 int reactor_listen(struct reactor *reactor, int fd, uint8_t kind);
-int reactor_attach_peer(struct reactor *reactor, uint32_t worker, int fd);
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd);
+/* Takes a connection that another process has opened to hand events off. */
+int reactor_adopt_peer(struct reactor *reactor, int fd);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
  */
 void reactor_run(struct reactor *reactor, int64_t timeout_ns);
@@ -104,14 +121,26 @@ void reactor_mark_dirty(struct reactor *reactor, struct conn *conn);
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
-uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
-uint32_t worker_of_slice(const struct reactor *reactor, uint32_t slice);
 void reactor_clock(struct reactor *reactor);
 void reactor_drain(struct reactor *reactor);
 /* Ends the generation here: no append, no acknowledgement any more. Waiting calls are answered. */
 void reactor_fence(struct reactor *reactor);
 /* True when no append is under way and every answer has been handed to the kernel. */
 bool reactor_idle(const struct reactor *reactor);
+
+/* route.c */
+bool route_init(struct reactor *reactor);
+/* -1: there is no such shard or peer, or this process can not lead it. */
+int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint);
+int64_t range_token(const struct reactor *reactor, uint32_t range);
+int64_t place_token(const struct reactor *reactor, uint32_t place);
+uint32_t place_of_token(const struct reactor *reactor, int64_t token);
+/* Of a slice of this process's token range. */
+uint32_t place_of_slice(const struct reactor *reactor, uint32_t slice);
+uint32_t place_for_keyless(const struct reactor *reactor);
+uint32_t shard_of_place(const struct reactor *reactor, uint32_t place);
+/* Whether this process holds the place's shard. */
+bool place_is_ours(const struct reactor *reactor, uint32_t place);
 
 static inline uint64_t request_id(uint64_t conn, uint32_t slot)
 {

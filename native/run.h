@@ -45,6 +45,7 @@ struct run {
     uint32_t count;    /* events; 0: a duplicate that waits for its original */
     uint32_t bytes;    /* keys and values */
     bool sealed;       /* a client's batch, stored as it came */
+    bool glued;        /* goes into the same group as the next run of the queue */
     bool has_producer;
     uint8_t producer_id[PRODUCER_ID_BYTES];
     uint32_t producer_epoch;

@@ -11,7 +11,7 @@ from barco.log import setup
 from barco.model.options import WorkerOptions
 from barco.workers.reactor.selector import ReactorSelector
 from barco.workers.storage.bulk import open_bulk
-from barco.workers.worker import Worker, make_reactor, make_store, read_bytes
+from barco.workers.worker import Worker, make_reactor, make_spool, make_store, read_bytes
 
 EXIT_CONFIG = 78
 
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     selector = ReactorSelector(reactor)
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
-    worker = Worker(options, reactor, store, session)
+    worker = Worker(options, reactor, store, make_spool(options, bulk), session)
     selector.on_upcall = worker.upcall
     try:
         return loop.run_until_complete(worker.run())

@@ -1,8 +1,10 @@
 """Internal events: appended by a worker itself, answered when they are stable."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
-from barco.errors import BusyError, OutcomeUnknownError
+from barco.errors import BusyError, CorruptDataError, OutcomeUnknownError
 from barco.workers.seams import ReactorLike
 
 PENDING_MAX = 65_536
@@ -19,12 +21,34 @@ class Appends:
 
     def start(self, topic: str, slice: int, key: bytes | None, value: bytes) -> asyncio.Future[int]:
         """Append one event; the future has its offset once it is stable, or a BarcoError."""
+        return self._start(lambda tag: self._reactor.append(tag, topic, slice, key, value))
+
+    def start_commit(
+        self,
+        topic: str,
+        slice: int,
+        batches: list[tuple[Any, ...]],
+        *,
+        mark: tuple[str, bytes, bytes],
+    ) -> asyncio.Future[int]:
+        """The same for checked batches and their mark (topic, key, value): all or nothing of it.
+
+        CorruptDataError: a batch is not what was checked.
+        """
+        try:
+            return self._start(
+                lambda tag: self._reactor.append_commit(tag, topic, slice, batches, *mark)
+            )
+        except (ValueError, OverflowError) as error:
+            raise CorruptDataError(f"What was staged cannot be committed: {error}.") from None
+
+    def _start(self, append: Callable[[int], None]) -> asyncio.Future[int]:
         if len(self._waiting) >= PENDING_MAX:
             raise BusyError("Too many internal events are waiting for the disk.")
         self._last_tag += 1
         tag = self._last_tag
         try:
-            self._reactor.append(tag, topic, slice, key, value)
+            append(tag)
         except RuntimeError as error:
             raise BusyError(f"The log does not take the event now: {error}.") from None
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -87,6 +87,7 @@ class Consumption:
         waiters: Waiters,
         membership: Membership,
         slices: range,
+        first_place: int,
         now_us: Callable[[], int],
     ) -> None:
         self._reactor = reactor
@@ -95,6 +96,7 @@ class Consumption:
         self._waiters = waiters
         self._membership = membership
         self._slices = slices
+        self._first_place = first_place
         self._now_us = now_us
         self._epoch = 0
         self._cursors: dict[tuple[str, str, int], Cursor] = {}
@@ -127,7 +129,7 @@ class Consumption:
     async def poll(self, request: PollRequest) -> PollResult:
         """Commit what the consumer got before, and hand out what follows."""
         member = request.member
-        slots = member.slots(self._slices)
+        slots = member.slots(self._slices, self._first_place)
         result = PollResult()
         if request.first:
             self._latest[member.key] = request.delivery
@@ -325,7 +327,7 @@ class Consumption:
 
     async def wait(self, member: Member, timeout: float) -> bool:
         """Until there is something to deliver to this consumer, or its slices change."""
-        slots = member.slots(self._slices)
+        slots = member.slots(self._slices, self._first_place)
 
         def ready() -> bool:
             return any(self._has_more(member, topic, index) for topic, index in slots)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barco.errors import BarcoError, NotRegisteredError
+from barco.model.placement import Placement
 from barco.workers.seams import SupervisorLike
 
 TOUCH_INTERVAL_S = 10.0
@@ -24,29 +25,33 @@ class Member:
     session: int
     start: str
     assigned: Mapping[str, tuple[int, ...]]
-    """Slices by topic, of this broker's range."""
+    """By topic the places of the ring: slices, numbered through from the lowest token."""
 
     @property
     def key(self) -> tuple[str, int]:
         """Who it is: a consumer that registers again is another one."""
         return (self.consumer_id, self.session)
 
-    def slots(self, slices: range) -> list[tuple[str, int]]:
-        """Its (topic, slice) within these slices, in a fixed order."""
+    def slots(self, slices: range, first_place: int = 0) -> list[tuple[str, int]]:
+        """Its (topic, slice) within these slices of a token range, in a fixed order.
+
+        first_place: the place of the range's first slice.
+        """
         return [
-            (topic, index)
-            for topic, indexes in self.assigned.items()
-            for index in indexes
-            if index in slices
+            (topic, place - first_place)
+            for topic, places in self.assigned.items()
+            for place in places
+            if place - first_place in slices
         ]
 
 
 class Membership:
     """The view of the groups in force here. Only the supervisor changes it."""
 
-    def __init__(self, supervisor: SupervisorLike, token: int) -> None:
+    def __init__(self, supervisor: SupervisorLike, ring: Placement) -> None:
         self._supervisor = supervisor
-        self._token = token
+        slices = ring.slices_per_range
+        self._first_places = {int(ring.token(at)): at * slices for at in range(ring.size)}
         self._version = 0
         self._groups: dict[str, dict[str, Member]] = {}
         self._members: dict[str, Member] = {}
@@ -88,8 +93,8 @@ class Membership:
     def _member(self, group: str, consumer_id: str, value: Mapping[str, Any]) -> Member:
         assigned = {}
         for topic, pairs in value["assigned"].items():
-            places = zip(pairs[::2], pairs[1::2], strict=True)
-            assigned[topic] = tuple(index for token, index in places if token == self._token)
+            slices = zip(pairs[::2], pairs[1::2], strict=True)
+            assigned[topic] = tuple(self._first_places[token] + index for token, index in slices)
         return Member(consumer_id, group, int(value["session"]), str(value["start"]), assigned)
 
     def get(self, consumer_id: str) -> Member | None:

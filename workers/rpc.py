@@ -1,13 +1,14 @@
-"""Worker to worker: operations over the Unix sockets of one broker.
+"""Worker to worker: operations, over the Unix sockets of one broker and over links to others.
 
 A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args"} or {"id",
-"cancel"} one way, {"id", "ok", "result" | "error"} the other. The socket's directory belongs to
-the broker's user alone; lengths are checked before anything is allocated all the same.
+"cancel"} one way, {"id", "ok", "result" | "error"} the other. Lengths are checked before anything
+is allocated. A worker is named by its number in the cluster; with one broker that is its own.
 """
 
 import asyncio
 import functools
 import logging
+import socket
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +24,7 @@ from barco.errors import (
     OutcomeUnknownError,
     ProtocolError,
 )
+from barco.protocol.link import Hello
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -185,6 +187,14 @@ class RpcServer:
         self._bytes_max = bytes_max
         self._server: asyncio.Server | None = None
         self._connections: set[_Answering] = set()
+        self._adopting: set[asyncio.Task[Any]] = set()
+
+    def take(self, theirs: Hello, end: socket.socket) -> None:
+        """A connection that a worker of another broker has opened to ask."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(self._accept, end))
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
 
     async def start(self, path: str) -> None:
         """Listen on this Unix socket; a stale one of a dead predecessor is replaced."""
@@ -318,17 +328,28 @@ class _Call:
 
 
 class Siblings:
-    """All workers of the broker, this one included: calls to itself do not leave the process."""
+    """All workers of the cluster, this one included: calls to itself do not leave the process.
+
+    `paths`: the sockets of this broker's workers, by their numbers. `dial` opens a link to a worker
+    of another broker, or raises a BarcoError.
+    """
 
     def __init__(
-        self, *, worker: int, paths: list[str], operation: Operation, bytes_max: int
+        self,
+        *,
+        worker: int,
+        paths: Mapping[int, str],
+        operation: Operation,
+        bytes_max: int,
+        dial: Callable[[int], Awaitable[socket.socket]] | None = None,
     ) -> None:
         self._worker = worker
         self._paths = paths
         self._operation = operation
         self._bytes_max = bytes_max
+        self._dial = dial
         self._connections: dict[int, _Calling] = {}
-        self._locks = [asyncio.Lock() for _ in paths]
+        self._locks: dict[int, asyncio.Lock] = {}
 
     async def call(
         self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
@@ -340,21 +361,28 @@ class Siblings:
         return await connection.start(op, args).result(timeout)
 
     async def _connect(self, worker: int) -> _Calling:
-        async with self._locks[worker]:
+        async with self._locks.setdefault(worker, asyncio.Lock()):
             connection = self._connections.get(worker)
             if connection is None or connection.closed:
-                loop = asyncio.get_running_loop()
-                try:
-                    async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        _, connection = await loop.create_unix_connection(
-                            lambda: _Calling(self._bytes_max), self._paths[worker]
-                        )
-                except (OSError, TimeoutError):
-                    raise NotReadyError(
-                        f"Worker {worker}, which owns the slice, is restarting.", worker=worker
-                    ) from None
+                connection = await self._open(worker)
                 self._connections[worker] = connection
             return connection
+
+    async def _open(self, worker: int) -> _Calling:
+        loop = asyncio.get_running_loop()
+        try:
+            if (path := self._paths.get(worker)) is not None:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    return (await loop.create_unix_connection(self._calling, path))[1]
+            if self._dial is not None:
+                end = await self._dial(worker)
+                return (await loop.create_connection(self._calling, sock=end))[1]
+        except (OSError, TimeoutError):
+            pass
+        raise NotReadyError(f"Worker {worker}, which owns the slice, is restarting.", worker=worker)
+
+    def _calling(self) -> _Calling:
+        return _Calling(self._bytes_max)
 
     async def broadcast(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0

@@ -30,6 +30,28 @@ class ReactorLike(Protocol):
         RuntimeError: it was not taken, there is no room for it now.
         """
 
+    def check_batch(self, slice: int, batch: bytes, /) -> tuple[int, int, int, int, int]:
+        """What a batch for a slice holds: events, bytes, lowest and highest token, latest time.
+
+        ValueError: it is malformed or not the slice's; OverflowError: it is too large.
+        """
+
+    def append_commit(
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        batches: list[tuple[Any, ...]],
+        mark_topic: str,
+        mark_key: bytes,
+        mark_value: bytes,
+        /,
+    ) -> None:
+        """Append batches, each with what `check_batch` told, and their mark as one group.
+
+        The upcall "appended" follows. RuntimeError: not taken now; ValueError: one is damaged.
+        """
+
     def streams(self) -> list[Stream]:
         """Every (topic, slice) of this shard."""
 
@@ -102,6 +124,31 @@ class LogReaderLike(Protocol):
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         """An offset at or shortly before the first event that is as late as this."""
+
+
+class SpoolLike(Protocol):
+    """Where staged events wait (`barco.workers.storage.spool.Spool`)."""
+
+    async def recover(self) -> list[tuple[Any, list[Any]]]:
+        """Each file of an earlier run and its records."""
+
+    async def create(self, name: str, meta: dict[str, Any]) -> Any:
+        """A new file."""
+
+    async def append(self, file: Any, meta: dict[str, Any], body: bytes) -> Any:
+        """Adds a record and returns it; under `file.lock`."""
+
+    async def sync(self, file: Any) -> None:
+        """Makes what was appended stable."""
+
+    async def read(self, file: Any, records: Sequence[Any]) -> list[bytes]:
+        """The records' bodies, verified."""
+
+    async def remove(self, file: Any) -> None:
+        """Closes and deletes it."""
+
+    def close(self, files: Sequence[Any]) -> None:
+        """Closes them; they stay."""
 
 
 class SupervisorLike(Protocol):

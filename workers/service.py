@@ -10,12 +10,19 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads
-from barco.workers.seams import LogReaderLike, ReactorLike, SiblingsLike, SupervisorLike
+from barco.workers.seams import (
+    LogReaderLike,
+    ReactorLike,
+    SiblingsLike,
+    SpoolLike,
+    SupervisorLike,
+)
+from barco.workers.staging import Staging
 from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
@@ -39,6 +46,7 @@ class ShardService:
         reactor: ReactorLike,
         reader: LogReaderLike,
         supervisor: SupervisorLike,
+        spool: SpoolLike,
         now_us: Callable[[], int],
     ) -> None:
         self.options = options
@@ -55,7 +63,9 @@ class ShardService:
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.membership = Membership(supervisor, TOKEN_MIN)
+        self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
+        self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -64,11 +74,20 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
+            first_place=options.range_index * options.slices_per_range,
             now_us=now_us,
+        )
+        self.staging = Staging(
+            reactor,
+            self.appends,
+            spool,
+            now_us=now_us,
+            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
         self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "ping": self._ping,
+            "leaders": self._leaders,
             "poll": self._poll,
             "wait": self._wait,
             "commit": self._commit,
@@ -91,6 +110,7 @@ class ShardService:
         self.epoch = epoch
         self.topics.open()
         self.consumption.open(epoch)
+        self.staging.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -118,7 +138,7 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats"):
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         return await found(args)
 
@@ -253,6 +273,11 @@ class ShardService:
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))
 
+    async def _leaders(self, args: Args) -> list[Any]:
+        """Take a sibling's news of who leads, and give all of ours."""
+        self.leaders.learn_all(args["news"])
+        return [list(each) for each in self.leaders.all()]
+
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
@@ -264,7 +289,7 @@ class ShardService:
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:
-        stats = self.reactor.stats() | self.more_stats()
+        stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count

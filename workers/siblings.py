@@ -1,4 +1,4 @@
-"""The native hand-off sockets between the workers of one broker: listening and connecting."""
+"""The native hand-off connections to other workers, of this broker and of others."""
 
 import asyncio
 import logging
@@ -8,6 +8,12 @@ import time
 from pathlib import Path
 
 from barco._native import Reactor
+from barco.errors import NotReadyError, PeerError, ProtocolError
+from barco.model.options import WorkerOptions
+from barco.model.replicas import Process
+from barco.protocol.link import HAND_OFF as LINK_HAND_OFF
+from barco.protocol.link import Hello
+from barco.workers.links import open_link
 
 RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_SOON = 0.2
@@ -43,35 +49,65 @@ _run_dirs: dict[str, int] = {}
 
 
 class HandOff:
-    """Keeps one outgoing hand-off connection to every sibling."""
+    """Keeps the outgoing hand-off connections: to every sibling of this broker, and to each process
+    of another broker that leads a shard."""
 
-    def __init__(self, reactor: Reactor, data_dir: str, worker: int, workers: int) -> None:
+    def __init__(
+        self, reactor: Reactor, options: WorkerOptions, hello: Hello | None = None
+    ) -> None:
         self._reactor = reactor
-        self._data_dir = data_dir
-        self._worker = worker
-        self._workers = workers
+        self._options = options
+        self._replicas = options.replicas
+        self._hello = hello
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._listener: socket.socket | None = None
+        self._led_by: dict[int, int] = {}
+        self._standing: set[int] = set()
+        self._told: dict[Process, str] = {}
         self._closed = False
 
     def start(self) -> None:
-        """Listens, and connects to everybody else."""
-        path = socket_path(self._data_dir, self._worker, "handoff")
+        """Listens, and connects to everybody else of this broker."""
+        path = socket_path(self._options.data_dir, self._options.worker, "handoff")
         Path(path).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind(path)
         os.chmod(path, 0o600)
         self._listener.listen(64)
         self._reactor.listen(self._listener.fileno(), HAND_OFF)
-        for sibling in range(self._workers):
-            if sibling != self._worker:
+        first = self._options.peer - self._options.worker
+        for sibling in range(first, first + self._replicas.processes):
+            if sibling != self._options.peer:
                 self.connect(sibling)
 
-    def connect(self, sibling: int) -> None:
-        """Connects (again) in the background; until it stands, calls for it answer 503."""
-        task = self._tasks.get(sibling)
-        if not self._closed and (task is None or task.done()):
-            self._tasks[sibling] = asyncio.create_task(self._connect(sibling))
+    def take(self, theirs: Hello, end: socket.socket) -> None:
+        """A connection that a worker of another broker has opened to hand events off."""
+        self._reactor.adopt_peer(end.detach())
+
+    def lead(self, shard: int, leader: Process | None) -> None:
+        """From now on this process gets the events of the shard; None: nobody does."""
+        if leader is None:
+            self._led_by.pop(shard, None)
+            self._reactor.set_route(shard, -1, "")
+            return
+        peer = self._led_by[shard] = self._replicas.peer(leader)
+        if peer != self._options.peer:
+            self.connect(peer)
+        self._reactor.set_route(shard, peer, self._options.shard_endpoint(leader))
+
+    def connect(self, peer: int) -> None:
+        """Connects in the background, unless there is a connection or an attempt already; until it
+        stands, calls for it answer 503."""
+        task = self._tasks.get(peer)
+        if self._closed or not self._wanted(peer):
+            return
+        if task is None or (task.done() and not task.cancelled() and peer not in self._standing):
+            self._tasks[peer] = asyncio.create_task(self._connect(peer))
+
+    def lost(self, peer: int) -> None:
+        """The reactor says that a connection has ended."""
+        self._standing.discard(peer)
+        self.connect(peer)
 
     async def connected(self, timeout: float) -> bool:
         """Whether all connections stand, at the latest after `timeout` seconds."""
@@ -80,21 +116,43 @@ class HandOff:
         _, pending = await asyncio.wait(self._tasks.values(), timeout=timeout)
         return not pending
 
-    async def _connect(self, sibling: int) -> None:
+    def _wanted(self, peer: int) -> bool:
+        sibling = self._replicas.process(peer)[0] == self._options.process[0]
+        return sibling or peer in self._led_by.values()
+
+    async def _connect(self, peer: int) -> None:
         delay = RETRY_SECONDS_FIRST
         began = time.monotonic()
-        while True:
-            end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        while self._wanted(peer):
+            end = await self._try(self._replicas.process(peer))
+            if end is not None:
+                self._standing.add(peer)
+                self._reactor.attach_peer(peer, end.detach())
+                return
+            await asyncio.sleep(delay)
+            soon = time.monotonic() - began < SOON_SECONDS
+            delay = min(2 * delay, RETRY_SECONDS_SOON if soon else RETRY_SECONDS_MAX)
+
+    async def _try(self, process: Process) -> socket.socket | None:
+        if process[0] != self._options.process[0]:
+            assert self._hello is not None, "only a cluster has other brokers"
             try:
-                end.connect(socket_path(self._data_dir, sibling, "handoff"))
-            except OSError:
-                end.close()
-                await asyncio.sleep(delay)
-                soon = time.monotonic() - began < SOON_SECONDS
-                delay = min(2 * delay, RETRY_SECONDS_SOON if soon else RETRY_SECONDS_MAX)
-                continue
-            self._reactor.attach_peer(sibling, end.detach())
-            return
+                _, end = await open_link(self._options, process, self._hello, LINK_HAND_OFF)
+                return end
+            except NotReadyError:
+                return None
+            except (PeerError, ProtocolError) as error:
+                if self._told.get(process) != str(error):
+                    self._told[process] = str(error)
+                    log.warning("worker %s/%s: %s", *process, error)
+                return None
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            end.connect(socket_path(self._options.data_dir, process[1], "handoff"))
+            return end
+        except OSError:
+            end.close()
+            return None
 
     async def close(self) -> None:
         """Ends the attempts. The sockets are the reactor's."""

@@ -18,19 +18,21 @@ from barco.types import MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.network import Network
 from barco.workers.reactor.selector import Upcall
-from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.service import ShardService
-from barco.workers.siblings import HTTP, HandOff, socket_path
+from barco.workers.siblings import HTTP
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary
+from barco.workers.storage.spool import Spool
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
 
 RETENTION_SECONDS = 60.0
+STAGING_SECONDS = 30.0
 DISK_FULL_RETRY_SECONDS = 2.0
 PEERS_SECONDS = 2.0
 """Siblings that are slower than this to start are not waited for."""
@@ -69,6 +71,11 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
     )
 
 
+def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
+    """Where events wait for the commit of their write."""
+    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
+
+
 def arena_bytes(options: WorkerOptions) -> int:
     """A quarter of the budget, a power of two, and room for three of the largest requests."""
     size = 8 * MiB
@@ -96,8 +103,12 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         event_bytes_max=options.event_bytes_max,
         body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
         auto_create=options.auto_create,
-        worker=options.worker,
+        worker=options.shard,
         workers=options.workers,
+        ring_size=options.ring_size,
+        range_index=options.range_index,
+        peer=options.peer,
+        peers=options.replicas.peers,
         slices=options.slices_per_range,
         slice_first=slices.start,
         slice_last=slices.stop - 1,
@@ -113,7 +124,12 @@ class Worker:
     """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
 
     def __init__(
-        self, options: WorkerOptions, reactor: Reactor, store: ShardStore, session: int
+        self,
+        options: WorkerOptions,
+        reactor: Reactor,
+        store: ShardStore,
+        spool: Spool,
+        session: int,
     ) -> None:
         self._options = options
         self._session = session
@@ -125,19 +141,13 @@ class Worker:
             reactor=reactor,
             reader=_LateReader(store),
             supervisor=self._supervision,
+            spool=spool,
             now_us=lambda: time.time_ns() // 1000,
         )
-        frame_max = frame_bytes_max(options.event_bytes_max)
-        paths = [socket_path(options.data_dir, w, "rpc") for w in range(options.workers)]
-        self._siblings = Siblings(
-            worker=options.worker,
-            paths=paths,
-            operation=self._service.operation,
-            bytes_max=frame_max,
+        self._network = Network(options, reactor, self._service, session)
+        self._app = App(
+            self._service, siblings=self._network.siblings, supervisor=self._supervision
         )
-        self._rpc = RpcServer(self._service.operation, bytes_max=frame_max)
-        self._hand_off = HandOff(reactor, options.data_dir, options.worker, options.workers)
-        self._app = App(self._service, siblings=self._siblings, supervisor=self._supervision)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
@@ -149,7 +159,7 @@ class Worker:
             "segment_wanted": lambda upcall: self._spawn(self._next_segment()),
             "segment_sealed": lambda upcall: self._spawn(self._segment_sealed(upcall[1])),
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
-            "peer_closed": lambda upcall: self._hand_off.connect(upcall[1]),
+            "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
 
     # --- Life ------------------------------------------------------------------------------------
@@ -196,16 +206,15 @@ class Worker:
         self._service.more_stats = self._store.stats
         self._service.splits = self._store.extents.splits
         self._service.open(epoch)
-        rpc_path = socket_path(self._options.data_dir, self._options.worker, "rpc")
-        await self._rpc.start(rpc_path)
-        os.chmod(rpc_path, 0o600)
-        for worker, endpoint in enumerate(self._options.shard_endpoints):
-            self._reactor.set_endpoint(worker, endpoint)
-        self._hand_off.start()
-        await self._service.adopt_topics(self._siblings)
+        staging = self._service.staging
+        begun = await staging.recover()
+        await self._network.start()
+        await self._service.adopt_topics(self._network.siblings)
         # READY means that every slice can be written to through this worker.
-        await self._hand_off.connected(PEERS_SECONDS)
+        await self._network.hand_off.connected(PEERS_SECONDS)
         self._app.open()
+        self._spawn(staging.complete(begun))
+        self._spawn(self._staging())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
         self._supervision.send(
@@ -226,6 +235,7 @@ class Worker:
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
         self._app.close("The broker is stopping.")
+        self._service.staging.stop()
         self._reactor.drain()
         for task in self._requests.values():
             if self._app.interruptible(task):
@@ -238,12 +248,11 @@ class Worker:
             end = max(end, time.monotonic() + SEAL_SECONDS)
             while time.monotonic() < end and not self._sealed():
                 await asyncio.sleep(0.002)
-        await self._hand_off.close()
-        await self._rpc.close()
-        await self._siblings.close()
+        await self._network.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._service.staging.close()
         await self._supervision.flush()
         await self._store.close()
 
@@ -297,6 +306,11 @@ class Worker:
             await asyncio.sleep(RETENTION_SECONDS)
             await self._retain(self._store.run_retention)
             await self._retain(topics.run_once)
+
+    async def _staging(self) -> None:
+        while True:
+            await asyncio.sleep(STAGING_SECONDS)
+            await self._retain(lambda now_us: self._service.staging.expire())
 
     async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
         try:

@@ -7,8 +7,9 @@ offsets are not here: they are events in the log of the slice that they belong t
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +52,14 @@ class Groups:
     """Membership and assignment of every group of the broker.
 
     slices: every slice of the ring in token order, as (token of its range, index in the range).
+    sessions: numbers for registrations, each larger than the last; of a cluster, no two the same.
     """
 
-    def __init__(self, slices: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        slices: Sequence[tuple[int, int]],
+        sessions: Callable[[], int] | None = None,
+    ) -> None:
         assert slices, "a ring has at least one slice"
         assert list(slices) == sorted(slices), "slices come in token order"
         self._slices = list(slices)
@@ -62,7 +68,7 @@ class Groups:
         self._removed: dict[str, int] = {}
         self._removed_floor = 0  # A view since this version or later knows of every removal.
         self._version = 1
-        self._session = 0
+        self._next_session = sessions if sessions is not None else itertools.count(1).__next__
 
     @property
     def version(self) -> int:
@@ -138,6 +144,23 @@ class Groups:
         self._change(group)
         return False
 
+    def adopt(self, member: Member) -> None:
+        """Take over a registration that another broker has admitted; it replaces what was here."""
+        known = self._members.get(member.consumer_id)
+        if known is not None and known.session == member.session:
+            known.last_heard = max(known.last_heard, member.last_heard)
+            return
+        if known is not None and known.group != member.group:
+            self.goodbye(member.consumer_id)
+        self._members[member.consumer_id] = member
+        self._groups.setdefault(member.group, Group()).members[member.consumer_id] = member
+        self._removed.pop(member.group, None)
+        self._change(member.group)
+
+    def member(self, consumer_id: str) -> Member | None:
+        """A consumer as registered."""
+        return self._members.get(consumer_id)
+
     def touch(self, consumer_ids: Sequence[str], now: float) -> None:
         """These consumers have been heard of; unknown ones are passed over."""
         for consumer_id in consumer_ids:
@@ -158,10 +181,14 @@ class Groups:
             self._forget(member.group)
         return True
 
+    def silent(self, now: float) -> list[str]:
+        """Members that have not been heard of for too long."""
+        limit = limits.CONSUMER_SILENCE_SECONDS
+        return [m.consumer_id for m in self._members.values() if now - m.last_heard >= limit]
+
     def tick(self, now: float) -> bool:
         """Remove members that have been silent for too long; true if there were any."""
-        limit = limits.CONSUMER_SILENCE_SECONDS
-        silent = [m.consumer_id for m in self._members.values() if now - m.last_heard >= limit]
+        silent = self.silent(now)
         for consumer_id in silent:
             self.goodbye(consumer_id)
         return bool(silent)
@@ -242,10 +269,6 @@ class Groups:
         for topic in topics:
             if not _TOPIC.fullmatch(topic) or topic in (".", "..") or topic.startswith("__"):
                 raise RequestError(f"{topic[:128]!r} is not the name of a topic to consume.")
-
-    def _next_session(self) -> int:
-        self._session += 1
-        return self._session
 
     def _change(self, group: str) -> None:
         self._version += 1

@@ -86,8 +86,13 @@ class WorkerOptions:
 
     @property
     def process(self) -> Process:
-        """This process."""
-        return (Ordinal(self.ordinal), self.worker)
+        """This process. The only broker of a ring of one counts as broker 0."""
+        return (Ordinal(self.ordinal if self.ring_size > 1 else 0), self.worker)
+
+    @property
+    def peer(self) -> int:
+        """The number of this process in the cluster."""
+        return self.replicas.peer(self.process)
 
     @property
     def place(self) -> int:
@@ -121,7 +126,7 @@ class WorkerOptions:
     def shard_endpoint(self, process: Process) -> str:
         """ "host:port" of the shard endpoint of any process of the cluster."""
         ordinal, number = process
-        if ordinal == self.ordinal:
+        if ordinal == self.process[0]:
             return self.shard_endpoints[number]
         host = self.brokers[ordinal]
         return (

@@ -41,6 +41,20 @@ class Replicas:
         """How many shards the ring has."""
         return self.placement.size * self.workers
 
+    @property
+    def peers(self) -> int:
+        """How many processes the cluster runs."""
+        return self.placement.size * self.processes
+
+    def peer(self, process: Process) -> int:
+        """The number of a process in the cluster."""
+        return process[0] * self.processes + process[1]
+
+    def process(self, peer: int) -> Process:
+        """The process of that number."""
+        ordinal, number = divmod(peer, self.processes)
+        return Ordinal(ordinal), number
+
     def shard_of(self, process: Process) -> int:
         """The shard that a process holds."""
         ordinal, number = process

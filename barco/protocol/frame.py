@@ -99,7 +99,7 @@ def read(stream: Readable) -> Message | None:
     return decode(body)
 
 
-async def read_async(reader: AsyncReadable) -> Message | None:
+async def read_async(reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX) -> Message | None:
     """The next message of an asyncio stream; None at its end."""
     try:
         head = await reader.readexactly(LENGTH.size)
@@ -108,7 +108,7 @@ async def read_async(reader: AsyncReadable) -> Message | None:
             raise ProtocolError("stream ended within a frame's length") from None
         return None
     (length,) = LENGTH.unpack(head)
-    _check_length(length)
+    _check_length(length, bytes_max)
     try:
         body = await reader.readexactly(length)
     except EOFError as error:
@@ -117,9 +117,9 @@ async def read_async(reader: AsyncReadable) -> Message | None:
     return decode(body)
 
 
-def _check_length(length: int) -> None:
-    if not 1 <= length <= FRAME_BYTES_MAX:
-        raise ProtocolError(f"frame length {length} is not between 1 and {FRAME_BYTES_MAX}")
+def _check_length(length: int, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    if not 1 <= length <= bytes_max:
+        raise ProtocolError(f"frame length {length} is not between 1 and {bytes_max}")
 
 
 def _refuse_ext(code: int, data: bytes) -> None:

@@ -7,6 +7,9 @@ Worker to supervisor:
     {"type": "fatal", "text"}                                   one line, just before it exits
     {"type": "seen", "version"}                                 this view is in force here
     {"type": "request", "id", "op", "args": {...}}              answered by one "reply"
+    {"type": "leads", "token", "epoch", "session", "members"}   it leads this generation of the
+                                                                shard range that starts at token
+    {"type": "topics-digest", "digest", "count"}                of the topic settings it has
 
 Supervisor to worker:
 
@@ -14,6 +17,10 @@ Supervisor to worker:
                                                     what changed since a version; 0: everything
     {"type": "reply", "id", "ok": true, "result": {...}}
     {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
+    {"type": "cluster", "version", "brokers": [{"ordinal", "disk_uuid", "session", "address",
+     "ports": {...}, "workers", "version", "incarnation", "state"}],
+     "leaders": [[token, epoch, ordinal, worker, session]]}
+                                                    what changed: brokers, and who leads what
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -25,7 +32,10 @@ HEARTBEAT = "heartbeat"
 FATAL = "fatal"
 SEEN = "seen"
 REQUEST = "request"
+LEADS = "leads"
+TOPICS_DIGEST = "topics-digest"
 
 VIEW = "view"
 REPLY = "reply"
+CLUSTER = "cluster"
 DRAIN = "drain"

@@ -5,7 +5,7 @@ workers are sent the change, and the one that asked is answered when every live 
 a poll that lands on any of them a moment later is known there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,9 @@ from barco.protocol import messages
 
 Sends = list[tuple[int, dict[str, Any]]]
 """Frames to send: (worker, message)."""
+
+PEER = -1
+"""In place of a worker: another broker waits to hear that all workers here have seen its news."""
 
 
 class Machine(Protocol):
@@ -46,15 +49,23 @@ class Waiting:
     version: int
     unseen: set[int]
     deadline: float
+    receipt: int = 0
+    """Of the other brokers, which are to have it as well; 0: there are none, or they have."""
 
 
 class Control:
-    """Routes requests of workers to the machine, and its views to the workers."""
+    """Routes requests of workers to the machine, and its views to the workers.
 
-    def __init__(self, machine: Machine) -> None:
+    receipts: in a cluster, numbers for changes of which the other brokers are told; `delivered` is
+    called for each of them in the end.
+    """
+
+    def __init__(self, machine: Machine, receipts: Callable[[], int] = lambda: 0) -> None:
         self._machine = machine
+        self._receipts = receipts
         self._sent: dict[int, int] = {}
         self._waiting: list[Waiting] = []
+        self._seen_by: dict[int, int] = {}
 
     def worker_ready(self, worker: int) -> Sends:
         """A worker is there: it gets the whole view."""
@@ -64,6 +75,7 @@ class Control:
     def worker_gone(self, worker: int) -> Sends:
         """A worker died: nobody waits for it, and nobody answers it."""
         self._sent.pop(worker, None)
+        self._seen_by.pop(worker, None)
         self._waiting = [item for item in self._waiting if item.worker != worker]
         for item in self._waiting:
             item.unseen.discard(worker)
@@ -87,9 +99,30 @@ class Control:
             return [(worker, reply)]
         sends = self._views(self._sent)
         unseen = set(self._sent)
-        version = self._machine.version
-        self._waiting.append(Waiting(worker, reply, version, unseen, now + VIEW_SECONDS_MAX))
+        deadline = now + VIEW_SECONDS_MAX
+        waiting = Waiting(worker, reply, self._machine.version, unseen, deadline)
+        waiting.receipt = self._receipts()
+        self._waiting.append(waiting)
         return sends + self._answers()
+
+    def refresh(self) -> Sends:
+        """The machine has changed by something else than a request: tell all workers."""
+        return self._views(self._sent)
+
+    def when_seen(self, token: Mapping[str, Any], now: float) -> Sends:
+        """Send (PEER, token) once all workers have seen the view as it is now, or time is over."""
+        version = self._machine.version
+        unseen = {worker for worker in self._sent if self._seen_by.get(worker, 0) < version}
+        deadline = now + VIEW_SECONDS_MAX
+        self._waiting.append(Waiting(PEER, dict(token), version, unseen, deadline))
+        return self._answers()
+
+    def delivered(self, receipt: int) -> Sends:
+        """The other brokers have it, or were given the time for it."""
+        for item in self._waiting:
+            if item.receipt == receipt:
+                item.receipt = 0
+        return self._answers()
 
     def tick(self, now: float) -> Sends:
         """Expire consumers, and answers that waited for too long."""
@@ -100,7 +133,7 @@ class Control:
         late = [item for item in self._waiting if item.deadline <= now]
         self._waiting = [item for item in self._waiting if item.deadline > now]
         for item in late:
-            sends.append((item.worker, _not_seen(item)))
+            sends.append((item.worker, item.reply if item.worker == PEER else _not_seen(item)))
         return sends
 
     def deadline(self) -> float | None:
@@ -119,14 +152,15 @@ class Control:
         return sends
 
     def _seen(self, worker: int, version: int) -> Sends:
+        self._seen_by[worker] = version
         for item in self._waiting:
             if item.version <= version:
                 item.unseen.discard(worker)
         return self._answers()
 
     def _answers(self) -> Sends:
-        done = [item for item in self._waiting if not item.unseen]
-        self._waiting = [item for item in self._waiting if item.unseen]
+        done = [item for item in self._waiting if not item.unseen and not item.receipt]
+        self._waiting = [item for item in self._waiting if item.unseen or item.receipt]
         return [(item.worker, item.reply) for item in done]
 
 

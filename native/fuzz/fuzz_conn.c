@@ -24,7 +24,7 @@ static void start(void)
         .log = {.arena_bytes = 8u << 20, .epoch = 1, .acceleration = 1},
         .request_bytes_max = 256u << 10, .event_bytes_max = 64u << 10, .memory_max = 1u << 20,
         .workers = 2, .slices = 8, .slice_last = 3, .connections_max = 10,
-        .slice_width = 1ull << 61, .range_start = INT64_MIN, .auto_create = true, .engine = 2};
+        .range_start = INT64_MIN, .auto_create = true, .engine = 2};
     const char *error;
     reactor = reactor_new(&options, &error);
     REQUIRE(reactor != NULL);
@@ -33,7 +33,7 @@ static void start(void)
     reactor->log->open = true;
     reactor->table = table;
     reactor->table_used = reactor->table_capacity = 4;
-    strcpy(reactor->endpoints[1], "127.0.0.1:9301");
+    REQUIRE(reactor_set_route(reactor, 1, 1, "127.0.0.1:9301") == 0);
 }
 
 static struct conn *connect_one(uint32_t index, uint8_t kind)

@@ -342,6 +342,27 @@ static void test_what_can_never_fit(void)
     lab_close(&lab);
 }
 
+/* However much it is, what is glued is in one group; what is around it need not be. */
+static void test_what_is_glued_stays_together(void)
+{
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    uint64_t groups = lab.log->groups;
+    for (int i = 0; i < 8; i++) {
+        put(&lab, "t", 1, 300u << 10); /* three of them are a full group */
+        for (int j = 0; j < 5; j++) {
+            struct run *run = event(&lab, j == 0 ? "u" : "t", 0, 400u << 10);
+            run->glued = j < 4;
+            log_enqueue(lab.log, run);
+        }
+    }
+    settle(&lab);
+    CHECK(log_idle(lab.log) && lab.stable_count == 48 && lab.log->queued_bytes == 0);
+    CHECK(lab.log->groups - groups == 16); /* each sequence is too large for company */
+    lab_close(&lab);
+}
+
 /* Timestamps that fall make no chunk of each event: the bound of the run holds. */
 static void test_falling_timestamps(void)
 {
@@ -381,5 +402,6 @@ int main(void)
     test_a_snapshot_claims_only_what_is_written();
     test_what_can_never_fit();
     test_falling_timestamps();
+    test_what_is_glued_stays_together();
     return 0;
 }

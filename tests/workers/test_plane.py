@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from twin import Broker, MemoryLog, MemoryReactor, MemorySupervisor, run
+from twin import Broker, MemoryLog, MemoryReactor, MemorySpool, MemorySupervisor, run
 
 from barco.workers.http.app import App
 from barco.workers.rpc import RpcServer, Siblings
@@ -23,11 +23,12 @@ class Plane:
             reactor=self.reactor,
             reader=MemoryLog(self.reactor),
             supervisor=supervisor,
+            spool=MemorySpool(),
             now_us=lambda: 1,
         )
         self.reactor.upcalls = self.service.upcall
         operation = self.service.operation
-        paths = [str(directory / f"{worker}.rpc") for worker in range(options.workers)]
+        paths = {worker: str(directory / f"{worker}.rpc") for worker in range(options.workers)}
         self.siblings = Siblings(
             worker=options.worker, paths=paths, operation=operation, bytes_max=1 << 20
         )

@@ -29,7 +29,7 @@ class Pair:
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "worker-1.rpc")
-        self.paths = [str(directory / "worker-0.rpc"), self.path]
+        self.paths = {0: str(directory / "worker-0.rpc"), 1: self.path}
         self.cancelled = asyncio.Event()
         self.started = asyncio.Event()
         self.server = RpcServer(self.operation, bytes_max=BYTES_MAX)

@@ -1,10 +1,13 @@
 """The hand-off connections: whoever waits for them, whoever comes late, whoever comes back."""
 
 import asyncio
+import dataclasses
 import os
 import time
 
 from barco.workers.siblings import HandOff
+
+from .twin import Broker
 
 
 class Reactor:
@@ -24,7 +27,11 @@ class Reactor:
 def test_connected_says_when_all_stand(tmp_path):
     async def main():
         reactors = [Reactor() for _ in range(3)]
-        ends = [HandOff(r, str(tmp_path), n, 3) for n, r in enumerate(reactors)]
+        broker = Broker(workers=3)
+        ends = [
+            HandOff(r, dataclasses.replace(broker.options(n), data_dir=str(tmp_path)))
+            for n, r in enumerate(reactors)
+        ]
         ends[0].start()
         ends[1].start()
         assert await ends[0].connected(0.05) is False
@@ -34,12 +41,13 @@ def test_connected_says_when_all_stand(tmp_path):
         assert time.monotonic() - began < 20
         assert sorted(reactors[0].peers) == [1, 2]
 
-        ends[0].connect(2)  # It closed, and is there again.
+        ends[0].connect(2)  # Stands already.
+        ends[0].lost(2)  # It closed, and is there again.
         assert await ends[0].connected(30)
         assert sorted(reactors[0].peers) == [1, 2, 2]
         for end in ends:
             await end.close()
-        ends[0].connect(1)
+        ends[0].lost(1)
         assert await ends[0].connected(0.01) and len(reactors[0].peers) == 3
 
     asyncio.run(main())
@@ -47,7 +55,8 @@ def test_connected_says_when_all_stand(tmp_path):
 
 def test_a_worker_alone_is_connected(tmp_path):
     async def main():
-        end = HandOff(Reactor(), str(tmp_path), 0, 1)
+        options = dataclasses.replace(Broker(workers=1).options(0), data_dir=str(tmp_path))
+        end = HandOff(Reactor(), options)
         end.start()
         assert await end.connected(0)
         await end.close()

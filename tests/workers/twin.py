@@ -13,12 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+from memory_spool import MemorySpool
+
 from barco import _native
 from barco.cluster.groups import Groups
-from barco.errors import BarcoError, CorruptDataError, NotReadyError
+from barco.errors import BarcoError, CorruptDataError, NotReadyError, ProtocolError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
+from barco.model.placement import Placement
+from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol import frame
+from barco.protocol.batch import decode_batch
 from barco.workers.http.app import App
 from barco.workers.http.messages import Response
 from barco.workers.service import ShardService
@@ -45,6 +49,7 @@ class MemoryReactor:
         self.hold = False
         self.held: list[tuple[int, str, int, bytes | None, bytes]] = []
         self.fail_status = 0
+        self.refuse = 0
         self.appended_events = 0
 
     # --- The seam -----------------------------------------------------------------------------
@@ -71,6 +76,38 @@ class MemoryReactor:
         self.kept[topic, key or b""] = value
         self.appended_events += 1
         self.upcalls(("appended", tag, 0, slice, self.epoch, offset))
+
+    def check_batch(self, slice: int, batch: bytes) -> tuple[int, int, int, int, int]:
+        try:
+            read = decode_batch(batch)
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+        placement = Placement(1, 8)
+        if any(key and placement.locate(token_of(key))[1] != slice for key in read.keys):
+            raise ValueError("a key belongs to another slice")
+        return len(read.values), sum(map(len, read.values)), 0, 0, 0
+
+    def append_commit(
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        batches: list[tuple[Any, ...]],
+        mark_topic: str,
+        mark_key: bytes,
+        mark_value: bytes,
+    ) -> None:
+        if self.refuse:
+            self.refuse -= 1
+            raise RuntimeError("not now")
+
+        def stable() -> None:
+            for batch, *_ in batches:
+                read = decode_batch(batch)
+                self.produce(topic, slice, read.values, read.keys)
+            self._stable(tag, mark_topic, slice, mark_key, mark_value)
+
+        asyncio.get_running_loop().call_soon(stable)
 
     def streams(self) -> list[tuple[str, int, int, int, int]]:
         return [
@@ -285,6 +322,7 @@ class Broker:
         self.siblings = MemorySiblings(self)
         self.reactors = [MemoryReactor() for _ in range(workers)]
         self.logs = [MemoryLog(reactor) for reactor in self.reactors]
+        self.spools = [MemorySpool() for _ in range(workers)]
         self.services: list[ShardService | None] = [None] * workers
         self.apps: list[App | None] = [None] * workers
         self.supervisor.workers = self.services
@@ -327,6 +365,7 @@ class Broker:
             reactor=reactor,
             reader=self.logs[worker],
             supervisor=self.supervisor,
+            spool=self.spools[worker],
             now_us=lambda: reactor.clock_us,
         )
         reactor.upcalls = service.upcall

@@ -15,6 +15,7 @@ from barco.workers.http.routes import Router
 from barco.workers.http.status import Status
 from barco.workers.http.table import ROUTES
 from barco.workers.http.topics import Topics
+from barco.workers.http.writes import Writes
 from barco.workers.seams import SiblingsLike, SupervisorLike
 from barco.workers.service import ShardService
 
@@ -40,6 +41,7 @@ class App:
             "read": Read(self._context),
             "topics": Topics(self._context),
             "groups": GroupRoutes(self._context),
+            "writes": Writes(self._context),
         }
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:

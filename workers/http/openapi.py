@@ -12,6 +12,8 @@ _PLACES = {
     "token": "The start of the token range, a signed 64-bit integer.",
     "index": "The slice's index in its token range.",
     "group": "The name of a group.",
+    "writer": "The id of a query or job: 1 to 128 of a-z, A-Z, 0-9, '_', '.', ':', '-'.",
+    "batch": "The number of the write among those of its writer; later ones are larger.",
 }
 
 _PROBLEM_SCHEMA = {
@@ -66,6 +68,8 @@ _TAGS = {
     "produce": "Storing events.",
     "consume": "Reading in a group: the broker decides who reads what.",
     "read": "Reading without a group, from any place.",
+    "write": "Many events from many tasks, at once or not at all: Spark's sink. At the shard "
+    "endpoints of the slices' owners.",
     "administration": "Topics, groups, the broker itself.",
 }
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route, Told
+from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
@@ -424,4 +425,5 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *WRITE_ROUTES,
 )

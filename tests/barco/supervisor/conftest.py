@@ -17,6 +17,8 @@ import pytest
 
 from barco.supervisor.tied import start_tied
 
+sys.path.insert(0, str(Path(__file__).parent))  # For `gossiping`.
+
 FAKE_BROKER = Path(__file__).with_name("fake_broker.py")
 
 

@@ -1,0 +1,310 @@
+"""What brokers tell one another: facts, each with a version, of which the greatest wins everywhere.
+
+A fact is about one thing (its kind and key). Merging takes the greater of two, so the order and
+the number of times in which facts arrive make no difference: all brokers end with the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from barco import limits
+from barco.errors import ProtocolError
+
+BROKER, LEADER, CONSUMER, TOPICS = "broker", "leader", "consumer", "topics"
+KINDS = (BROKER, LEADER, CONSUMER, TOPICS)
+
+ALIVE, SUSPECT, CONFIRMED, DOWN, LEFT = range(5)
+"""States of a broker; confirmed: two suspect it independently. Of one incarnation the higher wins;
+only the broker itself begins the next one, and so refutes what is said of it."""
+STATES = ("alive", "suspect", "suspect", "down", "left")
+
+BUCKETS = 256
+"""Facts are compared bucket by bucket: two brokers that agree exchange 2 KiB."""
+
+Key = int | str
+Version = tuple[int, ...]
+_VERSION_PARTS = {BROKER: 2, LEADER: 2, CONSUMER: 4, TOPICS: 2}
+_MAX = 2**64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fact:
+    """One versioned fact. Two of the same key compare by version, then by content."""
+
+    kind: str
+    key: Key
+    version: Version
+    packed: bytes = field(repr=False)
+    """The whole of it as it travels: msgpack [kind, key, [version], [body]]."""
+    body: tuple[Any, ...] = field(compare=False)
+    bucket: int = field(compare=False, repr=False)
+    check: int = field(compare=False, repr=False)
+    """A hash of `packed`; a bucket's digest is the exclusive or of those in it."""
+
+    @classmethod
+    def make(cls, kind: str, key: Key, version: Version, body: tuple[Any, ...]) -> Fact:
+        """A fact of this broker's own; it has to be one that others will take."""
+        packed: bytes = msgpack.packb([kind, key, version, body], use_bin_type=True)
+        return cls.unpack(packed)
+
+    @classmethod
+    @lru_cache(maxsize=1024)  # Rumours come several times.
+    def unpack(cls, packed: bytes) -> Fact:
+        """A fact as it came; ProtocolError if it breaks the rules."""
+        if not 0 < len(packed) <= limits.GOSSIP_FACT_BYTES_MAX:
+            raise ProtocolError(f"fact of {len(packed)} bytes")
+        try:
+            given = msgpack.unpackb(packed, raw=False, strict_map_key=True, use_list=False)
+            kind, key, version, body = given
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise ProtocolError(f"fact is not one: {str(error)[:200]}") from None
+        if not _plausible(kind, key, version) or not isinstance(body, tuple):
+            raise ProtocolError("fact of an unknown kind or shape")
+        _PARSERS[kind](key, version, body)
+        place = hashlib.blake2b(f"{kind} {key}".encode(), digest_size=8).digest()
+        check = hashlib.blake2b(packed, digest_size=8).digest()
+        return cls(
+            kind=kind,
+            key=key,
+            version=version,
+            packed=packed,
+            body=body,
+            bucket=place[0] % BUCKETS,
+            check=int.from_bytes(check, "little"),
+        )
+
+
+def _plausible(kind: Any, key: Any, version: Any) -> bool:
+    return (
+        kind in _VERSION_PARTS
+        and (isinstance(key, str) if kind == CONSUMER else type(key) is int)
+        and isinstance(version, tuple)
+        and len(version) == _VERSION_PARTS[kind]
+        and all(type(part) is int and 0 <= part < _MAX for part in version)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """One broker: who it is, where it listens, and how it is."""
+
+    ordinal: int
+    disk_uuid: str
+    session: int
+    """Random for each start of its supervisor."""
+    address: str
+    ports: tuple[tuple[str, int], ...]
+    """(name, number), sorted: the bases of `ports` of its configuration."""
+    workers: int
+    """Cores, so shards of its range; it runs a process for each replica that it holds."""
+    version: str
+    """Of barco."""
+    incarnation: int = 0
+    state: int = ALIVE
+    by: int = 0
+    """Who says so, for what the broker does not say itself."""
+
+    @property
+    def up(self) -> bool:
+        """Not known to have gone: alive, or only suspected."""
+        return self.state < DOWN
+
+    @property
+    def state_name(self) -> str:
+        """For people."""
+        return STATES[self.state]
+
+    def fact(self) -> Fact:
+        """To be spread."""
+        who = (self.disk_uuid, self.session, self.address, self.ports, self.workers, self.version)
+        return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), (*who, self.by))
+
+    @classmethod
+    def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> BrokerInfo:
+        """The opposite; ProtocolError for what cannot be."""
+        _check(len(body) == 7 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
+        disk_uuid, session, address, ports, workers, barco, by = body
+        _check(_text(disk_uuid, 32) and _text(address, 255) and _text(barco, 32), BROKER)
+        _check(_number(session) and _number(workers, limits.WORKERS_MAX + 1), BROKER)
+        _check(_number(by, limits.BROKERS_MAX), BROKER)
+        _check(isinstance(ports, tuple) and len(ports) <= 16, BROKER)
+        for port in ports:
+            _check(isinstance(port, tuple) and len(port) == 2 and _text(port[0], 32), BROKER)
+            _check(_number(port[1], limits.PORT_MAX + 1), BROKER)
+        return cls(
+            ordinal=key,
+            disk_uuid=disk_uuid,
+            session=session,
+            address=address,
+            ports=ports,
+            workers=workers,
+            version=barco,
+            incarnation=version[0],
+            state=version[1],
+            by=by,
+        )
+
+    @classmethod
+    def of(cls, fact: Fact) -> BrokerInfo:
+        """What a fact says."""
+        return cls.parse(fact.key, fact.version, fact.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderInfo:
+    """Who leads the newest known generation of a shard range. The newest epoch wins."""
+
+    token: int
+    """Where the shard range starts."""
+    epoch: int
+    ordinal: int
+    worker: int
+    """The number of the process at that broker."""
+    session: int
+    members: tuple[int, ...] = ()
+    """Ordinals of the generation's three members."""
+
+    def fact(self) -> Fact:
+        """To be spread."""
+        body = (self.ordinal, self.worker, self.members)
+        return Fact.make(LEADER, self.token, (self.epoch, self.session), body)
+
+    @classmethod
+    def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> LeaderInfo:
+        """The opposite; ProtocolError for what cannot be."""
+        _check(len(body) == 3 and -(2**63) <= key < 2**63, LEADER)
+        ordinal, worker, members = body
+        _check(_number(ordinal, limits.BROKERS_MAX), LEADER)
+        _check(_number(worker, 3 * limits.WORKERS_MAX), LEADER)
+        _check(isinstance(members, tuple) and len(members) <= 3, LEADER)
+        _check(all(_number(member, limits.BROKERS_MAX) for member in members), LEADER)
+        epoch, session = version
+        return cls(
+            token=key, epoch=epoch, ordinal=ordinal, worker=worker, session=session, members=members
+        )
+
+    @classmethod
+    def of(cls, fact: Fact) -> LeaderInfo:
+        """What a fact says."""
+        return cls.parse(fact.key, fact.version, fact.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerInfo:
+    """A consumer's registration, or that it ended."""
+
+    consumer_id: str
+    counter: int
+    """A Lamport clock: who registers after having seen another registration is later."""
+    ordinal: int
+    """The broker that took it."""
+    heard: int = 0
+    """Grows when the consumer is heard of: what expired at one broker lives on if another one
+    has heard of it."""
+    removed_at: int = 0
+    """When it ended, in seconds since 1970 at the broker that says so; 0: it has not."""
+    group: str
+    topics: tuple[str, ...]
+    start: str
+
+    @property
+    def session(self) -> int:
+        """A number for this registration, the same at all brokers, and no other's."""
+        return self.counter * limits.BROKERS_MAX + self.ordinal
+
+    def fact(self) -> Fact:
+        """To be spread."""
+        version = (self.counter, self.ordinal, self.heard, int(self.removed_at > 0))
+        body = (self.group, self.topics, self.start, self.removed_at)
+        return Fact.make(CONSUMER, self.consumer_id, version, body)
+
+    @classmethod
+    def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> ConsumerInfo:
+        """The opposite; ProtocolError for what cannot be."""
+        counter, ordinal, heard, removed = version
+        _check(len(body) == 4 and _text(key, limits.CONSUMER_ID_BYTES_MAX), CONSUMER)
+        _check(counter < 2**48 and ordinal < limits.BROKERS_MAX and removed <= 1, CONSUMER)
+        group, topics, start, removed_at = body
+        _check(_number(removed_at, 2**40) and bool(removed) == (removed_at > 0), CONSUMER)
+        _check(_text(group, limits.GROUP_NAME_BYTES_MAX) and _text(start, 32), CONSUMER)
+        _check(isinstance(topics, tuple), CONSUMER)
+        _check(1 <= len(topics) <= limits.TOPICS_PER_CONSUMER_MAX, CONSUMER)
+        _check(all(_text(topic, limits.TOPIC_NAME_BYTES_MAX) for topic in topics), CONSUMER)
+        return cls(
+            consumer_id=key,
+            counter=counter,
+            ordinal=ordinal,
+            heard=heard,
+            removed_at=removed_at,
+            group=group,
+            topics=topics,
+            start=start,
+        )
+
+    @classmethod
+    def of(cls, fact: Fact) -> ConsumerInfo:
+        """What a fact says."""
+        return cls.parse(fact.key, fact.version, fact.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsInfo:
+    """A digest of the topic settings that a broker has: where two differ, one has missed some."""
+
+    ordinal: int
+    incarnation: int
+    counter: int
+    digest: str
+    count: int
+
+    def fact(self) -> Fact:
+        """To be spread."""
+        version = (self.incarnation, self.counter)
+        return Fact.make(TOPICS, self.ordinal, version, (self.digest, self.count))
+
+    @classmethod
+    def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> TopicsInfo:
+        """The opposite; ProtocolError for what cannot be."""
+        _check(len(body) == 2 and 0 <= key < limits.BROKERS_MAX, TOPICS)
+        _check(_text(body[0], 64) and _number(body[1]), TOPICS)
+        incarnation, counter = version
+        return cls(
+            ordinal=key, incarnation=incarnation, counter=counter, digest=body[0], count=body[1]
+        )
+
+    @classmethod
+    def of(cls, fact: Fact) -> TopicsInfo:
+        """What a fact says."""
+        return cls.parse(fact.key, fact.version, fact.body)
+
+
+_PARSERS: dict[str, Any] = {
+    BROKER: BrokerInfo.parse,
+    LEADER: LeaderInfo.parse,
+    CONSUMER: ConsumerInfo.parse,
+    TOPICS: TopicsInfo.parse,
+}
+
+
+def _text(value: Any, length_max: int) -> bool:
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= length_max
+        and value.isascii()
+        and value.isprintable()
+    )
+
+
+def _number(value: Any, end: int = _MAX) -> bool:
+    return type(value) is int and 0 <= value < end
+
+
+def _check(fine: bool, kind: str) -> None:
+    if not fine:
+        raise ProtocolError(f"a fact about a {kind} that cannot be")

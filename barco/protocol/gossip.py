@@ -1,0 +1,194 @@
+"""What supervisors say to one another: dataclasses, and the frames that carry them.
+
+A connection begins with `Hello` from the one that opened it; the other answers `Welcome`, or
+`Refuse` and closes. Then both send what they like, in any order; `facts` are opaque here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from barco import limits
+from barco.errors import ProtocolError
+
+GOSSIP_VERSION = 1
+"""Of this protocol. Brokers that speak another one do not join."""
+
+FACTS_MAX = 20_000
+"""In one message; the frame's length bounds them as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Who is speaking, and the shape of the cluster it was made for."""
+
+    TYPE: ClassVar[str] = "hello"
+    protocol: int
+    version: str
+    cluster_uuid: str
+    ordinal: int
+    disk_uuid: str
+    session: int
+    brokers: int
+    slices_per_range: int
+    workers: int
+    replaces: str = ""
+    """The disk that this one stands in for (`barco replace`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome(Hello):
+    """The other side's own identity: it lets the first one in."""
+
+    TYPE: ClassVar[str] = "welcome"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Why not, in one line; the connection ends."""
+
+    TYPE: ClassVar[str] = "refuse"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Are you there?"""
+
+    TYPE: ClassVar[str] = "ping"
+    number: int
+    facts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """I am; or, for `about` somebody else, it is."""
+
+    TYPE: ClassVar[str] = "ack"
+    number: int
+    about: int
+    facts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingRequest:
+    """Ask `about` for me."""
+
+    TYPE: ClassVar[str] = "ping-request"
+    number: int
+    about: int
+    facts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nack:
+    """I am well, but have no answer from `about` (yet)."""
+
+    TYPE: ClassVar[str] = "nack"
+    number: int
+    about: int
+    refused: bool = False
+    """Nothing listens there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """News. A `number` above 0 is answered by a `PushAck` when the broker's workers have it."""
+
+    TYPE: ClassVar[str] = "push"
+    number: int = 0
+    facts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushAck:
+    """The news of that number has been taken."""
+
+    TYPE: ClassVar[str] = "push-ack"
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """Digests of everything that the sender knows: tell me what differs."""
+
+    TYPE: ClassVar[str] = "sync"
+    digests: bytes
+    facts: tuple[bytes, ...] = ()
+    """The sender's own: a newcomer introduces itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReply:
+    """All facts of the buckets that differ, or of the first of them; `more` are left over."""
+
+    TYPE: ClassVar[str] = "sync-reply"
+    whole: tuple[int, ...]
+    """Buckets that are here in full: what the other one has besides is news to the sender."""
+    more: bool
+    facts: tuple[bytes, ...] = ()
+
+
+Message = Ping | Ack | PingRequest | Nack | Push | PushAck | Sync | SyncReply
+Greeting = Hello | Welcome | Refuse
+
+_TYPES: dict[str, Any] = {
+    each.TYPE: each
+    for each in (
+        *(Hello, Welcome, Refuse, Ping, Ack, PingRequest),
+        *(Nack, Push, PushAck, Sync, SyncReply),
+    )
+}
+_NAMES = {name: tuple(f.name for f in fields(kind)) for name, kind in _TYPES.items()}
+_TEXT_MAX = {"reason": 1_000, "version": 32}
+_NUMBER_MAX = 2**64
+
+
+def to_frame(message: Message | Greeting) -> dict[str, Any]:
+    """Plain values for `barco.protocol.frame`."""
+    values = {name: getattr(message, name) for name in _NAMES[message.TYPE]}
+    return {"type": message.TYPE} | values
+
+
+def from_frame(frame: Mapping[str, Any]) -> Message | Greeting:
+    """The message in a frame; ProtocolError if it has not the shape of one."""
+    kind = frame.get("type")
+    cls = _TYPES.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise ProtocolError(f"no gossip message is of type {str(kind)[:64]!r}")
+    values: dict[str, Any] = {}
+    for name, value in frame.items():
+        if name == "type":
+            continue
+        if name not in _NAMES[cls.TYPE] or not _fits(name, value):
+            raise ProtocolError(f"a gossip {kind} has no such {name[:64]!r}")
+        values[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        message: Message | Greeting = cls(**values)
+    except TypeError:
+        raise ProtocolError(f"a gossip {kind} is incomplete") from None
+    return message
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name == "facts":
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) <= FACTS_MAX
+            and all(isinstance(fact, bytes) for fact in value)
+        )
+    if name == "digests":
+        return isinstance(value, bytes) and len(value) == 8 * 256
+    if name == "whole":
+        return isinstance(value, (list, tuple)) and all(
+            type(bucket) is int and 0 <= bucket < 256 for bucket in value
+        )
+    if name in ("refused", "more"):
+        return isinstance(value, bool)
+    if name in ("reason", "version", "cluster_uuid", "disk_uuid", "replaces"):
+        return isinstance(value, str) and len(value) <= _TEXT_MAX.get(name, 32)
+    if name in ("about", "ordinal"):
+        return type(value) is int and 0 <= value < limits.BROKERS_MAX
+    return type(value) is int and 0 <= value < _NUMBER_MAX

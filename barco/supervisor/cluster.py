@@ -1,0 +1,274 @@
+"""The control plane of a broker in a cluster: gossip, registrations and topology put together.
+
+Stands where `Control` stands in a single broker: workers ask it and are told the views. What it
+learns from other brokers goes to the workers by `send`, whenever it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from barco.cluster.facts import (
+    BROKER,
+    CONSUMER,
+    LEADER,
+    TOPICS,
+    BrokerInfo,
+    Fact,
+    LeaderInfo,
+    TopicsInfo,
+)
+from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip
+from barco.cluster.registrations import Registrations
+from barco.cluster.topology import Topology, broker_to_dict
+from barco.errors import ProtocolError
+from barco.model.placement import Placement
+from barco.protocol import messages
+from barco.protocol.gossip import Hello
+from barco.supervisor.control import PEER, Control, Sends
+from barco.supervisor.gossip import GossipNode
+
+log = logging.getLogger("barco.cluster")
+
+FORGET_SECONDS = 10.0
+"""How often it is looked for what nobody needs to remember."""
+
+
+class Cluster:
+    """One broker's part in its cluster. To be made within a running event loop.
+
+    addresses: (host, port) of every broker's gossip, by ordinal.
+    send: takes frames for workers that no call of a worker has asked for.
+    """
+
+    def __init__(
+        self,
+        me: BrokerInfo,
+        hello: Hello,
+        addresses: list[tuple[str, int]],
+        *,
+        bind: str,
+        send: Callable[[Sends], None],
+    ) -> None:
+        started = int(time.time() * 1000)
+        self._started = started
+        self._send = send
+        self._topology = Topology()
+        self._told: dict[int, int] = {}
+        self._receipt = 0
+        self._receipts = itertools.count(1)
+        self._topics = itertools.count(1)
+        self._dirty = False
+        self._forget_at = 0.0
+        slices = ring_slices(hello.brokers, hello.slices_per_range)
+        self._registrations = Registrations(
+            slices, ordinal=hello.ordinal, counter=started, unix_seconds=time.time
+        )
+        self._control = Control(self._registrations, self._take_receipt)
+        machine = Gossip(
+            me,
+            hello.brokers,
+            random=random.SystemRandom(),
+            now=asyncio.get_running_loop().time(),
+            accept=self._registrations.accept,
+        )
+        self._ordinal = hello.ordinal
+        self.node = GossipNode(machine, hello, addresses, bind=bind, on_effect=self._effect)
+
+    async def start(self, listener: socket.socket) -> None:
+        """Listen, and look for the others."""
+        await self.node.start(listener)
+
+    async def close(self) -> None:
+        """Take leave."""
+        await self.node.close()
+
+    # --- As Control -------------------------------------------------------------------------------
+
+    def worker_ready(self, worker: int) -> Sends:
+        """A worker is there: it gets the whole view, and the cluster as it is."""
+        self._told[worker] = self._topology.version
+        frames: Sends = [(worker, frame) for frame in self._topology.frames(0)]
+        return frames + self._control.worker_ready(worker)
+
+    def worker_gone(self, worker: int) -> Sends:
+        """A worker died."""
+        self._told.pop(worker, None)
+        return self._dispatch(self._control.worker_gone(worker))
+
+    def receive(self, worker: int, message: Mapping[str, Any], now: float) -> Sends:
+        """A frame of a worker."""
+        kind = message.get("type")
+        if kind == messages.LEADS:
+            self._leads(worker, message)
+            return []
+        if kind == messages.TOPICS_DIGEST:
+            self._topics_digest(message)
+            return []
+        if kind == messages.REQUEST and message.get("op") == "cluster":
+            result = self.describe()
+            reply = {"type": messages.REPLY, "id": message.get("id"), "ok": True, "result": result}
+            return [(worker, reply)]
+        sends = self._dispatch(self._control.receive(worker, message, now))
+        self._publish()
+        return sends
+
+    def tick(self, now: float) -> Sends:
+        """About once a second."""
+        sends = self._control.tick(now)
+        if self._forget_at <= now:
+            self._forget_at = now + FORGET_SECONDS
+            if self._registrations.tick(now):
+                sends += self._control.refresh()
+            for consumer_id in self._registrations.forgotten():
+                self.node.machine.forget(CONSUMER, consumer_id)
+        self._publish()
+        return self._dispatch(sends)
+
+    # --- What workers tell ------------------------------------------------------------------------
+
+    def _leads(self, worker: int, message: Mapping[str, Any]) -> None:
+        members = message.get("members") or []
+        try:
+            fact = LeaderInfo(
+                token=message["token"],
+                epoch=message["epoch"],
+                ordinal=self._ordinal,
+                worker=worker,
+                session=message["session"],
+                members=tuple(members),
+            ).fact()
+        except KeyError as error:
+            raise ProtocolError(f"a {messages.LEADS} frame has {error}") from None
+        self.node.run(self.node.machine.publish(fact, self.node.now()))
+
+    def _topics_digest(self, message: Mapping[str, Any]) -> None:
+        info = TopicsInfo(
+            ordinal=self._ordinal,
+            incarnation=self._started,
+            counter=next(self._topics),
+            digest=str(message.get("digest")),
+            count=int(message.get("count", 0)),
+        )
+        self.node.run(self.node.machine.publish(info.fact(), self.node.now()))
+
+    # --- What the gossip tells --------------------------------------------------------------------
+
+    def _take_receipt(self) -> int:
+        self._receipt = next(self._receipts)
+        return self._receipt
+
+    def _publish(self) -> None:
+        """What workers' requests have changed, to the others; the last one with the receipt."""
+        facts = self._registrations.outgoing()
+        receipt, self._receipt = self._receipt, 0
+        machine, now = self.node.machine, self.node.now()
+        for number, fact in enumerate(facts, 1):
+            given = receipt if number == len(facts) else 0
+            self.node.run(machine.publish(fact, now, receipt=given))
+        if receipt and not facts:
+            self._send(self._dispatch(self._control.delivered(receipt)))
+
+    def _effect(self, effect: Effect) -> None:
+        now = self.node.now()
+        if isinstance(effect, Changed):
+            self._changed(effect, now)
+        elif isinstance(effect, AckWanted):
+            self._refresh()
+            token = {"ordinal": effect.ordinal, "number": effect.number}
+            self._send(self._dispatch(self._control.when_seen(token, now)))
+        elif isinstance(effect, Delivered):
+            self._send(self._dispatch(self._control.delivered(effect.receipt)))
+
+    def _changed(self, changed: Changed, now: float) -> None:
+        fact = changed.fact
+        if fact.kind == CONSUMER:
+            if changed.news:
+                self._registrations.apply(fact, now)
+                self._later()
+        elif fact.kind in (BROKER, LEADER):
+            if fact.kind == BROKER and fact.key != self._ordinal:
+                _log_change(BrokerInfo.of(fact), changed.before)
+            self._topology.apply(fact)
+            self._later()
+
+    def _later(self) -> None:
+        """Tell the workers, once for all that comes in this turn of the loop."""
+        if not self._dirty:
+            self._dirty = True
+            self.node.call_soon(self._refresh)
+
+    def _refresh(self) -> None:
+        if not self._dirty:
+            return
+        self._dirty = False
+        sends: Sends = []
+        version = self._topology.version
+        for worker, since in self._told.items():
+            if since < version:
+                sends += [(worker, frame) for frame in self._topology.frames(since)]
+                self._told[worker] = version
+        self._send(self._dispatch(sends + self._control.refresh()))
+
+    def _dispatch(self, sends: Sends) -> Sends:
+        """Acknowledgements go to other brokers, everything else to workers."""
+        for worker, message in sends:
+            if worker == PEER:
+                self.node.call_soon(self._acknowledge, message["ordinal"], message["number"])
+        return [(worker, message) for worker, message in sends if worker != PEER]
+
+    def _acknowledge(self, ordinal: int, number: int) -> None:
+        self.node.run(self.node.machine.acknowledge(ordinal, number, self.node.now()))
+
+    # --- For people -------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """Brokers, refusals and figures, for /status and the metrics."""
+        machine, node = self.node.machine, self.node
+        topics = {int(fact.key): TopicsInfo.of(fact) for fact in machine.store.all(TOPICS)}
+        connected = node.connected()
+        brokers = []
+        for ordinal, info in sorted(self._topology.brokers.items()):
+            described = broker_to_dict(info) | {"connected": connected.get(ordinal, True)}
+            if (digest := topics.get(ordinal)) is not None:
+                described["topics"] = f"{digest.count}:{digest.digest}"
+            brokers.append(described)
+        counters = asdict(machine.members.counters) | asdict(node.counters)
+        counters |= {f"brokers_{state}": n for state, n in self._topology.counts().items()}
+        counters |= {"facts": sum(machine.store.count(k) for k in (BROKER, LEADER, CONSUMER))}
+        counters |= {"fact_bytes": machine.store.bytes, "local_health": machine.members.health}
+        refusals = {str(ordinal): reason for ordinal, reason in node.refusals.items()}
+        return {"brokers": brokers, "refusals": refusals, "gossip": counters}
+
+
+def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:
+    """Every slice of the ring in token order: (token of its range, index in the range)."""
+    placement = Placement(brokers, slices_per_range)
+    return [
+        (placement.token(place), index)
+        for place in range(brokers)
+        for index in range(slices_per_range)
+    ]
+
+
+def _log_change(info: BrokerInfo, before: Fact | None) -> None:
+    was = None if before is None else BrokerInfo.of(before)
+    if was is not None and was.state_name == info.state_name and was.session == info.session:
+        return
+    extra = {"broker": info.ordinal, "address": info.address, "incarnation": info.incarnation}
+    if info.state_name == "alive":
+        log.info("broker is alive", extra=extra)
+    elif info.state_name == "left":
+        log.info("broker has left in an orderly way", extra=extra)
+    elif info.state_name == "suspect":
+        log.warning("broker does not answer: it is suspected", extra=extra | {"by": info.by})
+    else:
+        log.error("broker is down", extra=extra)

@@ -1,0 +1,434 @@
+"""Gossip over TCP: the connections between supervisors, around the machine of the gossip.
+
+One connection to a peer is enough for both directions, whoever opened it. Each begins with a
+greeting in which both sides show who they are; a wrong one is refused, with one line on both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from barco import limits
+from barco.cluster.gossip import Effect, Gossip, Send
+from barco.cluster.hello import refusal
+from barco.errors import PeerGoneError, ProtocolError
+from barco.protocol import frame
+from barco.protocol.gossip import (
+    GOSSIP_VERSION,
+    Greeting,
+    Hello,
+    Message,
+    Refuse,
+    Welcome,
+    from_frame,
+    to_frame,
+)
+
+log = logging.getLogger("barco.gossip")
+
+GREETINGS_MAX = 64
+"""Connections that have not said who they are; more are closed at once."""
+
+QUEUE_MESSAGES_MAX = 64
+"""To a peer that is being connected to; the oldest goes first."""
+
+REFUSAL_LOG_SECONDS = 30.0
+"""The same refusal is not said more often than this."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Traffic since the start."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages_dropped: int = 0
+    connections: int = 0
+    refusals: int = 0
+
+
+class Counted:
+    """A stream whose bytes are counted."""
+
+    def __init__(self, reader: asyncio.StreamReader, counters: Counters) -> None:
+        self._reader = reader
+        self._counters = counters
+
+    async def readexactly(self, n: int, /) -> bytes:
+        """As `asyncio.StreamReader`."""
+        data = await self._reader.readexactly(n)
+        self._counters.bytes_received += len(data)
+        return data
+
+
+@dataclass(slots=True)
+class Peer:
+    """One other broker, by its place in the configuration."""
+
+    ordinal: int
+    host: str
+    port: int
+    links: list[Link] = field(default_factory=list)
+    queue: list[bytes] = field(default_factory=list)
+    connecting: asyncio.Task[None] | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+    refused: bool = False
+    """Why the last attempt failed: nothing listens there."""
+    used_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One greeted connection."""
+
+    reader: Counted
+    writer: asyncio.StreamWriter
+    hello: Hello
+
+    def close(self) -> None:
+        """At once; what is unsent is lost."""
+        self.writer.transport.abort()
+
+
+class GossipNode:
+    """One broker's gossip: the machine, its timer and its sockets. Lives in one event loop.
+
+    addresses: (host, port) of every broker's gossip, by ordinal.
+    on_effect: takes every effect that is not a message; it may call back.
+    """
+
+    def __init__(
+        self,
+        machine: Gossip,
+        hello: Hello,
+        addresses: list[tuple[str, int]],
+        *,
+        bind: str,
+        on_effect: Callable[[Effect], None],
+    ) -> None:
+        self.machine = machine
+        self.counters = Counters()
+        self.refusals: dict[int, str] = {}
+        """Why peers are refused or refuse, by ordinal, until it has been settled."""
+        self._hello = hello
+        self._bind = bind
+        self._on_effect = on_effect
+        self._peers = {
+            ordinal: Peer(ordinal, host, port)
+            for ordinal, (host, port) in enumerate(addresses)
+            if ordinal != hello.ordinal
+        }
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._greeting = 0
+        self._said: dict[str, float] = {}
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def start(self, listener: socket.socket) -> None:
+        """Listen, and begin to look for the others."""
+        self._server = await asyncio.start_server(
+            self._accepted, sock=listener, limit=limits.GOSSIP_FRAME_BYTES_MAX
+        )
+        self.run(self.machine.tick(self._loop.time()))
+
+    async def close(self, *, depart: bool = True) -> None:
+        """Take leave of the others, and close everything."""
+        if depart and not self._closed:
+            self.run(self.machine.depart(self._loop.time()))
+            links = [link for peer in self._peers.values() for link in peer.links]
+            drains = [asyncio.ensure_future(link.writer.drain()) for link in links]
+            if drains:
+                await asyncio.wait(drains, timeout=0.5)
+                for drain in drains:
+                    drain.cancel()
+                await asyncio.gather(*drains, return_exceptions=True)
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for peer in self._peers.values():
+            for link in peer.links:
+                link.writer.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- The machine ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The machine's clock."""
+        return self._loop.time()
+
+    def call_soon(self, call: Callable[..., None], *args: Any) -> None:
+        """In the next turn of the loop."""
+        self._loop.call_soon(call, *args)
+
+    def run(self, effects: list[Effect]) -> None:
+        """Do what the machine asks for, and set its timer."""
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._send(effect.ordinal, effect.message)
+            else:
+                self._on_effect(effect)
+        if self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.machine.deadline(), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.run(self.machine.tick(self._loop.time()))
+
+    # --- Sending ----------------------------------------------------------------------------------
+
+    def _send(self, ordinal: int, message: Message) -> None:
+        peer = self._peers.get(ordinal)
+        if peer is None or self._closed:
+            return
+        encoded = frame.encode(to_frame(message))
+        peer.used_at = self._loop.time()
+        for link in peer.links:
+            if not link.writer.transport.is_closing():
+                self._write(link, encoded)
+                return
+        if len(peer.queue) >= QUEUE_MESSAGES_MAX:
+            peer.queue.pop(0)
+            self.counters.messages_dropped += 1
+        peer.queue.append(encoded)
+        if peer.connecting is None:
+            peer.connecting = self._spawn(self._connect(peer))
+
+    def _write(self, link: Link, encoded: bytes) -> None:
+        if link.writer.transport.get_write_buffer_size() > limits.GOSSIP_QUEUE_BYTES_MAX:
+            self.counters.messages_dropped += 1
+            return
+        link.writer.write(encoded)
+        self.counters.messages_sent += 1
+        self.counters.bytes_sent += len(encoded)
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a gossip connection failed: %r", error, exc_info=error)
+
+    # --- Connections ------------------------------------------------------------------------------
+
+    async def _connect(self, peer: Peer) -> None:
+        """One attempt; what waits for the peer is sent, or dropped and told to the machine."""
+        try:
+            if self._loop.time() < peer.retry_at:
+                # Tried just now, in vain: the machine is told the same again.
+                await asyncio.sleep(limits.GOSSIP_BACKOFF_SECONDS_MIN / 2)
+                raise ConnectionError
+            peer.refused = False
+            async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
+                link = await self._open(peer)
+        except (OSError, TimeoutError, PeerGoneError, ProtocolError) as error:
+            self._not_connected(peer, error)
+            return
+        finally:
+            peer.connecting = None
+        peer.failures = 0
+        self._linked(peer, link)
+        self._spawn(self._listen(peer, link))
+
+    async def _open(self, peer: Peer) -> Link:
+        reader, writer = await asyncio.open_connection(
+            peer.host,
+            peer.port,
+            local_addr=(self._bind, 0),
+            limit=limits.GOSSIP_FRAME_BYTES_MAX,
+        )
+        try:
+            writer.write(frame.encode(to_frame(self._hello)))
+            answer = await self._greeting_of(reader)
+            if isinstance(answer, Refuse):
+                self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", answer)
+                raise PeerGoneError
+            if not isinstance(answer, Welcome):
+                raise ProtocolError("a greeting was not answered by one")
+            reason = self._refusal(answer, peer.ordinal == answer.ordinal)
+            if reason:
+                writer.write(frame.encode(to_frame(Refuse(reason=reason))))
+                what = f"broker {peer.ordinal} is refused"
+                self._refused(peer.ordinal, what, Refuse(reason=reason))
+                raise PeerGoneError
+        except BaseException:
+            writer.close()
+            raise
+        return Link(Counted(reader, self.counters), writer, answer)
+
+    def _not_connected(self, peer: Peer, error: BaseException) -> None:
+        now = self._loop.time()
+        if now >= peer.retry_at:
+            peer.failures += 1
+            peer.refused = getattr(error, "errno", None) == errno.ECONNREFUSED
+            delay = limits.GOSSIP_BACKOFF_SECONDS_MIN * 2 ** min(peer.failures - 1, 10)
+            peer.retry_at = now + min(delay, limits.GOSSIP_BACKOFF_SECONDS_MAX)
+        self.counters.messages_dropped += len(peer.queue)
+        peer.queue.clear()
+        self.run(self.machine.unreachable(peer.ordinal, now, refused=peer.refused))
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed or self._greeting >= GREETINGS_MAX:
+            writer.transport.abort()
+            return
+        self._greeting += 1
+        self._spawn(self._serve(reader, writer))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
+                peer, link = await self._greet(reader, writer)
+        except (OSError, TimeoutError, PeerGoneError) as error:
+            log.debug("a gossip connection was not greeted: %r", error)
+            writer.close()
+            return
+        except ProtocolError as error:
+            self._say(f"gossip: {_host(writer)} breaks the protocol: {error}")
+            writer.transport.abort()
+            return
+        finally:
+            self._greeting -= 1
+        self._linked(peer, link)
+        await self._listen(peer, link)
+
+    async def _greet(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[Peer, Link]:
+        hello = await self._greeting_of(reader)
+        if not isinstance(hello, Hello) or isinstance(hello, Welcome):
+            raise ProtocolError("a connection begins with a hello")
+        peer = self._peers.get(hello.ordinal)
+        host = _host(writer)
+        reason = self._refusal(hello, peer is not None and _same_host(peer.host, host))
+        if reason or peer is None:
+            writer.write(frame.encode(to_frame(Refuse(reason=reason))))
+            self._refused(hello.ordinal, f"{host} is refused", Refuse(reason=reason))
+            raise PeerGoneError
+        writer.write(frame.encode(to_frame(Welcome(**asdict(self._hello)))))
+        return peer, Link(Counted(reader, self.counters), writer, hello)
+
+    async def _greeting_of(self, reader: asyncio.StreamReader) -> Greeting | Message:
+        message = await frame.read_async(reader, limits.GOSSIP_FRAME_BYTES_MAX)
+        if message is None:
+            raise PeerGoneError
+        if message.get("type") in ("hello", "welcome") and (
+            message.get("protocol") != GOSSIP_VERSION
+        ):
+            # Of another version little can be said about the rest.
+            kept = {name: message.get(name) for name in ("type", "protocol", "version", "ordinal")}
+            message = asdict(self._hello) | kept
+        return from_frame(message)
+
+    def _refusal(self, theirs: Hello, address_fits: bool) -> str:
+        known = self.machine.members.info(theirs.ordinal)
+        return refusal(self._hello, theirs, known, address_fits=address_fits)
+
+    def _refused(self, ordinal: int, what: str, refuse: Refuse) -> None:
+        self.counters.refusals += 1
+        self.refusals[ordinal] = refuse.reason
+        self._say(f"gossip: {what}: {refuse.reason}")
+
+    def _say(self, line: str) -> None:
+        now = self._loop.time()
+        if now - self._said.get(line, -REFUSAL_LOG_SECONDS) >= REFUSAL_LOG_SECONDS:
+            if len(self._said) > 100:
+                self._said.clear()
+            self._said[line] = now
+            log.error(line)
+
+    def _linked(self, peer: Peer, link: Link) -> None:
+        for old in [old for old in peer.links if old.hello.session != link.hello.session]:
+            old.close()  # Of an earlier life.
+            peer.links.remove(old)
+        _set_no_delay(link.writer)
+        self.counters.connections += 1
+        self.refusals.pop(peer.ordinal, None)
+        peer.links.append(link)
+        peer.retry_at = 0.0
+        peer.used_at = self._loop.time()
+        queue, peer.queue = peer.queue, []
+        for encoded in queue:
+            self._write(link, encoded)
+        self._close_unused(peer)
+
+    def _close_unused(self, keep: Peer) -> None:
+        linked = [peer for peer in self._peers.values() if peer.links]
+        if len(linked) > limits.GOSSIP_CONNECTIONS_MAX:
+            oldest = min((p for p in linked if p is not keep), key=lambda p: p.used_at)
+            for link in oldest.links:
+                link.writer.close()
+            oldest.links = []
+
+    async def _listen(self, peer: Peer, link: Link) -> None:
+        """Until the connection ends."""
+        try:
+            while True:
+                message = await frame.read_async(link.reader, limits.GOSSIP_FRAME_BYTES_MAX)
+                if message is None:
+                    break
+                self._take(peer, from_frame(message))
+        except (OSError, EOFError):
+            pass
+        except ProtocolError as error:
+            self._say(f"gossip: broker {peer.ordinal} breaks the protocol: {error}")
+        finally:
+            link.close()
+            if link in peer.links:
+                peer.links.remove(link)
+                if not peer.links and not self._closed:
+                    self.run(self.machine.link_lost(peer.ordinal, self._loop.time()))
+
+    def _take(self, peer: Peer, message: Message | Greeting) -> None:
+        if isinstance(message, Refuse):
+            self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", message)
+            raise ConnectionError
+        if isinstance(message, Hello):
+            raise ProtocolError("a second greeting")
+        self.counters.messages_received += 1
+        peer.used_at = self._loop.time()
+        self.run(self.machine.receive(peer.ordinal, message, self._loop.time()))
+
+    def connected(self) -> Mapping[int, bool]:
+        """Whether there is a connection to each peer, now."""
+        return {ordinal: bool(peer.links) for ordinal, peer in self._peers.items()}
+
+
+def _host(writer: asyncio.StreamWriter) -> str:
+    name = writer.get_extra_info("peername")
+    return str(name[0]) if name else "unknown"
+
+
+def _same_host(configured: str, actual: str) -> bool:
+    """Names are not looked up for every connection: only literal addresses are compared."""
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in configured else socket.AF_INET, configured)
+    except OSError:
+        return True
+    return configured == actual
+
+
+def _set_no_delay(writer: asyncio.StreamWriter) -> None:
+    end = writer.get_extra_info("socket")
+    if end is not None and end.family in (socket.AF_INET, socket.AF_INET6):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,84 @@
+"""Gossip messages and their frames."""
+
+from typing import Any
+
+import pytest
+
+from barco.errors import ProtocolError
+from barco.protocol import frame
+from barco.protocol.gossip import (
+    Ack,
+    Hello,
+    Nack,
+    Ping,
+    PingRequest,
+    Push,
+    PushAck,
+    Refuse,
+    Sync,
+    SyncReply,
+    Welcome,
+    from_frame,
+    to_frame,
+)
+
+WHO: dict[str, Any] = {
+    "protocol": 1,
+    "version": "0.1.0",
+    "cluster_uuid": "c" * 32,
+    "ordinal": 0,
+    "disk_uuid": "a" * 32,
+    "session": 1,
+    "brokers": 3,
+    "slices_per_range": 8,
+    "workers": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Hello(**WHO),
+        Welcome(**WHO, replaces="d" * 32),
+        Refuse(reason="no"),
+        Ping(number=1, facts=(b"x",)),
+        Ack(number=1, about=2),
+        PingRequest(number=1, about=2),
+        Nack(number=1, about=2, refused=True),
+        Push(number=3, facts=(b"x", b"y")),
+        PushAck(number=3),
+        Sync(digests=bytes(2048)),
+        SyncReply(whole=(0, 255), more=True, facts=(b"z",)),
+    ],
+)
+def test_round_trip(message: Any) -> None:
+    (back,) = frame.Decoder().feed(frame.encode(to_frame(message)))
+    assert from_frame(back) == message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"type": 7},
+        {"type": "gossip"},
+        {"type": ["ping"]},
+        {"type": "ping"},
+        {"type": "ping", "number": -1},
+        {"type": "ping", "number": 2**64},
+        {"type": "ping", "number": True},
+        {"type": "ping", "number": 1, "facts": "abc"},
+        {"type": "ping", "number": 1, "facts": ["abc"]},
+        {"type": "ping", "number": 1, "what": 1},
+        {"type": "ack", "number": 1, "about": 12_288},
+        {"type": "nack", "number": 1, "about": 1, "refused": 1},
+        {"type": "sync", "digests": b"short"},
+        {"type": "sync-reply", "whole": [256], "more": False},
+        {"type": "sync-reply", "whole": [True], "more": False},
+        {"type": "refuse", "reason": "x" * 1001},
+        {"type": "hello", **WHO, "cluster_uuid": "x" * 33},
+    ],
+)
+def test_what_breaks_the_rules_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        from_frame(given)

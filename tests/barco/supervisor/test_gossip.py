@@ -1,0 +1,185 @@
+"""Gossip over real sockets on 127.0.0.x, several brokers in one event loop."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from gossiping import Lab, hello, host, until
+
+from barco import limits
+from barco.cluster.facts import CONSUMER, ConsumerInfo
+from barco.cluster.gossip import Delivered
+from barco.protocol import frame
+from barco.protocol.gossip import to_frame
+
+
+@asynccontextmanager
+async def lab_of(brokers: int) -> AsyncIterator[Lab]:
+    lab = Lab(brokers)
+    try:
+        yield lab
+    finally:
+        await lab.close()
+
+
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a coroutine as a test."""
+
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+@in_loop
+async def test_three_brokers_meet_lose_one_and_get_it_back() -> None:
+    async with lab_of(3) as lab:
+        for ordinal in range(3):
+            await lab.start(ordinal)
+        await until(lab.whole)
+        await lab.crash(1)
+        await until(lambda: lab.all_see(1, "down"))
+        await lab.start(1)
+        await until(lab.whole)
+
+
+@in_loop
+async def test_an_orderly_stop_is_no_crash() -> None:
+    async with lab_of(3) as lab:
+        for ordinal in range(3):
+            await lab.start(ordinal)
+        await until(lab.whole)
+        await lab.nodes.pop(2).close()
+        await until(lambda: lab.all_see(2, "left"))
+        assert all(n.machine.members.counters.suspicions == 0 for n in lab.nodes.values())
+
+
+@in_loop
+async def test_news_is_acknowledged_by_all() -> None:
+    async with lab_of(3) as lab:
+        for ordinal in range(3):
+            await lab.start(ordinal)
+        await until(lab.whole)
+        info = ConsumerInfo(
+            consumer_id="c", counter=1, ordinal=0, group="g", topics=("t",), start="s"
+        )
+        node = lab.nodes[0]
+        node.run(node.machine.publish(info.fact(), node.now(), receipt=7))
+        await until(lambda: Delivered(7, True) in lab.effects[0])
+        for other in (1, 2):
+            assert lab.nodes[other].machine.store.get(CONSUMER, "c") == info.fact()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster_uuid": "d" * 32}, "wrong cluster"),
+        ({"protocol": 99}, "wrong version"),
+        ({"disk_uuid": "e" * 32}, "another disk"),
+        ({"workers": 5}, "another shape"),
+    ],
+)
+def test_the_wrong_one_is_refused_and_both_sides_say_why(
+    changes: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with lab_of(2) as lab:
+            await lab.start(0)
+            await lab.start(1)
+            await until(lab.whole)
+            await lab.crash(1)
+            await until(lambda: lab.all_see(1, "down"))
+            await lab.start(1, **changes)
+            await until(lambda: 1 in lab.nodes[0].refusals and 0 in lab.nodes[1].refusals)
+            assert words in lab.nodes[0].refusals[1]
+            assert words in lab.nodes[1].refusals[0]
+            assert lab.state(0, 1) == "down"
+
+    asyncio.run(run())
+    said = [record.getMessage() for record in caplog.records if words in record.getMessage()]
+    assert any("refuses this one" in line for line in said)
+    assert any("is refused" in line for line in said)
+
+
+async def speak(lab: Lab, source: str, data: bytes) -> bytes:
+    """What broker 0 answers to these bytes, until it closes."""
+    reader, writer = await asyncio.open_connection(*lab.addresses[0], local_addr=(source, 0))
+    try:
+        writer.write(data)
+        async with asyncio.timeout(30.0):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+@in_loop
+async def test_a_duplicate_ordinal_is_refused() -> None:
+    async with lab_of(3) as lab:
+        await lab.start(0)
+        greeting = frame.encode(to_frame(hello(1, 3)))
+        assert b"duplicate ordinal" in await speak(lab, host(2), greeting)
+        greeting = frame.encode(to_frame(hello(0, 3)))
+        assert b"duplicate ordinal" in await speak(lab, host(0), greeting)
+
+
+HELLO = frame.encode(to_frame(hello(1, 3)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff",
+        frame.LENGTH.pack(limits.GOSSIP_FRAME_BYTES_MAX + 1) + b"x",
+        frame.LENGTH.pack(5) + b"\xdd\xff\xff\xff\xff",
+        frame.LENGTH.pack(4) + b"\x91" * 4,
+        frame.encode({"type": "ping", "number": 1}),
+        HELLO + HELLO,
+        HELLO + frame.encode({"type": "ping", "number": 1, "facts": [b"bad"]}),
+        HELLO + frame.encode({"type": "nothing"}),
+        HELLO + frame.encode({"type": "push", "number": 2**64 - 1, "facts": [b"\xc1"]}),
+    ],
+)
+def test_hostile_bytes_end_their_connection_and_nothing_else(data: bytes) -> None:
+    async def run() -> None:
+        async with lab_of(3) as lab:
+            await lab.start(0)
+            await speak(lab, host(1), data)
+            await lab.start(2)
+            await until(lab.whole)
+
+    asyncio.run(run())
+
+
+@in_loop
+async def test_a_flood_of_silent_connections_does_not_keep_a_broker_out() -> None:
+    async with lab_of(2) as lab:
+        await lab.start(0)
+        flood = []
+        for _ in range(100):
+            flood.append(socket.create_connection(lab.addresses[0]))
+        await lab.start(1)
+        await until(lab.whole)
+        for end in flood:
+            end.close()
+
+
+@in_loop
+async def test_outgoing_connections_come_from_the_brokers_own_address() -> None:
+    async with lab_of(2) as lab:
+        await lab.start(0)
+        await lab.start(1)
+        await until(lab.whole)
+        links = [
+            link for node in lab.nodes.values() for p in node._peers.values() for link in p.links
+        ]
+        names = {link.writer.get_extra_info("peername")[0] for link in links}
+        assert names <= {host(0), host(1)} and names

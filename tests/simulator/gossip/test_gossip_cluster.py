@@ -1,0 +1,207 @@
+"""Gossip in a simulated cluster: agreement, its price, and nobody suspected without reason."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from gossip_world import World
+
+from barco import limits
+from barco.cluster.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo
+
+SIZES = (3, 12, 96, 192)
+
+
+def consumer(name: str = "c", counter: int = 1, ordinal: int = 0) -> Fact:
+    return ConsumerInfo(
+        consumer_id=name,
+        counter=counter,
+        ordinal=ordinal,
+        group="g",
+        topics=("t",),
+        start="startFromLatest",
+    ).fact()
+
+
+def seldom(world: World, condition: Callable[[], bool], every: int = 0) -> Callable[[], bool]:
+    """Look only now and then: a look at all brokers costs more than a step."""
+    count = 0
+    every = every or max(1, len(world.nodes) // 2)
+
+    def check() -> bool:
+        nonlocal count
+        count += 1
+        return count % every == 0 and condition()
+
+    return check
+
+
+def all_say(world: World, about: int, *states: int) -> Callable[[], bool]:
+    def condition() -> bool:
+        others = [o for o in world.nodes if o != about and o not in world.paused]
+        return all(world.state_of(at, about) in states for at in others)
+
+    return seldom(world, condition)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_idle_each_broker_sends_about_two_messages_a_second(size: int) -> None:
+    world = World(size, seed=1)
+    world.run(5.0)
+    world.reset()
+    world.run(20.0)
+    rates = world.rates(20.0)
+    assert rates["messages"] < 2.5
+    assert rates["messages_max"] < 5.0
+    assert rates["bytes_max"] < 1_000
+    assert (world.false_suspicions, world.false_downs) == (0, 0)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_news_reaches_all_in_logarithmic_time_at_a_bounded_price(size: int) -> None:
+    world = World(size, seed=2)
+    world.run(1.0)
+    world.reset()
+    start, fact = world.now, consumer()
+    world.publish(0, fact, receipt=1)
+    # Rumours miss one broker now and then; what is compared finds it.
+    most = size if size <= limits.GOSSIP_DIRECT_BROKERS else math.ceil(0.99 * size)
+    assert world.run(60.0, seldom(world, lambda: world.knows(fact) >= most))
+    assert world.now - start < 0.1 + 0.5 * math.log2(size)
+    world.run(10.0)
+    assert world.rates(10.0)["messages_max"] < 5.0 + 2 * math.log2(size)
+    assert world.run(120.0, seldom(world, world.same))
+    told, everybody = world.delivered[0, 1]
+    assert told - start <= 2.5
+    assert everybody is (size <= limits.GOSSIP_DIRECT_BROKERS)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("refuses", [True, False], ids=["process", "machine"])
+def test_a_crash_is_known_to_all_and_so_is_the_return(size: int, refuses: bool) -> None:
+    world = World(size, seed=3)
+    world.run(2.0)
+    start, last = world.now, size - 1
+    world.crash(last, refuses=refuses, told=refuses)
+    assert world.run(60.0, all_say(world, last, DOWN))
+    if refuses:
+        assert world.now - start < 6.0
+    else:
+        assert world.now - start < 6.0 + 8.0 * math.log10(size)
+    assert (world.false_suspicions, world.false_downs) == (0, 0)
+    world.start(last, incarnation=2)
+    assert world.run(60.0, all_say(world, last, ALIVE))
+
+
+def test_a_broker_that_takes_leave_is_not_suspected() -> None:
+    world = World(12, seed=4)
+    world.run(2.0)
+    world.depart(5)
+    world.run(0.5)
+    world.crash(5)
+    assert world.run(10.0, all_say(world, 5, LEFT))
+    assert all(n.members.counters.suspicions == 0 for n in world.nodes.values())
+
+
+@pytest.mark.parametrize("size", [3, 12, 96])
+def test_a_cluster_that_starts_cold_finds_together(size: int) -> None:
+    world = World(size, seed=5, primed=False)
+    assert world.run(30.0, seldom(world, world.all_alive))
+    assert world.run(120.0, seldom(world, world.same))
+
+
+@pytest.mark.parametrize(("size", "loss"), [(3, 0.2), (12, 0.2), (3, 0.05), (96, 0.05)])
+def test_loss_makes_nobody_down(size: int, loss: float) -> None:
+    """TCP loses nothing; a fifth of all messages gone is what a sick network looks like."""
+    world = World(size, seed=6, loss=loss)
+    seconds = 40.0
+    world.run(seconds)
+    assert world.false_downs == 0
+    # A probe fails if it and all that three others try is lost: it happens, and is denied.
+    assert world.false_suspicions <= loss * size * seconds
+    if size == 96:
+        assert world.false_suspicions <= 0.002 * size * seconds
+
+
+@pytest.mark.parametrize("size", [3, 12, 96])
+def test_no_suspicion_of_brokers_that_are_merely_slow(size: int) -> None:
+    """Every broker waits up to 0.3 s for the processor, each time: a saturated machine."""
+    world = World(size, seed=7)
+    world.slow = lambda ordinal: 0.3 * world.random.random()
+    world.run(60.0)
+    assert (world.false_suspicions, world.false_downs) == (0, 0)
+
+
+def test_who_was_stopped_blames_nobody_else() -> None:
+    world = World(12, seed=8)
+    for round_ in range(5):
+        world.run(3.0)
+        world.pause(round_, 20.0)
+        world.run(30.0)
+        assert world.run(30.0, seldom(world, world.all_alive))
+    assert world.false_downs == 0
+    # What it asked before it was stopped was answered while it was: it may suspect, not more.
+    assert world.false_suspicions <= 5
+
+
+def test_a_pause_of_a_second_goes_unpunished() -> None:
+    world = World(3, seed=9)
+    for _ in range(20):
+        world.pause(1, 0.9)
+        world.run(3.0)
+    assert world.false_downs == 0
+    assert world.all_alive()
+
+
+def test_two_halves_come_together_again() -> None:
+    world = World(12, seed=10)
+    world.cut = lambda a, b: (a < 6) != (b < 6)
+    world.publish(0, consumer("left", 5, 0))
+    world.publish(11, consumer("right", 5, 11))
+    assert world.run(120.0, seldom(world, lambda: world.state_of(0, 11) == DOWN))
+    world.cut = lambda a, b: False
+    assert world.run(120.0, seldom(world, world.all_alive))
+    assert world.run(120.0, seldom(world, world.same))
+
+
+def test_one_link_that_is_cut_harms_nobody() -> None:
+    """A and B do not hear each other, both hear C: C asks for them."""
+    world = World(3, seed=11)
+    world.cut = lambda a, b: {a, b} == {0, 1}
+    world.run(60.0)
+    assert (world.false_suspicions, world.false_downs) == (0, 0)
+    fact = consumer()
+    world.publish(0, fact)
+    assert world.run(10.0, lambda: world.knows(fact) == 3)
+
+
+def test_the_newest_generation_wins_everywhere() -> None:
+    world = World(12, seed=12)
+    facts = [
+        LeaderInfo(token=7, epoch=epoch, ordinal=epoch % 3, worker=0, session=epoch).fact()
+        for epoch in (3, 1, 4, 2)
+    ]
+    for number, fact in enumerate(facts):
+        world.publish(number, fact)
+    assert world.run(30.0, lambda: world.knows(facts[2]) == 12)
+
+
+def test_a_thousand_registrations_at_once_stay_within_the_bounds() -> None:
+    world = World(3, seed=13)
+    facts = [consumer(f"c{number}", number + 1) for number in range(1_000)]
+    for number, fact in enumerate(facts):
+        world.publish(number % 3, fact, receipt=number + 1)
+    assert world.run(30.0, lambda: all(world.knows(fact) == 3 for fact in facts[::50]))
+    world.run(10.0)
+    assert world.same()
+    assert len(world.delivered) == 1_000
+    assert max(world.messages) < 1_000
+
+
+def test_one_seed_is_one_history() -> None:
+    histories = []
+    for _ in range(2):
+        world = World(12, seed=14, loss=0.1)
+        world.run(20.0)
+        histories.append((world.messages, world.bytes, world.nodes[3].store.digests()))
+    assert histories[0] == histories[1]

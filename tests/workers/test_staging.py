@@ -1,0 +1,313 @@
+"""Staged writes on the twin: what is committed appears once, and nothing else appears."""
+
+import json
+from typing import Any
+
+import pytest
+from twin import Answer, Broker, run
+
+from barco import _native, limits
+from barco.errors import BusyError
+from barco.workers.marks import Mark, Marks, packed
+from barco.workers.staging import Piece, Staging, _parts
+from barco.workers.storage.spool import StagedRecord
+
+KIND = {"Content-Type": "application/vnd.barco.batch"}
+JSON = {"Content-Type": "application/json"}
+
+
+async def stage(
+    broker: Broker, values: list[bytes], *, attempt: str = "a", slice: int = 0, seq: int = 0,
+    writer: str = "q", batch: int = 0, worker: int = 0, topic: str = "t",
+) -> Answer:  # fmt: skip
+    query = {"topic": topic, "slice": slice, "attempt": attempt, "seq": seq}
+    body = _native.batch_encode(values)
+    path = f"/v1/writes/{writer}/{batch}/staged"
+    return await broker.request("PUT", path, query, headers=KIND, body=body, worker=worker)
+
+
+async def put(
+    broker: Broker, state: str, attempts: list[str], rows: dict[str, dict[str, int]], *,
+    writer: str = "q", batch: int = 0, worker: int = 0,
+) -> Answer:  # fmt: skip
+    body = json.dumps({"state": state, "attempts": attempts, "rows": rows}).encode()
+    path = f"/v1/writes/{writer}/{batch}"
+    return await broker.request("PUT", path, headers=JSON, body=body, worker=worker)
+
+
+def stored(broker: Broker, slice: int = 0, topic: str = "t") -> list[bytes]:
+    reactor = broker.reactors[broker.owner(slice)]
+    chunks = reactor.chunks.get((topic, slice), [])
+    return [value for chunk in chunks for _, _, _, value in _native.chunk_events(chunk)]
+
+
+async def restart(broker: Broker, worker: int = 0) -> None:
+    """Killed and started, as a worker starts."""
+    broker.kill(worker)
+    broker.start(worker)
+    service = broker.services[worker]
+    assert service is not None
+    await service.staging.complete(await service.staging.recover())
+
+
+@run
+async def test_nothing_is_seen_before_the_commit() -> None:
+    broker = Broker()
+    assert (await stage(broker, [b"1", b"2"])).json == {"rows": 2, "duplicate": False}
+    assert (await stage(broker, [b"3"], seq=1)).json["rows"] == 1
+    assert (await stage(broker, [b"lost"], attempt="b")).status == 200
+    assert (await put(broker, "prepared", ["a"], {"t": {"0": 3}})).json["state"] == "prepared"
+    assert stored(broker) == []
+    answer = await put(broker, "committed", ["a"], {"t": {"0": 3}})
+    assert answer.json["state"] == "committed", answer
+    assert answer.json["committed"] == {"t": {"0": 3}}
+    assert stored(broker) == [b"1", b"2", b"3"]
+    assert not broker.spools[0].files
+
+
+@run
+async def test_a_commit_that_is_repeated_answers_the_same() -> None:
+    broker = Broker()
+    await stage(broker, [b"1"])
+    first = await put(broker, "committed", ["a"], {"t": {"0": 1}})
+    await restart(broker)
+    again = await put(broker, "committed", ["a"], {"t": {"0": 1}})
+    assert (first.status, first.json) == (again.status, again.json) == (200, first.json)
+    assert (await put(broker, "prepared", ["a"], {"t": {"0": 1}})).status == 200
+    assert stored(broker) == [b"1"]
+    other = await put(broker, "committed", ["a"], {"t": {"0": 2}})
+    assert other.status == 409
+
+
+@run
+async def test_a_batch_that_is_run_again_is_stored_once() -> None:
+    """Driver and tasks start anew: other attempts, the same rows in another order."""
+    broker = Broker()
+    for number in range(3):
+        await stage(broker, [b"1", b"2"], attempt=f"x{number}")
+        await put(broker, "prepared", [f"x{number}"], {"t": {"0": 2}})
+    for number in range(3):
+        await stage(broker, [b"2", b"1"], attempt=f"y{number}")
+        answer = await put(broker, "committed", [f"y{number}"], {"t": {"0": 2}})
+        assert answer.json["state"] == "committed"
+        assert stored(broker) == [b"2", b"1"]
+    assert not broker.spools[0].files
+    # An older batch of the same query is over as well.
+    await stage(broker, [b"3"], attempt="z", batch=1)
+    await put(broker, "committed", ["z"], {"t": {"0": 1}}, batch=1)
+    await stage(broker, [b"1", b"2"], attempt="late")
+    await put(broker, "committed", ["late"], {"t": {"0": 2}})
+    assert stored(broker) == [b"2", b"1", b"3"]
+
+
+@run
+async def test_repeated_and_missing_pieces() -> None:
+    broker = Broker()
+    await stage(broker, [b"1"])
+    assert (await stage(broker, [b"1"])).json == {"rows": 0, "duplicate": True}
+    gap = await stage(broker, [b"3"], seq=2)
+    assert gap.status == 409 and gap.json["expectedSeq"] == 1
+    wrong = await put(broker, "prepared", ["a"], {"t": {"0": 2}})
+    assert wrong.status == 409 and "not 2" in wrong.json["detail"]
+    assert (await put(broker, "prepared", ["b"], {"t": {"0": 1}})).status == 409
+    assert (await put(broker, "committed", ["a", "b"], {"t": {"1": 1}})).status == 409
+    assert (await put(broker, "committed", ["a"], {"t": {"0": 1}}, writer="r")).status == 409
+    assert (await put(broker, "prepared", ["a"], {"t": {"0": 1}})).status == 200
+    assert (await stage(broker, [b"2"], seq=1)).status == 409
+    assert stored(broker) == []
+
+
+@run
+async def test_a_restart_at_every_step() -> None:
+    """Killed after each step of a commit in several parts; a repeated commit ends it."""
+    values = [b"%d" % n for n in range(6)]
+    for steps in range(8):
+        broker = Broker()
+        service = broker.services[0]
+        assert service is not None
+        service.staging._part_bytes = 1  # A part for each piece.
+        for seq, value in enumerate(values):
+            await stage(broker, [value], seq=seq)
+        await put(broker, "prepared", ["a"], {"t": {"0": 6}})
+        appends = service.appends.start_commit
+        left = steps
+
+        def dying(*args: Any, appends: Any = appends, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise BusyError("dead")
+            return appends(*args, **kwargs)
+
+        service.appends.start_commit = dying  # type: ignore[method-assign]
+        service.staging.stop()
+        answer = await put(broker, "committed", ["a"], {"t": {"0": 6}})
+        assert answer.status == (200 if steps >= 6 else 503)
+        assert stored(broker) == values[:steps]
+        broker.spools[0].cut_power()
+        await restart(broker)
+        if 0 < steps:
+            assert stored(broker) == values, "what has begun is completed by itself"
+        service = broker.services[0]
+        assert service is not None
+        await stage(broker, values, attempt="again")
+        assert (await put(broker, "committed", ["again"], {"t": {"0": 6}})).status == 200
+        assert stored(broker) == values
+        assert not broker.spools[0].files
+
+
+@run
+async def test_what_was_only_staged_may_be_lost_and_is_missed() -> None:
+    broker = Broker()
+    await stage(broker, [b"1"])
+    broker.spools[0].cut_power()
+    await restart(broker)
+    assert (await put(broker, "committed", ["a"], {"t": {"0": 1}})).status == 409
+    await stage(broker, [b"1"], attempt="b")
+    await put(broker, "prepared", ["b"], {"t": {"0": 1}})
+    broker.spools[0].cut_power()
+    await restart(broker)
+    assert (await put(broker, "committed", ["b"], {"t": {"0": 1}})).status == 200
+    assert stored(broker) == [b"1"]
+
+
+@run
+async def test_expiry_and_giving_up() -> None:
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    await stage(broker, [b"1"], writer="old")
+    broker.reactors[0].clock_us += int(limits.STAGED_SECONDS_MAX * 1e6) + 1
+    await stage(broker, [b"1"], writer="new")
+    assert await service.staging.expire() == 1
+    assert list(broker.spools[0].files) == ["new/0"]
+    assert (await broker.request("GET", "/v1/writes/old/0", worker=0)).status == 404
+    assert (await broker.request("DELETE", "/v1/writes/new/0", worker=0)).status == 204
+    assert (await broker.request("DELETE", "/v1/writes/new/0", worker=0)).status == 204
+    assert not broker.spools[0].files
+
+
+@run
+async def test_what_has_begun_neither_expires_nor_is_given_up() -> None:
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    await stage(broker, [b"1"], slice=0)
+    await stage(broker, [b"2"], slice=1)
+    await put(broker, "prepared", ["a"], {"t": {"0": 1, "1": 1}})
+    service.staging.stop()
+    start_commit, count = service.appends.start_commit, 0
+
+    def once(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise BusyError("dead")
+        return start_commit(*args, **kwargs)
+
+    service.appends.start_commit = once  # type: ignore[method-assign]
+    assert (await put(broker, "committed", ["a"], {"t": {"0": 1, "1": 1}})).status == 503
+    assert stored(broker, 0) == [b"1"] and stored(broker, 1) == []
+    broker.reactors[0].clock_us += int(limits.STAGED_SECONDS_MAX * 1e6) + 1
+    assert await service.staging.expire() == 0
+    assert (await broker.request("DELETE", "/v1/writes/q/0", worker=0)).status == 409
+    await restart(broker)
+    assert stored(broker, 0) == [b"1"] and stored(broker, 1) == [b"2"]
+
+
+@run
+async def test_a_busy_log_and_a_full_disk() -> None:
+    broker = Broker()
+    await stage(broker, [b"1"])
+    broker.reactors[0].refuse = 3
+    assert (await put(broker, "committed", ["a"], {"t": {"0": 1}})).status == 200
+    broker.spools[0].full = True
+    assert (await stage(broker, [b"1"], batch=1)).status == 503
+    assert stored(broker) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("/v1/writes/q/x/staged", {}, 400),
+        ("/v1/writes/q%2F/0/staged", {}, 400),
+        (f"/v1/writes/{'q' * 129}/0/staged", {}, 400),
+        (f"/v1/writes/q/{2**63}/staged", {}, 400),
+        ("/v1/writes/q/0/staged", {"slice": "8"}, 400),
+        ("/v1/writes/q/0/staged", {"slice": "4"}, 421),
+        ("/v1/writes/q/0/staged", {"slice": "-1"}, 400),
+        ("/v1/writes/q/0/staged", {"attempt": "a b"}, 400),
+        ("/v1/writes/q/0/staged", {"attempt": "a" * 65}, 400),
+        ("/v1/writes/q/0/staged", {"seq": "1e3"}, 400),
+        ("/v1/writes/q/0/staged", {"topic": "__commits"}, 400),
+        ("/v1/writes/q/0/staged", {"topic": "../x"}, 400),
+    ],
+)
+def test_what_is_refused(path: str, query: dict[str, str], status: int) -> None:
+    async def test() -> None:
+        broker = Broker()
+        given = {"topic": "t", "slice": "0", "attempt": "a", "seq": "0"} | query
+        body = _native.batch_encode([b"1"])
+        answer = await broker.request("PUT", path, given, headers=KIND, body=body, worker=0)
+        assert answer.status == status, answer
+        assert not broker.spools[0].files
+
+    run(test)()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"", b"[]", b"{}", b'{"state":"committed"}',
+        b'{"state":"staged","attempts":[],"rows":{}}',
+        b'{"state":"committed","attempts":{},"rows":{}}',
+        b'{"state":"committed","attempts":["a","a"],"rows":{}}',
+        b'{"state":"committed","attempts":[1],"rows":{}}',
+        b'{"state":"committed","attempts":["a"],"rows":[]}',
+        b'{"state":"committed","attempts":["a"],"rows":{"t":3}}',
+        b'{"state":"committed","attempts":["a"],"rows":{"t":{"0":-1}}}',
+        b'{"state":"committed","attempts":["a"],"rows":{"t":{"0":true}}}',
+        b'{"state":"committed","attempts":["a"],"rows":{"t":{"0":1.5}}}',
+        b'{"state":"committed","attempts":["a"],"rows":{"__topics":{"0":1}}}',
+        b'{"state":"committed","attempts":["a"],"rows":{"t":{"x":1}}}',
+    ],
+)  # fmt: skip
+def test_commits_that_are_refused(document: bytes) -> None:
+    async def test() -> None:
+        broker = Broker()
+        answer = await broker.request(
+            "PUT", "/v1/writes/q/0", headers=JSON, body=document, worker=0
+        )
+        assert answer.status == 400, answer
+
+    run(test)()
+
+
+def test_parts_are_the_same_for_the_same_pieces() -> None:
+    pieces = [Piece(StagedRecord({}, 0, size, 0), (1, size, 0, 0, 0)) for size in (5, 9, 20_000, 1)]
+    assert [len(part) for part in _parts(pieces, 6_000)] == [2, 1, 1]
+    assert [len(part) for part in _parts(pieces, 1)] == [1, 1, 1, 1]
+    assert _parts([], 100) == []
+
+
+def test_marks_keep_their_numbers() -> None:
+    marks = Marks(per_slice=2)
+    assert marks.reserve("a", ("t", 0), 0) == 0
+    assert marks.reserve("b", ("t", 0), 0) == 1
+    marks.release("b", ("t", 0))
+    assert marks.reserve("c", ("t", 0), 0) == 1
+    assert marks.reserve("a", ("t", 1), 0) == 0
+    first = Mark(0, 5, 10, 1, 1, 1_000)
+    marks.set("a", ("t", 0), first)
+    marks.set("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000))
+    with pytest.raises(BusyError):
+        marks.reserve("d", ("t", 0), 3_000)
+    # The oldest that is complete goes; what has begun stays.
+    day_us = int(limits.MARK_SECONDS_MIN * 1e6)
+    assert marks.reserve("d", ("t", 0), day_us + 1_000) == 0
+    assert marks.get("a", ("t", 0)) is None and marks.get("c", ("t", 0)) is not None
+    again = Marks(per_slice=2)
+    again.open([packed("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000))])
+    assert again.of("c") == marks.of("c")
+    assert again.reserve("x", ("t", 0), 0) == 0
+    assert not again.done("c", 0, ("t", 0)) and Staging is not None
