@@ -109,6 +109,9 @@ class Consumption:
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
         self._epoch = epoch
+        for state in (self._cursors, self._held, self._fenced, self._locks, self._turns):
+            state.clear()  # Of an earlier leadership of this process.
+        self._latest.clear()
         for _, value in self._reactor.compacted(OFFSETS):
             if not value:
                 continue  # Forgotten.

@@ -36,6 +36,13 @@ async def _no_splits(
     return 0, []
 
 
+ALWAYS = ("ping", "stats", "leaders")
+FOLLOWING = ("read", "topics")
+"""Operations that a follower serves: up to what is committed."""
+
+CONSUMING = ("poll", "commit", "goodbye")
+
+
 class ShardService:
     """The shard of this worker, as a set of named operations."""
 
@@ -52,6 +59,11 @@ class ShardService:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
+        """Of the generation that this worker leads; 0: none."""
+        self.following = 0
+        """Of the generation whose events it has from a leader; 0: none."""
+        self.may_consume: Callable[[], bool] = lambda: True
+        """Whether nobody else can be handing out the same events."""
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
@@ -107,10 +119,18 @@ class ShardService:
 
     def open(self, epoch: int) -> None:
         """The shard's generation is open and its state restored: serve it."""
-        self.epoch = epoch
+        self.epoch, self.following = epoch, 0
         self.topics.open()
         self.consumption.open(epoch)
         self.staging.open()
+
+    def follow(self, epoch: int) -> None:
+        """Another worker leads: what is committed may be read here all the same."""
+        self.epoch, self.following = 0, epoch
+
+    def close(self) -> None:
+        """This worker does not lead any more, and does not know yet who does."""
+        self.epoch, self.following = 0, self.epoch or self.following
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -138,8 +158,11 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats", "leaders"):
-            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+        if not self.epoch and op not in ALWAYS and not (self.following and op in FOLLOWING):
+            why = "does not lead" if self.following else "is recovering"
+            raise NotReadyError(f"Worker {self.options.worker} {why} its shard.")
+        if op in CONSUMING and not self.may_consume():
+            raise NotReadyError(f"Worker {self.options.worker} has not heard of its followers.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -232,7 +255,8 @@ class ShardService:
             offset = await self.reads.at_timestamp(topic, index, int(where))
         else:
             offset = where
-        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
+        epoch = self.epoch or self.following
+        answer: dict[str, Any] = {"epoch": epoch, "start": start, "end": end}
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
@@ -281,7 +305,8 @@ class ShardService:
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
-            "epoch": self.epoch,
+            "epoch": self.epoch or self.following,
+            "leading": self.epoch > 0,
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],

@@ -20,10 +20,13 @@ from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
 from barco.workers.network import Network
 from barco.workers.reactor.selector import Upcall
+from barco.workers.replication.host import ReplicaHost
 from barco.workers.service import ShardService
 from barco.workers.siblings import HTTP
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.recovery import RecoveryReport
+from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.spool import Spool
@@ -66,6 +69,23 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
             hours=options.retention_hours,
             shard_bytes=options.retention_bytes // options.workers,
             sole_member=True,
+        ),
+        on_error=lambda error: log.error(str(error)),
+    )
+
+
+def make_replica_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
+    """The files of the worker's replica of a shard."""
+    _, token = shard_range(options)
+    return ReplicaStore(
+        layout.shard_path(options.data_dir, options.worker),
+        bulk,
+        cluster_uuid=bytes.fromhex(options.cluster_uuid),
+        token=token,
+        segment_bytes=options.segment_bytes,
+        policy=Policy(
+            hours=options.retention_hours,
+            shard_bytes=options.retention_bytes // options.replicas.processes,
         ),
         on_error=lambda error: log.error(str(error)),
     )
@@ -127,8 +147,8 @@ class Worker:
         self,
         options: WorkerOptions,
         reactor: Reactor,
-        store: ShardStore,
-        spool: Spool,
+        store: ShardStore | ReplicaStore,
+        bulk: BulkIo,
         session: int,
     ) -> None:
         self._options = options
@@ -141,7 +161,7 @@ class Worker:
             reactor=reactor,
             reader=_LateReader(store),
             supervisor=self._supervision,
-            spool=spool,
+            spool=make_spool(options, bulk),
             now_us=lambda: time.time_ns() // 1000,
         )
         self._network = Network(options, reactor, self._service, session)
@@ -161,6 +181,21 @@ class Worker:
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
+        self._replica: ReplicaHost | None = None
+        if isinstance(store, ReplicaStore):
+            self._replica = ReplicaHost(
+                options,
+                session,
+                reactor=reactor,
+                store=store,
+                bulk=bulk,
+                service=self._service,
+                network=self._network,
+                fatal=self._fatal,
+                arena_bytes=arena_bytes(options),
+            )
+            names = ("built", "landed", "segment_wanted", "segment_sealed")
+            self._upcalls |= dict.fromkeys(names, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------
 
@@ -192,28 +227,14 @@ class Worker:
 
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
-        report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
-        epoch, parents = self._store.open_generation(self._session)
-        assert epoch == self._reactor.log_state()["epoch"]
-        await self._store.start(
-            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
-        )
-        await self._first_segment()
-        self._reactor.open_generation(parents)
-        while self._reactor.log_state()["stable_gseq"] < 1:
-            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
-        self._service.lineage = self._store.lineage
-        self._service.more_stats = self._store.stats
-        self._service.splits = self._store.extents.splits
-        self._service.open(epoch)
-        staging = self._service.staging
-        begun = await staging.recover()
-        await self._network.start()
-        await self._service.adopt_topics(self._network.siblings)
-        # READY means that every slice can be written to through this worker.
-        await self._network.hand_off.connected(PEERS_SECONDS)
-        self._app.open()
-        self._spawn(staging.complete(begun))
+        if self._replica is not None:
+            groups, seconds = await self._replica.open(), 0.0
+            self._app.open()
+            await self._replica.ready()
+            epoch = self._replica.epoch
+        else:
+            report = await self._open_alone(self._store)
+            epoch, groups, seconds = self._service.epoch, report.groups, report.seconds
         self._spawn(self._staging())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
@@ -224,13 +245,41 @@ class Worker:
                 "engine": self._reactor.engine,
                 "engine_reason": self._reactor.engine_reason,
                 "epoch": epoch,
-                "recovered_groups": report.groups,
-                "recovery_seconds": round(report.seconds, 3),
+                "recovered_groups": groups,
+                "recovery_seconds": round(seconds, 3),
             }
         )
         # What start-up made stays for ever: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+
+    async def _open_alone(self, store: Any) -> RecoveryReport:
+        """The only member of its shard: seals the newest generation and opens the next."""
+        report: RecoveryReport = await store.recover(
+            self._reactor.restore, self._reactor.apply_group
+        )
+        epoch, parents = store.open_generation(self._session)
+        assert epoch == self._reactor.log_state()["epoch"]
+        await store.start(
+            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
+        )
+        await self._first_segment()
+        self._reactor.open_generation(parents)
+        while self._reactor.log_state()["stable_gseq"] < 1:
+            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
+        self._service.lineage = store.lineage
+        self._service.more_stats = store.stats
+        self._service.splits = store.extents.splits
+        self._service.open(epoch)
+        staging = self._service.staging
+        begun = await staging.recover()
+        await self._network.start()
+        await self._service.adopt_topics(self._network.siblings)
+        # READY means that every slice can be written to through this worker.
+        await self._network.hand_off.connected(PEERS_SECONDS)
+        self._app.open()
+        self._spawn(staging.complete(begun))
+        return report
 
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
@@ -243,7 +292,9 @@ class Worker:
         end = time.monotonic() + DRAIN_SECONDS
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
-        if status == 0:
+        if self._replica is not None:
+            await self._replica.close()
+        elif status == 0:
             self._reactor.seal()
             end = max(end, time.monotonic() + SEAL_SECONDS)
             while time.monotonic() < end and not self._sealed():
@@ -378,6 +429,7 @@ class Worker:
             return
 
     async def _segment_sealed(self, index: int) -> None:
+        assert isinstance(self._store, ShardStore)
         body = self._reactor.export_index(index)
         summary = SegmentSummary(*self._reactor.segment_summary(index))
         await self._store.segment_sealed(index, body, summary)
@@ -387,7 +439,7 @@ class Worker:
 class _LateReader:
     """The store's reader, which is there only once recovery is done."""
 
-    def __init__(self, store: ShardStore) -> None:
+    def __init__(self, store: ShardStore | ReplicaStore) -> None:
         self._store = store
 
     async def read(

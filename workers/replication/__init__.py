@@ -2,8 +2,7 @@
 
 | module | what it does |
 |---|---|
-| `wire` | frames between processes of different brokers, and how a connection begins |
-| `port` | the listening socket, and which kind of connection came in |
+| `wire` | frames of a connection between replicas |
 | `link` | one outgoing connection to a peer: dialled again and again, bounded, never waited for |
 | `logs` | where a group that came from a peer goes: into the core, or into an older generation's files |
 | `journal` | the machine's records, on the disk before anything that depends on them leaves |

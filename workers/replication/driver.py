@@ -11,7 +11,6 @@ import random
 import socket
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from barco._native import Reactor
@@ -23,14 +22,13 @@ from barco.errors import BarcoError, ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
+from barco.protocol.link import Hello
 from barco.protocol.replication_codec import from_map, to_map
 from barco.types import MiB
 from barco.workers.reactor.selector import Upcall
-from barco.workers.replication import wire
 from barco.workers.replication.journal import Journal, read_journal
-from barco.workers.replication.link import Incoming, Link
+from barco.workers.replication.link import Dial, Incoming, Link
 from barco.workers.replication.logs import Logs
-from barco.workers.replication.port import Port
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import Found, ReplicaStore
 
@@ -50,16 +48,6 @@ that they notice; nobody else sets it."""
 log = logging.getLogger("barco.replication")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Another broker's process for the same shard."""
-
-    ordinal: int
-    host: str
-    port: int
-    """Of its replication port."""
-
-
 class UnfencedReplica(Replica):
     """Mutant 1: the follower's fence is left out."""
 
@@ -73,9 +61,8 @@ class Driver:
     def __init__(
         self,
         settings: Settings,
-        members: list[Member],
+        dials: Mapping[int, Dial],
         *,
-        cluster: bytes,
         reactor: Reactor,
         store: ReplicaStore,
         bulk: BulkIo,
@@ -85,7 +72,8 @@ class Driver:
         on_stop: Callable[[str], None],
         fatal: Callable[[str], None],
     ) -> None:
-        """`on_lead`: the generation is open here. `on_stop`: no longer. `fatal`: end the process."""
+        """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
+        here. `on_stop`: no longer. `fatal`: end the process."""
         self._settings = settings
         self._reactor = reactor
         self._store = store
@@ -93,18 +81,9 @@ class Driver:
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
         self._group_bytes_max = group_bytes_max
         self._token = settings.ranges[0].gid.token
-        hello = wire.Hello("replication", cluster, settings.me, settings.session, self._token)
-        self.port = Port(hello)
-        self.port.on("replication", self._incoming)
         self._links = {
-            member.ordinal: Link(
-                reactor,
-                (member.host, member.port),
-                hello,
-                expected=member.ordinal,
-                on_lost=self._lost_link(member.ordinal),
-            )
-            for member in members
+            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal))
+            for ordinal, dial in dials.items()
         }
         self._inputs: set[Incoming] = set()
         self._sessions: dict[int, int] = {}
@@ -130,7 +109,7 @@ class Driver:
 
     # --- Life ---------------------------------------------------------------------------------
 
-    def start(self, found: Mapping[int, Found], listener: socket.socket) -> None:
+    def start(self, found: Mapping[int, Found]) -> None:
         """Everything is recovered: take part."""
         logs = {
             Gid(self._token, epoch): Recovered(each.tail, each.header_crc, each.suspect)  # type: ignore[arg-type]
@@ -141,7 +120,6 @@ class Driver:
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self.logs.adopt(self._token)
-        self.port.start(listener)
         for link in self._links.values():
             link.start()
         self._carry_out(self._machine.start(now), None)
@@ -151,7 +129,6 @@ class Driver:
         """Ends all of it. A leader has drained before."""
         if self._timer is not None:
             self._timer.cancel()
-        await self.port.close()
         for incoming in list(self._inputs):
             incoming.close()
         for link in self._links.values():
@@ -258,11 +235,12 @@ class Driver:
     # --- Peers --------------------------------------------------------------------------------
 
     def _lost_link(self, ordinal: int) -> Callable[[], None]:
-        return lambda: self.post(ev.LinkLost(ordinal))  # type: ignore[arg-type]
+        return lambda: self.post(ev.LinkLost(ordinal))
 
-    def _incoming(self, end: socket.socket, hello: wire.Hello) -> None:
+    def take(self, hello: Hello, end: socket.socket) -> None:
         """A peer has dialled."""
-        if hello.identity.ordinal not in self._links:
+        if hello.ordinal not in self._links:
+            log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
         incoming = Incoming(
@@ -273,16 +251,16 @@ class Driver:
             group_bytes_max=self._group_bytes_max,
         )
         for other in list(self._inputs):
-            if other.hello.identity.ordinal == hello.identity.ordinal:
+            if other.hello.ordinal == hello.ordinal:
                 self._inputs.discard(other)
                 other.close()  # The peer has dialled anew: nothing more comes on the old one.
-        self._sessions[hello.identity.ordinal] = hello.session
+        self._sessions[hello.ordinal] = hello.session
         self._inputs.add(incoming)
         incoming.start()
 
     def _incoming_lost(self, incoming: Incoming) -> None:
         self._inputs.discard(incoming)
-        ordinal = incoming.hello.identity.ordinal
+        ordinal = incoming.hello.ordinal
         if self._sessions.get(ordinal) == incoming.hello.session:
             self.post(ev.LinkLost(ordinal))
 
@@ -295,7 +273,9 @@ class Driver:
                 raise ProtocolError("a group is not as long as its message says")
         elif group is not None:
             raise ProtocolError("a group came with a message that has none")
-        self.post(ev.Received(incoming.hello.identity, incoming.hello.session, value), group)
+        hello = incoming.hello
+        sender = identity(hello.ordinal, hello.disk_uuid)
+        self.post(ev.Received(sender, hello.session, value), group)
         if self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX and not self._paused:
             self._paused = True
             self._pause_inputs()

@@ -8,22 +8,22 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from barco._native import Reactor
-from barco.errors import ProtocolError
+from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
-from barco.types import KiB, MiB
+from barco.protocol.link import Hello
+from barco.types import KiB
 from barco.workers.replication import wire
 
 RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_MAX = 0.2
 """Between two attempts. Loop-back and data centres alike: an attempt costs nothing."""
 
-CONNECT_SECONDS_MAX = 1.0
-SOCKET_BYTES = 4 * MiB
-"""In the kernel for each direction; a group or two."""
+Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, socket.socket]]]
+"""Opens a connection to a peer, hello and all (`barco.workers.links.open_link`)."""
 
 RECEIVES_PER_TURN = 16
 """Then the loop's others have their turn."""
@@ -50,17 +50,14 @@ class Link:
     def __init__(
         self,
         reactor: Reactor,
-        address: tuple[str, int],
-        hello: wire.Hello,
-        *,
-        expected: int,
+        ordinal: int,
+        dial: Dial,
         on_lost: Callable[[], None],
     ) -> None:
-        """`expected`: the peer's ordinal. `on_lost`: reset, closed or refused."""
+        """`ordinal`: the peer's. `on_lost`: reset, closed or refused."""
         self._reactor = reactor
-        self._address = address
-        self._hello = hello
-        self._expected = expected
+        self._ordinal = ordinal
+        self._dial = dial
         self._on_lost = on_lost
         self._socket: socket.socket | None = None
         self._queue: deque[_Item] = deque()
@@ -178,11 +175,11 @@ class Link:
                 self._refusal = ""
                 await self._until_closed()
             except TimeoutError:
-                pass  # Silence is for the machine to judge.
-            except ProtocolError as error:
+                pass
+            except (PeerError, ProtocolError) as error:
                 if str(error) != self._refusal:
                     self._refusal = str(error)
-                    log.error("broker %d at %s:%d: %s", self._expected, *self._address, error)
+                    log.error("broker %d: %s", self._ordinal, error)
             except OSError:
                 self._on_lost()
             self._hang_up()
@@ -190,26 +187,13 @@ class Link:
             delay = min(2 * delay, RETRY_SECONDS_MAX)
 
     async def _connect(self) -> None:
-        end = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
-            loop = asyncio.get_running_loop()
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                await loop.sock_connect(end, self._address)
-                await loop.sock_sendall(end, wire.encode(self._hello.to_map()))
-                answer = await _read_one(end)
-            if "refused" in answer:
-                raise ProtocolError(str(answer["refused"])[: wire.REFUSAL_CHARACTERS_MAX])
-            there = wire.read_hello(answer, self._hello.cluster)
-            if there.identity.ordinal != self._expected:
-                raise ProtocolError(f"broker {there.identity.ordinal} answers in its place")
-            if there.token != self._hello.token:
-                raise ProtocolError(f"it holds another shard (token {there.token})")
-        except BaseException:
-            end.close()
-            raise
-        self._socket = end
+            _, self._socket = await self._dial()
+        except NotReadyError as error:
+            # Refused or reset: its process is gone. Silence is for the machine to judge.
+            if isinstance(error.__cause__, ConnectionError):
+                raise ConnectionError("refused") from error
+            raise TimeoutError from error
 
     async def _until_closed(self) -> None:
         """The peer says nothing more on this connection, but that it is gone."""
@@ -249,35 +233,13 @@ class Link:
         self._queued = self._sent = 0
 
 
-async def _read_one(end: socket.socket) -> dict[str, Any]:
-    """The one small frame that answers a first frame."""
-    loop = asyncio.get_running_loop()
-    head = await _exactly(end, wire.HEAD.size)
-    length, group = wire.HEAD.unpack(head)
-    if not 0 < length <= wire.HELLO_BYTES_MAX or group:
-        raise ProtocolError("what answers there is not barco")
-    del loop
-    return wire.decode(await _exactly(end, length))
-
-
-async def _exactly(end: socket.socket, count: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    got = b""
-    while len(got) < count:
-        more = await loop.sock_recv(end, count - len(got))
-        if not more:
-            raise ConnectionError("closed")
-        got += more
-    return got
-
-
 class Incoming:
     """A connection that a peer dialled: frames in, nothing out."""
 
     def __init__(
         self,
         end: socket.socket,
-        hello: wire.Hello,
+        hello: Hello,
         *,
         received: Callable[["Incoming", dict[str, Any], bytearray | None], None],
         on_lost: Callable[["Incoming"], None],
@@ -328,7 +290,7 @@ class Incoming:
         except (BlockingIOError, InterruptedError):
             return
         except ProtocolError as error:
-            log.error("closing broker %d's connection: %s", self.hello.identity.ordinal, error)
+            log.error("closing broker %d's connection: %s", self.hello.ordinal, error)
             self._lost()
         except OSError:
             self._lost()

@@ -1,60 +1,23 @@
-"""Frames between the processes of different brokers, and the first of them.
+"""Frames of a replication connection, after its hello.
 
     u32 bytes of the message | u32 bytes of the group behind it | message (msgpack map) | group
 
-Both lengths are checked before anything is allocated. The first frame of a connection says who
-dials, for what; the answer is a welcome, or one line that says why not.
+Both lengths are checked before anything is allocated.
 """
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from barco.errors import ProtocolError
-from barco.model.generation import Identity
-from barco.types import KiB, Ordinal
-
-VERSION = 1
-"""Of everything that is said on these connections. Another one is refused."""
+from barco.types import KiB
 
 MESSAGE_BYTES_MAX = 64 * KiB
 """The largest is a decided successor with two children: about 1 KiB."""
 
-HELLO_BYTES_MAX = 4 * KiB
-REFUSAL_CHARACTERS_MAX = 300
-
 HEAD = struct.Struct("<II")
-
-_HELLO = {"kind": str, "cluster": bytes, "version": int, "ordinal": int, "disk": bytes}
-_HELLO |= {"session": int, "token": int}
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """Who dials, and for what."""
-
-    kind: str
-    """replication, or what else comes in on this port."""
-    cluster: bytes
-    identity: Identity
-    session: int
-    token: int
-    """Where the shard range of the dialling process starts."""
-
-    def to_map(self) -> dict[str, Any]:
-        """For the first frame."""
-        return {
-            "kind": self.kind,
-            "cluster": self.cluster,
-            "version": VERSION,
-            "ordinal": int(self.identity.ordinal),
-            "disk": self.identity.disk_uuid,
-            "session": self.session,
-            "token": self.token,
-        }
 
 
 def encode(message: Mapping[str, Any], group_bytes: int = 0) -> bytes:
@@ -80,27 +43,6 @@ def decode(body: bytes | bytearray | memoryview) -> dict[str, Any]:
     if not isinstance(message, dict) or not all(isinstance(key, str) for key in message):
         raise ProtocolError("frame is not a map with names")
     return message
-
-
-def read_hello(message: Mapping[str, Any], cluster: bytes) -> Hello:
-    """What a first frame says; ProtocolError, one clear line, for whoever does not belong here."""
-    for name, kind in _HELLO.items():
-        if type(message.get(name)) is not kind:
-            raise ProtocolError(f"the first frame has no {name}: is this barco's replication port?")
-    if message["cluster"] != cluster:
-        raise ProtocolError(
-            f"broker {message['ordinal']} belongs to another cluster "
-            f"({message['cluster'][:16].hex()}, this one is {cluster.hex()})"
-        )
-    if message["version"] != VERSION:
-        raise ProtocolError(
-            f"broker {message['ordinal']} speaks version {message['version']} of the replication "
-            f"protocol, this broker version {VERSION}"
-        )
-    if len(message["disk"]) != 16 or not 0 <= message["ordinal"] < 2**16:
-        raise ProtocolError("the first frame holds no identity")
-    identity = Identity(Ordinal(message["ordinal"]), message["disk"])
-    return Hello(message["kind"], cluster, identity, message["session"], message["token"])
 
 
 class Frames:
@@ -143,6 +85,8 @@ class Frames:
         """Where the frame that begins at `start` ends, if it is complete; else `start`."""
         if self._filled - start < HEAD.size:
             return start
+        length: int
+        group: int
         length, group = HEAD.unpack_from(self._buffer, start)
         if not 0 < length <= MESSAGE_BYTES_MAX or group > self._group_max:
             raise ProtocolError(f"a frame of {length} and {group} bytes is not ours")

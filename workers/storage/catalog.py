@@ -144,7 +144,8 @@ class Catalog:
                 f"{segment.path}: no group of generation {epoch} is at its start"
             )
         await self._bulk.run(write_sidecar, segment.path, body, epoch, summary)
-        self._insert(segment)
+        if key not in self._segments:  # The generation was sealed meanwhile.
+            self._insert(segment)
         sidecar = await self.sidecar(key)
         for (topic, slice_), parts in self._streams.items():
             if not parts or parts[-1].key != key:  # Else it was looked up a moment ago.
