@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test check bench native-test fuzz chaos clean
+.PHONY: help setup demo demo-stop test check bench native-test fuzz chaos clean simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 
 chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may be lost
 	$(PYTHON) -m pytest -m chaos tests/faults
+
+simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
+	$(PYTHON) tests/simulator/gossip/measure.py
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .pytest_cache .mypy_cache .ruff_cache .benchmarks

@@ -8,6 +8,9 @@
 
 /* Events of one chunk at most; with the value target it bounds the scratch columns. */
 #define CHUNK_EVENTS_MAX 32768u
+/* Values that lie in a row are compressed from there. Others that follow are copied behind them,
+ * unless there are already so many that a chunk of their own is the better bargain. */
+#define CHUNK_VALUES_ENOUGH (CHUNK_VALUES_TARGET / 8 * 3)
 #define CHUNK_KEYS_TARGET (128u << 10)
 #define CHUNK_PRODUCERS_MAX 1024u
 
@@ -18,7 +21,8 @@ struct group_builder {
     uint8_t *keys, *vals;
     size_t keys_capacity, vals_capacity;
     struct chunk_producer *producers;
-    bool any_key, any_delta;
+    bool any_key, any_delta; /* before the first, key_len and ts_delta are not filled in */
+    bool lent; /* the values are not in vals, but in a row where they came */
     /* Where the group grows. */
     struct log *log;
     uint8_t *out;
@@ -66,7 +70,7 @@ size_t run_bound(const struct run *run)
 {
     /* Columns (12 bytes an event), LZ4's worst case (1/255), and the frame of each chunk: header,
      * topic, directory and padding, once for the run and once for each full chunk;
-     * a run with timestamps of its own may also cut the chunk that an earlier run began. */
+     * a run may also cut the chunk that an earlier run began. */
     size_t raw = run->bytes + (size_t)run->count * 12;
     if (run->sealed)
         raw = run->batch->total_bytes;
@@ -107,7 +111,7 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
         .vals = b->vals,
         .producers = b->producers,
     };
-    b->any_key = b->any_delta = false;
+    b->any_key = b->any_delta = b->lent = false;
 }
 
 static void columns_flush(struct group_builder *b, struct stream *stream)
@@ -115,6 +119,11 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
     struct chunk_columns *c = &b->columns;
     if (c->count == 0)
         return;
+    if (c->producer_count > 0) { /* the rest of a long run is in the next chunks */
+        struct chunk_producer *last = &b->producers[c->producer_count - 1];
+        if (last->event_count > c->count - last->first_event)
+            last->event_count = c->count - last->first_event;
+    }
     c->ts_delta = b->any_delta ? b->ts_delta : NULL;
     c->key_len = b->any_key ? b->key_len : NULL;
     size_t stored = chunk_seal(b->sealer, c, b->out + b->written, chunk_bound(c));
@@ -152,34 +161,81 @@ static bool columns_fit(const struct chunk_columns *c, uint32_t value_len, uint3
             c->producer_count < CHUNK_PRODUCERS_MAX);
 }
 
-static void add_event(struct group_builder *b, const struct run *run, const uint8_t *value,
-                      uint32_t value_len, const uint8_t *key, uint32_t key_len, int64_t timestamp)
+/* Appends values that lie in a row, without a copy while they go on where the last ones ended. */
+static void add_values(struct group_builder *b, const uint8_t *values, uint32_t bytes)
 {
     struct chunk_columns *c = &b->columns;
-    uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
     if (c->count == 0) {
-        /* The run's earliest: later events of it that are older must not cut the chunk. */
-        c->base_timestamp_us = run->timestamps ? run->timestamp : timestamp;
-        c->max_timestamp_us = timestamp;
+        b->lent = true;
+        c->vals = values;
+    } else if (!b->lent || values != c->vals + c->vals_bytes) {
+        grow(&b->vals, &b->vals_capacity, (size_t)c->vals_bytes + bytes);
+        if (b->lent)
+            memcpy(b->vals, c->vals, c->vals_bytes);
+        memcpy(b->vals + c->vals_bytes, values, bytes);
+        c->vals = b->vals;
+        b->lent = false;
     }
-    int64_t delta = timestamp - c->base_timestamp_us;
-    grow(&b->vals, &b->vals_capacity, (size_t)c->vals_bytes + value_len);
-    grow(&b->keys, &b->keys_capacity, (size_t)c->keys_bytes + key_bytes);
+    c->vals_bytes += bytes;
+}
+
+/* The keys of events [first, first + count), all the same. */
+static void add_keys(struct group_builder *b, uint32_t first, uint32_t count, const uint8_t *key,
+                     uint32_t key_len)
+{
+    struct chunk_columns *c = &b->columns;
+    if (key_len == KEY_NULL && !b->any_key)
+        return;
+    if (!b->any_key)
+        memset(b->key_len, 0xff, first * sizeof *b->key_len); /* KEY_NULL */
+    b->any_key = true;
+    size_t bytes = key_len == KEY_NULL ? 0 : (size_t)key_len * count;
+    grow(&b->keys, &b->keys_capacity, c->keys_bytes + bytes);
     c->keys = b->keys;
-    c->vals = b->vals;
-    memcpy(b->vals + c->vals_bytes, value, value_len);
-    if (key_bytes)
-        memcpy(b->keys + c->keys_bytes, key, key_bytes);
-    b->val_len[c->count] = value_len;
-    b->key_len[c->count] = key_len;
-    b->ts_delta[c->count] = (uint32_t)delta;
-    b->any_key |= key_len != KEY_NULL;
-    b->any_delta |= delta != 0;
+    for (uint32_t i = 0; i < count; i++)
+        b->key_len[first + i] = key_len;
+    for (uint32_t i = 0; bytes > 0 && i < count; i++)
+        memcpy(b->keys + c->keys_bytes + (size_t)i * key_len, key, key_len);
+    c->keys_bytes += (uint32_t)bytes;
+}
+
+static void add_deltas(struct group_builder *b, uint32_t first, uint32_t count, int64_t timestamp)
+{
+    struct chunk_columns *c = &b->columns;
+    uint32_t delta = (uint32_t)(timestamp - c->base_timestamp_us);
     if (timestamp > c->max_timestamp_us)
         c->max_timestamp_us = timestamp;
-    c->vals_bytes += value_len;
-    c->keys_bytes += key_bytes;
-    c->count++;
+    if (delta == 0 && !b->any_delta)
+        return;
+    if (!b->any_delta)
+        memset(b->ts_delta, 0, first * sizeof *b->ts_delta);
+    b->any_delta = true;
+    for (uint32_t i = 0; i < count; i++)
+        b->ts_delta[first + i] = delta;
+}
+
+/* Some events of a run with one key (or none) and one timestamp, their values in a row. They fit.
+ */
+struct piece {
+    const uint8_t *values, *key;
+    const uint32_t *lens;
+    uint32_t count, bytes, key_len;
+    int64_t timestamp;
+};
+
+static void add_piece(struct group_builder *b, const struct run *run, const struct piece *piece)
+{
+    struct chunk_columns *c = &b->columns;
+    if (c->count == 0) {
+        /* The run's earliest: later events of it that are older must not cut the chunk. */
+        c->base_timestamp_us = run->timestamps ? run->timestamp : piece->timestamp;
+        c->max_timestamp_us = piece->timestamp;
+    }
+    add_values(b, piece->values, piece->bytes);
+    memcpy(b->val_len + c->count, piece->lens, piece->count * sizeof *b->val_len);
+    add_keys(b, c->count, piece->count, piece->key, piece->key_len);
+    add_deltas(b, c->count, piece->count, piece->timestamp);
+    c->count += piece->count;
     add_tokens(c, run);
 }
 
@@ -218,28 +274,67 @@ static void add_sealed(struct group_builder *b, struct stream *stream, const str
     columns_start(b, stream);
 }
 
+/* Starts a chunk where the next events do not fit, or are better off on their own. */
+static void cut_chunk(struct group_builder *b, struct stream *stream, const struct piece *next)
+{
+    const struct chunk_columns *c = &b->columns;
+    bool apart = b->lent && c->vals_bytes >= CHUNK_VALUES_ENOUGH &&
+                 next->values != c->vals + c->vals_bytes;
+    if (apart || !columns_fit(c, next->lens[0], next->key_len, next->timestamp))
+        columns_flush(b, stream);
+}
+
+/* One event, or lines: values in a row, of one key and one timestamp. */
+static void add_row(struct group_builder *b, struct stream *stream, const struct run *run,
+                    int64_t clock)
+{
+    struct piece piece = {.values = run->values,
+                          .key = run->keys,
+                          .lens = run->value_lens ? run->value_lens : &run->value_len,
+                          .key_len = run->keys ? run->key_len : KEY_NULL,
+                          .timestamp = run->timestamp ? run->timestamp : clock};
+    uint32_t key_bytes = run->keys ? run->key_len : 0;
+    for (uint32_t left = run->count; left > 0; left -= piece.count) {
+        piece.count = left;
+        cut_chunk(b, stream, &piece);
+        if (left == run->count && run->has_producer)
+            note_producer(b, run); /* in the chunk of the run's first event */
+        const struct chunk_columns *c = &b->columns;
+        uint32_t n = 1;
+        piece.bytes = piece.lens[0];
+        while (n < left && c->count + n < CHUNK_EVENTS_MAX &&
+               c->vals_bytes + piece.bytes + piece.lens[n] <= CHUNK_VALUES_TARGET &&
+               c->keys_bytes + (uint64_t)key_bytes * (n + 1) <= CHUNK_KEYS_TARGET)
+            piece.bytes += piece.lens[n++];
+        piece.count = n;
+        add_piece(b, run, &piece);
+        piece.values += piece.bytes;
+        piece.lens += n;
+    }
+}
+
 static void add_spans(struct group_builder *b, struct stream *stream, const struct run *run,
                       int64_t clock)
 {
     for (uint32_t i = 0; i < run->count; i++) {
-        const uint8_t *value = run->values, *key = run->keys;
-        uint32_t value_len = run->value_len;
-        uint32_t key_len = run->keys ? run->key_len : KEY_NULL;
-        if (run->value_spans != NULL) {
-            value += run->value_spans[i].at;
-            value_len = run->value_spans[i].len;
-        }
+        const struct span *value = &run->value_spans[i];
+        struct piece piece = {.values = run->values + value->at,
+                              .key = run->keys,
+                              .lens = &value->len,
+                              .count = 1,
+                              .bytes = value->len,
+                              .key_len = run->keys ? run->key_len : KEY_NULL,
+                              .timestamp = run->timestamps  ? run->timestamps[i]
+                                           : run->timestamp ? run->timestamp
+                                                            : clock};
         if (run->key_spans != NULL) {
-            key_len = run->key_spans[i].len;
-            key = run->keys + run->key_spans[i].at;
+            piece.key_len = run->key_spans[i].len;
+            piece.key = run->keys + run->key_spans[i].at;
         }
-        int64_t timestamp = run->timestamps ? run->timestamps[i]
-                            : run->timestamp ? run->timestamp : clock;
-        if (!columns_fit(&b->columns, value_len, key_len, timestamp))
-            columns_flush(b, stream);
+        cut_chunk(b, stream, &piece);
         if (i == 0 && run->has_producer)
-            note_producer(b, run); /* in the chunk of the run's first event */
-        add_event(b, run, value, value_len, key, key_len, timestamp);
+            note_producer(b, run);
+        add_piece(b, run, &piece);
     }
 }
 
@@ -252,8 +347,10 @@ static void encode_stream(struct group_builder *b, struct stream *stream, int64_
         run->base_offset = stream->next_offset + b->columns.count;
         if (run->sealed)
             add_sealed(b, stream, run, clock);
-        else
+        else if (run->value_spans != NULL)
             add_spans(b, stream, run, clock);
+        else
+            add_row(b, stream, run, clock);
     }
     columns_flush(b, stream);
     stream->first_run = stream->last_run = NULL;

@@ -156,7 +156,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         frame->content > CONTENT_ROWS || !topic_name_valid((const char *)topic, frame->topic_len))
         return false;
     struct produce produce = {
-        .topic = shard_topic_make(reactor->shard, (const char *)topic, frame->topic_len),
+        .topic = shard_topic_asked(reactor->shard, (const char *)topic, frame->topic_len),
         .content = frame->content,
         .has_key = frame->flags & FLAG_KEY,
         .has_producer = frame->flags & FLAG_PRODUCER,

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "conn.h"
+#include "format.h"
 #include "murmur3.h"
 #include "reactor.h"
 #include "uri.h"
 
 #define PRODUCER_NAME_MAX 64
+#define STAGING_BYTES (128u << 10)
+#define STAGED_BYTES_MAX (4u << 10) /* larger events cost no more than their own copy */
 
 static bool parse_u64(const struct http1_slice *text, uint64_t *value)
 {
@@ -252,7 +255,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;
     if (out->topic == NULL)
-        out->topic = shard_topic_make(reactor->shard, topic.p, topic.len);
+        out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
     slot->topic = out->topic;
@@ -270,14 +273,14 @@ static bool is_blank(const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* Splits lines into spans; blank ones are left out. Returns their number, or -1 with *line set to
- * the number of the line that is too long. */
-static int64_t split_lines(const uint8_t *bytes, size_t len, uint64_t event_max, struct span *spans,
-                           uint64_t *total, uint64_t *line)
+/* Puts the lines one behind the other to out, which may be where they are, without their ends;
+ * blank ones are left out. Returns their number, or -1 with *line set to the number of the line
+ * that is too long. */
+static int64_t pack_lines(const uint8_t *bytes, size_t len, uint64_t event_max, uint8_t *out,
+                          uint32_t *lens, uint64_t *total, uint64_t *line)
 {
     int64_t count = 0;
-    const uint8_t *at = bytes, *end = bytes + len;
-    *total = 0;
+    const uint8_t *at = bytes, *end = bytes + len, *start = out;
     *line = 0;
     while (at < end) {
         const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
@@ -290,14 +293,15 @@ static int64_t split_lines(const uint8_t *bytes, size_t len, uint64_t event_max,
         size_t size = (size_t)(stop - at);
         if (size > event_max)
             return -1;
-        if (size > 0 && !is_blank(at, size)) {
-            spans[count].at = (uint32_t)(at - bytes);
-            spans[count].len = (uint32_t)size;
-            *total += size;
-            count++;
+        if (size > 0 && (*at > ' ' || !is_blank(at, size))) {
+            if (out != at)
+                memmove(out, at, size);
+            out += size;
+            lens[count++] = (uint32_t)size;
         }
         at = next;
     }
+    *total = (uint64_t)(out - start);
     return count;
 }
 
@@ -322,9 +326,11 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         return PROBLEM_NONE;
     }
     struct producer *row;
-    enum dedup verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
-                                     produce->producer_epoch, produce->producer_seq,
-                                     produce->one_shot, reactor->wall_us, &row, detail);
+    enum dedup verdict = DEDUP_FULL;
+    if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
+        verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
+                              produce->producer_epoch, produce->producer_seq, produce->one_shot,
+                              reactor->wall_us, &row, detail);
     uint16_t problem = PROBLEM_NONE;
     switch (verdict) {
     case DEDUP_NEW:
@@ -373,6 +379,29 @@ static void set_key(struct run *run, const struct produce *produce, uint8_t *roo
     run->key_len = produce->key_len;
 }
 
+/* Copies a small event behind the last one. Returns it, with a reference on *body for the run. */
+static const uint8_t *stage(struct reactor *reactor, const uint8_t *bytes, size_t len,
+                            struct body **body)
+{
+    struct body *staging = reactor->staging;
+    if (staging == NULL || staging->capacity - staging->len < len) {
+        struct body *next = body_new(&reactor->staging_bytes, STAGING_BYTES);
+        if (next == NULL)
+            return NULL;
+        if (staging != NULL)
+            body_release(staging);
+        staging = reactor->staging = next;
+    } else if (staging->refs == 1) {
+        staging->len = 0; /* nobody looks at what is in it any more */
+    }
+    uint8_t *place = staging->data + staging->len;
+    memcpy(place, bytes, len);
+    staging->len += len;
+    staging->refs++;
+    *body = staging;
+    return place;
+}
+
 static uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
@@ -382,14 +411,22 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
-    struct run *run = new_run(reactor, produce, place, waiter, key_len + (body ? 0 : len));
+    bool staged = body == NULL && len <= STAGED_BYTES_MAX;
+    struct run *run = new_run(reactor, produce, place, waiter,
+                              key_len + (body || staged ? 0 : len));
     if (run == NULL)
         return PROBLEM_BUSY;
     set_key(run, produce, run->tail);
     run->count = 1;
     run->value_len = (uint32_t)len;
     run->bytes = (uint32_t)(len + key_len);
-    if (body != NULL) {
+    if (staged) {
+        run->values = stage(reactor, bytes, len, &run->body);
+        if (run->values == NULL) {
+            run_free(run);
+            return PROBLEM_BUSY;
+        }
+    } else if (body != NULL) {
         run->body = body;
         body->refs++;
         run->values = bytes;
@@ -421,35 +458,46 @@ static uint16_t lines_run(struct reactor *reactor, const struct produce *produce
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
-    /* A blank line takes no span, so half of the bytes bound the number of events. */
-    struct span *spans = (struct span *)reactor_scratch(reactor, (len / 2 + 2) * sizeof *spans);
+    /* A blank line takes no length, so half of the bytes bound the number of events. */
+    uint32_t *lens = (uint32_t *)reactor_scratch(reactor, (len / 2 + 2) * sizeof *lens);
     uint64_t total;
-    if (spans == NULL)
-        return PROBLEM_BUSY;
-    int64_t count = split_lines(bytes, len, reactor->options.event_bytes_max, spans, &total,
-                                detail);
-    if (count < 0)
-        return PROBLEM_EVENT_TOO_LARGE;
-    if (count == 0)
-        return PROBLEM_NO_EVENTS;
-    size_t key_len = produce->has_key ? produce->key_len : 0;
-    size_t spans_bytes = (size_t)count * sizeof *spans;
-    /* Every line is stored with the key: short lines with a long key are more than they look. */
-    *detail = 0;
-    if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
-        return PROBLEM_BODY_TOO_LARGE;
-    struct run *run = new_run(reactor, produce, place, waiter, spans_bytes + key_len);
-    if (run == NULL)
-        return PROBLEM_BUSY;
-    memcpy(run->tail, spans, spans_bytes);
-    run->body = own_body(reactor, &bytes, len, body);
-    if (run->body == NULL) {
-        run_free(run);
+    if (body != NULL) {
+        assert(bytes == body->data);
+        body->refs++;
+    } else {
+        body = body_new(&reactor->body_bytes, len);
+    }
+    if (lens == NULL || body == NULL) {
+        if (body != NULL)
+            body_release(body);
         return PROBLEM_BUSY;
     }
-    set_key(run, produce, run->tail + spans_bytes);
-    run->value_spans = (const struct span *)run->tail;
-    run->values = bytes;
+    /* In the request's own body the lines are packed where they are: nobody else reads it. */
+    int64_t count = pack_lines(bytes, len, reactor->options.event_bytes_max, body->data, lens,
+                               &total, detail);
+    uint16_t problem = count < 0 ? PROBLEM_EVENT_TOO_LARGE : count == 0 ? PROBLEM_NO_EVENTS : 0;
+    size_t key_len = produce->has_key ? produce->key_len : 0;
+    size_t lens_bytes = count > 0 ? pad8((size_t)count * sizeof *lens) : 0;
+    /* Every line is stored with the key: short lines with a long key are more than they look. */
+    if (problem == PROBLEM_NONE) {
+        *detail = 0;
+        if (total + key_len * (uint64_t)count > log_run_bound_max(reactor->log))
+            problem = PROBLEM_BODY_TOO_LARGE;
+    }
+    struct run *run = NULL;
+    if (problem == PROBLEM_NONE) {
+        run = new_run(reactor, produce, place, waiter, lens_bytes + key_len);
+        problem = run ? PROBLEM_NONE : PROBLEM_BUSY;
+    }
+    if (problem != PROBLEM_NONE) {
+        body_release(body);
+        return problem;
+    }
+    memcpy(run->tail, lens, (size_t)count * sizeof *lens);
+    set_key(run, produce, run->tail + lens_bytes);
+    run->body = body;
+    run->value_lens = (const uint32_t *)run->tail;
+    run->values = body->data;
     run->count = (uint32_t)count;
     run->bytes = (uint32_t)(total + key_len * (uint64_t)count);
     return queue_run(reactor, produce, run, detail);

@@ -477,6 +477,16 @@ static PyObject *Reactor_set_disk_full(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_bound_state(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long bytes_max;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &bytes_max))
+        return NULL;
+    reactor->shard->state_bytes_max = bytes_max;
+    return PyLong_FromUnsignedLongLong(shard_state_bytes(reactor->shard));
+}
+
 static PyObject *get_engine(PyObject *self, void *closure)
 {
     struct reactor *reactor = reactor_of(self);
@@ -515,6 +525,8 @@ static PyMethodDef reactor_methods[] = {
     {"drain", Reactor_drain, METH_NOARGS, "No new connections or events from now on."},
     {"seal", Reactor_seal, METH_NOARGS, "Appends the empty SEAL group, if the log is idle."},
     {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits, is being written or being sent."},
+    {"bound_state", Reactor_bound_state, METH_VARARGS,
+     "bound_state(bytes_max) -> bytes now; beyond it clients add no topics, producers, keys."},
     {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
      "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
     {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},

@@ -412,6 +412,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"index_entries", reactor->shard->entries_total},
         {"topics", reactor->shard->topic_count},
         {"producers", reactor->shard->producer_count},
+        {"state_bytes", shard_state_bytes(reactor->shard)},
+        {"state_full", shard_full(reactor->shard)},
         {"turns", reactor->turns},
     };
     PyObject *dict = PyDict_New();

@@ -141,6 +141,8 @@ void reactor_free(struct reactor *reactor)
         if (reactor->upcalls[i].body != NULL)
             body_release(reactor->upcalls[i].body);
     }
+    if (reactor->staging != NULL)
+        body_release(reactor->staging);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->table);

@@ -89,7 +89,9 @@ struct reactor {
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
-    uint8_t *scratch; /* spans of lines, unpacked batches */
+    struct body *staging; /* takes the next small events; its len is what is used */
+    uint64_t staging_bytes;
+    uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;

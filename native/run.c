@@ -5,7 +5,7 @@
 
 /* Runs of single events come and go a hundred thousand times a second: those up to this size are
  * kept in a free list, which costs a fifth of malloc's work for sizes beyond its own cache. */
-#define SMALL_RUN_BYTES 2048
+#define SMALL_RUN_BYTES 512
 #define SMALL_RUNS_KEPT 4096
 
 static _Thread_local struct run *small_runs;

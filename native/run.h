@@ -9,7 +9,8 @@
 #include "batch.h"
 #include "shard.h"
 
-/* A request body shared by the runs that point into it. */
+/* Bytes shared by the runs that point into them: a request's body, or the bodies of many small
+ * requests one behind the other, so that the events of one stream mostly lie in a row. */
 struct body {
     uint32_t refs;
     uint64_t *account; /* where its capacity is counted */
@@ -52,8 +53,10 @@ struct run {
     uint64_t producer_seq;
     int64_t token_min, token_max;
     int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See timestamps */
+    /* One event, values[0, value_len); or the lens one behind the other; or the spans. */
     const uint8_t *values;
-    const struct span *value_spans;   /* NULL: one event, values[0, value_len) */
+    const uint32_t *value_lens;
+    const struct span *value_spans;
     uint32_t value_len;
     const uint8_t *keys;              /* NULL: no key */
     const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */

@@ -109,6 +109,21 @@ static bool topics_reserve(struct shard *shard)
     return shard->topic_count * 2 < shard->topic_mask || topic_table_grow(shard);
 }
 
+#define TOPIC_STATE_BYTES 2u
+#define STREAM_STATE_BYTES 40u
+#define PRODUCER_STATE_BYTES (PRODUCER_ID_BYTES + 40u)
+#define COMPACTED_STATE_BYTES 12u
+
+uint64_t shard_state_bytes(const struct shard *shard)
+{
+    return shard->state_bytes + (uint64_t)shard->producer_count * PRODUCER_STATE_BYTES;
+}
+
+bool shard_full(const struct shard *shard)
+{
+    return shard->state_bytes_max != 0 && shard_state_bytes(shard) >= shard->state_bytes_max;
+}
+
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len)
 {
     struct topic *topic = shard_topic(shard, name, len);
@@ -131,8 +146,14 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     topic->internal = len > 2 && name[0] == '_' && name[1] == '_';
     topic->compacted = topic->internal;
     shard->topics[shard->topic_count++] = topic;
+    shard->state_bytes += TOPIC_STATE_BYTES + len;
     topic_place(shard, topic);
     return topic;
+}
+
+struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len)
+{
+    return shard_full(shard) ? shard_topic(shard, name, len) : shard_topic_make(shard, name, len);
 }
 
 struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
@@ -155,6 +176,7 @@ struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t s
         stream->slice = slice;
         stream->max_timestamp = INT64_MIN;
         *place = stream;
+        shard->state_bytes += STREAM_STATE_BYTES;
     }
     return *place;
 }
@@ -254,6 +276,12 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
     return DEDUP_NEW;
 }
 
+bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id)
+{
+    return !shard_full(shard) ||
+           producer_find(shard, id, stream->topic->index, stream->slice)->used;
+}
+
 void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
                   uint32_t epoch, uint64_t seq)
 {
@@ -296,6 +324,12 @@ static bool compacted_grow(struct shard *shard)
     return true;
 }
 
+/* An empty value is a key that was deleted: a snapshot does not have it. */
+static uint64_t compacted_bytes(size_t key_len, size_t value_len)
+{
+    return value_len > 0 ? COMPACTED_STATE_BYTES + key_len + value_len : 0;
+}
+
 void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
                    size_t key_len, const uint8_t *value, size_t value_len)
 {
@@ -312,6 +346,9 @@ void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t
         memcpy(bytes + key_len, value, value_len);
     if (row->bytes == NULL)
         shard->compacted_count++;
+    else
+        shard->state_bytes -= compacted_bytes(row->key_len, row->value_len);
+    shard->state_bytes += compacted_bytes(key_len, value_len);
     free(row->bytes);
     *row = (struct compacted){topic->index, (uint32_t)key_len, (uint32_t)value_len, hash, bytes};
 }

@@ -87,6 +87,9 @@ struct shard {
     struct compacted *compacted;
     uint32_t compacted_count, compacted_mask;
     uint64_t entries_total;
+    /* What a snapshot holds, but for producers, and from which size on nothing new is taken into
+     * it; 0: no bound. A snapshot has to fit into a group. */
+    uint64_t state_bytes, state_bytes_max;
     int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
@@ -94,6 +97,16 @@ struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
 void shard_free(struct shard *shard);
 
 struct topic *shard_topic(struct shard *shard, const char *name, size_t len);
+/* Bytes of a snapshot, about. */
+uint64_t shard_state_bytes(const struct shard *shard);
+/* True when clients may add nothing to the state: topics, producers, group offsets. What is in the
+ * log already is applied all the same. */
+bool shard_full(const struct shard *shard);
+/* A client's topic: found, or made unless the shard is full. */
+struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len);
+/* False when this would be one more producer, and the shard is full. */
+bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id);
+
 /* Finds or makes the topic; NULL when TOPICS_MAX is reached or the name is not valid. */
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);
 /* The stream of a topic for one of the shard's own slices, made on first use. */

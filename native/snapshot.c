@@ -85,7 +85,7 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
 {
     struct writer w = {0};
     uint32_t head[8] = {SNAPSHOT_MAGIC, SNAPSHOT_VERSION, shard->topic_count, 0, 0,
-                        shard->compacted_count, prefix_len, 0};
+                        0, prefix_len, 0};
     put(&w, head, sizeof head);
     put(&w, prefix, prefix_len);
     for (uint32_t t = 0; t < shard->topic_count; t++) {
@@ -97,8 +97,9 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
     head[4] = put_producers(&w, shard, now_us);
     for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
         const struct compacted *row = &shard->compacted[i];
-        if (row->bytes == NULL)
+        if (row->bytes == NULL || row->value_len == 0)
             continue;
+        head[5]++;
         put_u32(&w, row->topic);
         put_u32(&w, row->key_len);
         put_u32(&w, row->value_len);
@@ -287,6 +288,7 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
     }
     for (uint32_t t = 0; t < shard->topic_count; t++)
         shard->topics[t] = keep_address(fresh, shard->topics[t]);
+    fresh->state_bytes_max = shard->state_bytes_max;
     struct shard gone = *shard;
     *shard = *fresh;
     *fresh = gone;

@@ -323,6 +323,11 @@ class Consumption:
                 f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
                 "delete groups that are not needed any more."
             )
+        if self._reactor.stats().get("state_full"):
+            raise TooManyRequestsError(
+                "The worker has no room for more group offsets: delete groups that are not needed "
+                "any more, or raise limits.memory_bytes and storage.segment_bytes."
+            )
         cursor = self._cursors[group, topic, index] = Cursor(group, topic, index)
         return cursor
 

@@ -44,6 +44,8 @@ GAUGES = {
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
     "storage_sealed_segments": Gauge("Sealed segments."),
+    "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
+    "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
     "topics": Gauge("Topics, internal ones included.", shared=True),
 }
 
@@ -76,10 +78,42 @@ COUNTERS = {
 }
 
 
+GOSSIP_GAUGES = {
+    "brokers_alive": "Brokers that are alive, this one included.",
+    "brokers_down": "Brokers that are taken to be down.",
+    "brokers_left": "Brokers that have stopped in an orderly way.",
+    "brokers_suspect": "Brokers that are suspected to be down.",
+    "fact_bytes": "Bytes of all that is known by gossip.",
+    "facts": "Facts known by gossip.",
+    "local_health": "0: well; above: this broker gives others more time, being late itself.",
+}
+GOSSIP_COUNTERS = {
+    "bytes_received": "Bytes of gossip received.",
+    "bytes_sent": "Bytes of gossip sent.",
+    "connections": "Gossip connections made.",
+    "denials": "Times this broker was suspected and denied it.",
+    "downs": "Times this broker declared another one to be down.",
+    "messages_dropped": "Messages that could not be sent.",
+    "messages_received": "Messages of gossip received.",
+    "messages_sent": "Messages of gossip sent.",
+    "probes": "Probes of other brokers.",
+    "probes_failed": "Probes that nobody answered, directly or for another.",
+    "refusals": "Connections that were refused, here or there.",
+    "suspicions": "Times another broker was suspected.",
+}
+
+
 def exposition(
-    by_worker: Mapping[int, Mapping[str, int | float]], *, workers: int, version: str
+    by_worker: Mapping[int, Mapping[str, int | float]],
+    *,
+    workers: int,
+    version: str,
+    gossip: Mapping[str, int | float] | None = None,
 ) -> bytes:
-    """The text for these workers' counters; `workers` says how many there should be."""
+    """The text for these workers' counters; `workers` says how many there should be.
+
+    gossip: the supervisor's figures, in a cluster.
+    """
     lines = _series("build_info", "gauge", "The version of barco.", 1, f'{{version="{version}"}}')
     lines += _series("workers", "gauge", "Workers that the broker has.", workers)
     lines += _series("workers_up", "gauge", "Workers that answered.", len(by_worker))
@@ -92,6 +126,11 @@ def exposition(
         else:
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
             lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
+    for name, value in sorted((gossip or {}).items()):
+        if (text := GOSSIP_GAUGES.get(name)) is not None:
+            lines += _series(f"gossip_{name}", "gauge", text, value)
+        elif (text := GOSSIP_COUNTERS.get(name)) is not None:
+            lines += _series(f"gossip_{name}_total", "counter", text, value)
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -9,7 +9,7 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barco._native import Reactor
@@ -59,6 +59,8 @@ class Network:
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_lead: Callable[[int], None] = lambda epoch: None
+        """Called when this worker's replica leads a new generation, of that epoch."""
 
     async def start(self) -> None:
         """Listen, connect to the siblings, route what is known; then keep up with the news."""
@@ -83,6 +85,8 @@ class Network:
         """
         shard = self._options.shard_number
         if self._service.leaders.learn(shard, epoch, ordinal):
+            if ordinal == self._options.process[0]:
+                self.on_lead(epoch)
             for peer in self._others:
                 self._spawn(self._tell(peer, [[shard, epoch, ordinal]]))
 

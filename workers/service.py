@@ -14,6 +14,7 @@ from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
 from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
+from barco.workers.neighbours import Neighbours
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
     LogReaderLike,
@@ -58,10 +59,8 @@ class ShardService:
     ) -> None:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
-        self.epoch = 0
-        """Of the generation that this worker leads; 0: none."""
-        self.following = 0
-        """Of the generation whose events it has from a leader; 0: none."""
+        self.epoch = self.following = 0
+        """Of the generation that this worker leads, and of the one that it has from a leader."""
         self.may_consume: Callable[[], bool] = lambda: True
         """Whether nobody else can be handing out the same events."""
         self.lineage: Callable[[], list[dict[str, Any]]] = list
@@ -77,6 +76,8 @@ class ShardService:
         self.reads = Reads(reactor, reader)
         self.leaders = Leaders(options)
         """Who leads each shard of the ring."""
+        self.neighbours = Neighbours(options, self.leaders)
+        """The other brokers, as far as the supervisor has heard."""
         self.membership = Membership(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(

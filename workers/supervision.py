@@ -21,6 +21,8 @@ class Supervision:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
         self.on_view: Callable[[dict[str, Any]], None] = lambda view: None
+        self.on_cluster: Callable[[dict[str, Any]], None] = lambda news: None
+        """Brokers that changed, and who leads what."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -75,6 +77,8 @@ class Supervision:
         if kind == messages.VIEW:
             self.on_view(message)
             self.send({"type": messages.SEEN, "version": message["version"]})
+        elif kind == messages.CLUSTER:
+            self.on_cluster(message)
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

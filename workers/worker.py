@@ -12,24 +12,21 @@ from barco import limits
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
-from barco.types import MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
+from barco.workers.parts import bound_state, make_spool
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.host import ReplicaHost
 from barco.workers.service import ShardService
 from barco.workers.siblings import HTTP
-from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.recovery import RecoveryReport
 from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary
-from barco.workers.storage.spool import Spool
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
@@ -47,97 +44,6 @@ DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
 
 log = logging.getLogger("barco.worker")
-
-
-def shard_range(options: WorkerOptions) -> tuple[range, int]:
-    """The worker's slices, and the token at which its range starts."""
-    slices = options.replicas.slices_of(options.shard_number)
-    start, _ = options.placement.slice_bounds(options.range_index, SliceIndex(slices.start))
-    return slices, start
-
-
-def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
-    """The files of the worker's shard."""
-    _, token = shard_range(options)
-    return ShardStore(
-        layout.shard_path(options.data_dir, options.worker),
-        bulk,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        token=token,
-        segment_bytes=options.segment_bytes,
-        policy=Policy(
-            hours=options.retention_hours,
-            shard_bytes=options.retention_bytes // options.workers,
-            sole_member=True,
-        ),
-        on_error=lambda error: log.error(str(error)),
-    )
-
-
-def make_replica_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
-    """The files of the worker's replica of a shard."""
-    _, token = shard_range(options)
-    return ReplicaStore(
-        layout.shard_path(options.data_dir, options.worker),
-        bulk,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        token=token,
-        segment_bytes=options.segment_bytes,
-        policy=Policy(
-            hours=options.retention_hours,
-            shard_bytes=options.retention_bytes // options.replicas.processes,
-        ),
-        on_error=lambda error: log.error(str(error)),
-    )
-
-
-def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
-    """Where events wait for the commit of their write."""
-    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
-
-
-def arena_bytes(options: WorkerOptions) -> int:
-    """A quarter of the budget, a power of two, and room for three of the largest requests."""
-    size = 8 * MiB
-    while size * 2 <= options.memory_bytes // 4 or size < 3 * options.request_bytes_max:
-        size *= 2
-    return size
-
-
-def read_bytes(options: WorkerOptions) -> int:
-    """Buffers for reads from disk: an eighth of the budget, and room for the largest chunk.
-
-    With the arena, bodies and answers (a quarter each) that leaves an eighth for the index and for
-    Python; what lies free between the pieces in use is given back (footprint).
-    """
-    return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
-
-
-def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
-    """The native loop for the generation that will be opened, with the start's own number."""
-    slices, _ = shard_range(options)
-    return Reactor(
-        engine=options.engine,
-        arena_bytes=arena_bytes(options),
-        request_bytes_max=options.request_bytes_max,
-        event_bytes_max=options.event_bytes_max,
-        body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
-        auto_create=options.auto_create,
-        worker=options.shard,
-        workers=options.workers,
-        ring_size=options.ring_size,
-        range_index=options.range_index,
-        peer=options.peer,
-        peers=options.replicas.peers,
-        slices=options.slices_per_range,
-        slice_first=slices.start,
-        slice_last=slices.stop - 1,
-        range_token=TOKEN_MIN,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        session=session,
-        epoch=epoch,
-        connections_max=options.connections_max,
-    )
 
 
 class Worker:
@@ -192,7 +98,6 @@ class Worker:
                 service=self._service,
                 network=self._network,
                 fatal=self._fatal,
-                arena_bytes=arena_bytes(options),
             )
             names = ("built", "landed", "segment_wanted", "segment_sealed")
             self._upcalls |= dict.fromkeys(names, self._replica.upcall)
@@ -207,6 +112,8 @@ class Worker:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
         self._end = asyncio.get_running_loop().create_future()
         self._supervision.on_view = self._service.membership.apply
+        self._supervision.on_cluster = self._service.neighbours.apply
+        self._network.on_lead = self._tell_lead
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
@@ -258,6 +165,7 @@ class Worker:
         report: RecoveryReport = await store.recover(
             self._reactor.restore, self._reactor.apply_group
         )
+        bound_state(self._options, self._reactor)
         epoch, parents = store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
         await store.start(
@@ -323,6 +231,13 @@ class Worker:
         log.critical(text)
         self._supervision.send({"type": messages.FATAL, "text": text})
         self._finish(1)
+
+    def _tell_lead(self, epoch: int) -> None:
+        """The supervisor spreads which generation is led here."""
+        token = token_of_shard(self._options, self._options.shard_number)
+        members = [ordinal for ordinal, _ in self._options.members]
+        lead = {"token": token, "epoch": epoch, "session": self._session, "members": members}
+        self._supervision.send({"type": messages.LEADS} | lead)
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(coroutine)

@@ -56,6 +56,11 @@ class Ring:
         firsts, owners = zip(*arcs, strict=True)
         return cls(dict(endpoints), tuple(slices), firsts, owners)
 
+    @property
+    def arcs(self) -> tuple[tuple[int, ...], tuple[SliceKey, ...]]:
+        """Arcs of the ring in order: the first token of each, and the slice that holds it."""
+        return self._starts, self._owners
+
     def slice_of_token(self, token: int) -> SliceKey:
         """The slice that holds the token."""
         return self._owners[bisect_right(self._starts, token) - 1]

@@ -315,6 +315,11 @@ class Membership:
             self._about_me(info)
             return
         ordinal = info.ordinal
+        if not info.up or info.state == ALIVE:
+            # What was asked of it before has no meaning for it as it is now.
+            past = [number for number, p in self._probes.items() if p.target == ordinal]
+            for number in past:
+                del self._probes[number]
         if not info.up:
             self.up.pop(ordinal, None)
             self._suspects.pop(ordinal, None)

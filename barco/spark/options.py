@@ -90,7 +90,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str], *, stream: bool) -> "ReadOptions":
         """The options; OptionError if one is wrong, unknown, or they contradict each other."""
-        reading = _Reading(given)
+        reading = Reading(given)
         topics, pattern, assigned = _subscription(reading)
         options = cls(
             endpoints=endpoints_of(reading),
@@ -119,7 +119,7 @@ class ReadOptions:
         return options
 
 
-class _Reading:
+class Reading:
     """The options, and which of them nobody has asked for yet."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -165,7 +165,7 @@ class _Reading:
                 )
 
 
-def endpoints_of(reading: _Reading) -> tuple[str, ...]:
+def endpoints_of(reading: Reading) -> tuple[str, ...]:
     """The brokers to ask, host:port each; any that answers knows the others."""
     found: tuple[str, ...] = DEFAULT_ENDPOINTS
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
@@ -185,7 +185,7 @@ def _endpoints(text: str) -> tuple[str, ...]:
 
 
 def _subscription(
-    reading: _Reading,
+    reading: Reading,
 ) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]]]:
     """(topics, pattern, partitions by topic) of subscribe, subscribePattern, assign or load()."""
     given = [n for n in ("subscribe", "subscribePattern", "assign", "path") if reading.has(n)]
@@ -223,7 +223,7 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted({int(p) for p in each})) for topic, each in document.items()}
 
 
-def _places(reading: _Reading, which: str, default: int) -> Places:
+def _places(reading: Reading, which: str, default: int) -> Places:
     """Timestamp before OffsetsByTimestamp before Offsets, as Kafka has it."""
     offsets = reading.take(f"{which}Offsets", _offsets, None)
     by_time = reading.take(f"{which}OffsetsByTimestamp", _by_time, None)
@@ -270,7 +270,7 @@ def _timestamp(text: str) -> str:
     return f"timestamp:{value * 1000}"
 
 
-def _strict(reading: _Reading) -> bool:
+def _strict(reading: Reading) -> bool:
     name = "startingOffsetsByTimestampStrategy"
     word = reading.take(name, str, "error").lower()
     if word not in ("error", "latest"):

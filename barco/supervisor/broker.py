@@ -19,6 +19,7 @@ from barco.model.options import WorkerOptions
 from barco.model.placement import REPLICAS, Placement
 from barco.model.replicas import Replicas
 from barco.supervisor import datadir, machine
+from barco.supervisor.cluster import Cluster, join, ring_slices
 from barco.supervisor.control import Control, Sends
 from barco.supervisor.datadir import Identity
 from barco.supervisor.listeners import Listeners, open_listeners
@@ -156,12 +157,9 @@ class Broker:
         self._signals = 0
         self._announced = False
         ring = Placement(max(1, len(plan.config.cluster.brokers)), identity.slices_per_range)
-        slices = [
-            (int(ring.token(at)), index)
-            for at in range(ring.size)
-            for index in range(identity.slices_per_range)
-        ]
-        self._control = Control(Groups(slices))
+        self._cluster: Cluster | None = None
+        slices = ring_slices(ring.size, identity.slices_per_range)
+        self._control: Control | Cluster = Control(Groups(slices))
         # In a cluster the broker's own range comes first, then those that it follows.
         processes = Replicas(ring, identity.workers).processes
         self._keepers = [self._keeper(worker, lock) for worker in range(processes)]
@@ -172,6 +170,11 @@ class Broker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        if self._listeners.gossip is not None:
+            self._control = self._cluster = join(
+                self._plan.config, self._identity, self._listeners, self._send
+            )
+            await self._cluster.start(self._listeners.gossip)
         keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers]
         chores = [asyncio.create_task(chore) for chore in self._chores()]
         stop = asyncio.create_task(self._stop.wait())
@@ -182,6 +185,8 @@ class Broker:
             for task in (*chores, stop, *keepers):
                 task.cancel()
             await asyncio.gather(*chores, stop, *keepers, return_exceptions=True)
+            if self._cluster is not None:
+                await self._cluster.close()
         for keeper in keepers:
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error
@@ -337,6 +342,8 @@ class Broker:
         for keeper in self._keepers:
             keeper.stop()
         self._listeners.close()
+        if self._cluster is not None:
+            self._cluster.depart()
         _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
         if late:
             for keeper in self._keepers:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import barco
 from barco.cluster.facts import (
     BROKER,
     CONSUMER,
@@ -29,12 +30,15 @@ from barco.cluster.facts import (
 from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip
 from barco.cluster.registrations import Registrations
 from barco.cluster.topology import Topology, broker_to_dict
+from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.protocol import messages
-from barco.protocol.gossip import Hello
+from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor.control import PEER, Control, Sends
+from barco.supervisor.datadir import Identity
 from barco.supervisor.gossip import GossipNode
+from barco.supervisor.listeners import Listeners
 
 log = logging.getLogger("barco.cluster")
 
@@ -87,8 +91,12 @@ class Cluster:
         """Listen, and look for the others."""
         await self.node.start(listener)
 
+    def depart(self) -> None:
+        """Tell the others that this broker is about to stop."""
+        self.node.run(self.node.machine.depart(self.node.now()))
+
     async def close(self) -> None:
-        """Take leave."""
+        """Take leave, and close all connections."""
         await self.node.close()
 
     # --- As Control -------------------------------------------------------------------------------
@@ -247,6 +255,43 @@ class Cluster:
         counters |= {"fact_bytes": machine.store.bytes, "local_health": machine.members.health}
         refusals = {str(ordinal): reason for ordinal, reason in node.refusals.items()}
         return {"brokers": brokers, "refusals": refusals, "gossip": counters}
+
+
+def join(
+    config: Config, identity: Identity, listeners: Listeners, send: Callable[[Sends], None]
+) -> Cluster:
+    """This broker's part in the cluster that it is configured for."""
+    session = random.SystemRandom().getrandbits(63)
+    brokers = config.cluster.brokers
+    ports = {
+        "gossip": config.ports.gossip,
+        "replication": config.ports.replication,
+        "shard": config.ports.shard,
+    }
+    hello = Hello(
+        protocol=GOSSIP_VERSION,
+        version=barco.__version__,
+        cluster_uuid=identity.cluster_uuid,
+        ordinal=identity.ordinal,
+        disk_uuid=identity.disk_uuid,
+        session=session,
+        brokers=len(brokers),
+        slices_per_range=identity.slices_per_range,
+        workers=identity.workers,
+    )
+    me = BrokerInfo(
+        ordinal=identity.ordinal,
+        disk_uuid=identity.disk_uuid,
+        session=session,
+        address=config.broker.bind,
+        ports=tuple(sorted((listeners.ports | ports).items())),
+        workers=identity.workers,
+        version=barco.__version__,
+        # Likely larger than in an earlier life; if not, the others say so and it is made larger.
+        incarnation=int(time.time() * 1000),
+    )
+    addresses = [(address, config.ports.gossip) for address in brokers]
+    return Cluster(me, hello, addresses, bind=config.broker.bind, send=send)
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from barco import limits
+from barco.cluster.facts import LEFT
 from barco.cluster.gossip import Effect, Gossip, Send
 from barco.cluster.hello import refusal
 from barco.errors import PeerGoneError, ProtocolError
@@ -145,7 +146,8 @@ class GossipNode:
     async def close(self, *, depart: bool = True) -> None:
         """Take leave of the others, and close everything."""
         if depart and not self._closed:
-            self.run(self.machine.depart(self._loop.time()))
+            if self.machine.members.me.state != LEFT:
+                self.run(self.machine.depart(self._loop.time()))
             links = [link for peer in self._peers.values() for link in peer.links]
             drains = [asyncio.ensure_future(link.writer.drain()) for link in links]
             if drains:

@@ -22,20 +22,23 @@ PUBLIC = ("discovery", "produce", "consume", "metrics")
 
 SHARD = "shard"
 REPLICATION = "replication"
+GOSSIP = "gossip"
 BIND_SECONDS_MAX = 1.0
 """The sockets of a broker that has just ended can be bound for a moment more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Listeners:
     """What is bound: for each worker its sockets by name, and the numbers to tell clients."""
 
     by_worker: list[dict[str, socket.socket]]
     ports: dict[str, int]
     shard_endpoints: list[str]
+    gossip: socket.socket | None = None
+    """The supervisor's own, in a cluster."""
 
     def close(self) -> None:
-        """Give the ports up (as far as no worker holds them)."""
+        """Give the workers' ports up (as far as no worker holds them)."""
         for sockets in self.by_worker:
             for listener in sockets.values():
                 listener.close()
@@ -57,6 +60,9 @@ def open_listeners(bind: str, ports: PortsSection, workers: int, places: int = 1
             listeners.shard_endpoints.append(f"{_bracketed(bind)}:{number}")
             if places > 1:
                 sockets[REPLICATION] = _listen_for(bind, REPLICATION, ports.replication, worker)
+        if places > 1:
+            _check_free(bind, GOSSIP, ports.gossip)
+            listeners.gossip = _listen(bind, GOSSIP, ports.gossip)
     except BaseException:
         listeners.close()
         raise

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "chunk.h"
 #include "codec_testing.h"
 #include "group.h"
 
@@ -392,6 +393,92 @@ static void test_falling_timestamps(void)
     lab_close(&lab);
 }
 
+/* Lines behind the run: sizes that differ, and bytes that say which event they are of. */
+static struct run *lines(struct lab *lab, uint32_t count, uint32_t mean, uint64_t *seed)
+{
+    struct topic *known = shard_topic_make(lab->shard, "lines", 5);
+    struct run *run = run_new(shard_stream(lab->shard, known, 3), count * (8 + mean * 2) + 8);
+    CHECK(run != NULL);
+    uint32_t *lens = (uint32_t *)run->tail;
+    uint8_t *values = run->tail + pad8(count * sizeof *lens);
+    run->values = values;
+    run->value_lens = lens;
+    run->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        lens[i] = 1 + (uint32_t)(random_next(seed) % (mean * 2 - 1));
+        for (uint32_t k = 0; k < lens[i]; k++)
+            values[run->bytes + k] = (uint8_t)(random_next(seed) >> 60);
+        run->bytes += lens[i];
+    }
+    return run;
+}
+
+/* What the chunks of the stream hold, one event after the other. */
+static size_t unpack_stream(const struct lab *lab, const struct stream *stream, uint8_t *values,
+                            uint32_t *lens, uint32_t *records)
+{
+    size_t bytes = 0, count = 0;
+    *records = 0;
+    for (uint32_t i = 0; i < stream->entry_count; i++) {
+        const struct index_entry *entry = &stream->entries[i];
+        struct chunk_view view;
+        struct batch_columns c;
+        CHECK(chunk_open(log_memory(lab->log, entry->log_pos), entry->stored_bytes, &view) == 0);
+        CHECK(chunk_verify(&view) == 0 && view.base_offset == count);
+        size_t scratch_bytes = chunk_scratch_bytes(&view);
+        uint8_t *scratch = malloc(scratch_bytes);
+        CHECK(chunk_unpack_columns(&view, scratch, scratch_bytes, &c) == 0);
+        CHECK(c.vals_bytes <= CHUNK_VALUES_TARGET);
+        memcpy(values + bytes, c.vals, c.vals_bytes);
+        memcpy(lens + count, c.val_len, c.count * sizeof *lens);
+        bytes += c.vals_bytes;
+        count += c.count;
+        free(scratch);
+        const struct chunk_section *s;
+        s = chunk_section_get(view.sections, view.section_count, SECTION_PRODUCERS);
+        *records += s ? s->raw_len / PRODUCER_BYTES : 0;
+    }
+    return bytes;
+}
+
+/* Runs of all sizes in one group: apart, joined, cut, with a producer, and each readable. */
+static void test_values_come_back_as_they_were(void)
+{
+    enum { RUNS = 40, ROOM = 16 << 20 };
+    struct lab lab;
+    uint64_t seed = 5;
+    uint32_t sent = 0, records;
+    size_t sent_bytes = 0;
+    uint8_t *values = malloc(ROOM), *found = malloc(ROOM);
+    uint32_t *lens = malloc(ROOM), *found_lens = malloc(ROOM);
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    for (uint32_t i = 0; i < RUNS; i++) {
+        static const uint32_t counts[8] = {1, 3000, 2, 40, 400, 1, 10000, 250};
+        struct run *run = lines(&lab, counts[i % 8], 1 + i % 3 * 60, &seed);
+        run->has_producer = i % 2 == 0;
+        run->producer_seq = i;
+        run->timestamp = run->max_timestamp = i % 5 == 0 ? NOW - 7 : 0;
+        memcpy(values + sent_bytes, run->values, run->bytes);
+        memcpy(lens + sent, run->value_lens, run->count * sizeof *lens);
+        sent_bytes += run->bytes;
+        sent += run->count;
+        log_enqueue(lab.log, run);
+    }
+    settle(&lab);
+    const struct stream *stream = shard_topic(lab.shard, "lines", 5)->streams[3];
+    CHECK(stream->stable_offset == sent);
+    CHECK(unpack_stream(&lab, stream, found, found_lens, &records) == sent_bytes);
+    CHECK(memcmp(values, found, sent_bytes) == 0);
+    CHECK(memcmp(lens, found_lens, sent * sizeof *lens) == 0);
+    CHECK(records == RUNS / 2);
+    free(values);
+    free(found);
+    free(lens);
+    free(found_lens);
+    lab_close(&lab);
+}
+
 int main(void)
 {
     test_natural_group_commit();
@@ -402,6 +489,7 @@ int main(void)
     test_a_snapshot_claims_only_what_is_written();
     test_what_can_never_fit();
     test_falling_timestamps();
+    test_values_come_back_as_they_were();
     test_what_is_glued_stays_together();
     return 0;
 }

@@ -119,7 +119,7 @@ static struct shard *sample(uint64_t seed)
         stream->last_timestamp = NOW + i;
         ask(shard, stream, (uint32_t)(random_next(&seed) % 50), 0, 0, true, NOW);
         struct topic *topic = shard_topic_make(shard, "__offsets", 9);
-        size_t len = random_next(&seed) % sizeof value;
+        size_t len = 1 + random_next(&seed) % (sizeof value - 1);
         memset(value, i, sizeof value);
         shard_compact(shard, topic, (const uint8_t *)name, strlen(name), (uint8_t *)value, len);
     }
@@ -161,6 +161,40 @@ static void test_snapshots(void)
 }
 
 /* Whatever the bytes, nothing is read beyond them; and what is refused changes nothing. */
+static void test_a_full_shard_takes_nothing_new(void)
+{
+    struct shard *shard = sample(3);
+    size_t len, empty_len;
+    free(shard_snapshot(shard, NULL, 0, NOW, &len));
+    struct shard *empty = shard_new(2, 4);
+    free(shard_snapshot(empty, NULL, 0, NOW, &empty_len));
+    shard_free(empty);
+    for (uint32_t i = 0; i <= shard->producer_mask; i++)
+        shard->producers[i].logged = shard->producers[i].used;
+    free(shard_snapshot(shard, NULL, 0, NOW, &len));
+    CHECK(shard_state_bytes(shard) == len - empty_len);
+    CHECK(!shard_full(shard));
+    shard->state_bytes_max = shard_state_bytes(shard);
+    CHECK(shard_full(shard) && shard_topic_asked(shard, "another", 7) == NULL);
+    struct topic *known = shard_topic_asked(shard, "t0", 2);
+    CHECK(known != NULL);
+    struct stream *stream = shard_stream(shard, known, 2);
+    ask(shard, stream, 77, 0, 0, true, NOW); /* what the log holds is applied all the same */
+    uint8_t seventy_seven[PRODUCER_ID_BYTES] = {0}, other[PRODUCER_ID_BYTES] = {1, 2, 3, 4, 5};
+    uint32_t number = 77;
+    memcpy(seventy_seven, &number, sizeof number);
+    CHECK(shard_takes_producer(shard, stream, seventy_seven));
+    CHECK(!shard_takes_producer(shard, stream, other));
+    struct topic *offsets = shard_topic_make(shard, "__offsets", 9);
+    for (int i = 0; i < 40; i++) { /* Deleted keys make room. */
+        char name[8];
+        int name_len = snprintf(name, sizeof name, "t%d", i);
+        shard_compact(shard, offsets, (const uint8_t *)name, (size_t)name_len, NULL, 0);
+    }
+    CHECK(!shard_full(shard) && shard_topic_asked(shard, "another", 7) != NULL);
+    shard_free(shard);
+}
+
 static void test_broken_snapshots(void)
 {
     struct shard *shard = sample(3), *victim = sample(4);
@@ -194,6 +228,7 @@ int main(void)
     test_deduplication();
     test_a_full_table();
     test_snapshots();
+    test_a_full_shard_takes_nothing_new();
     test_broken_snapshots();
     return 0;
 }

@@ -71,6 +71,8 @@ class RunningBroker:
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(STOP_SECONDS_MAX)
         assert line, f"the broker did not start:\n{self.log_path.read_text()[-4000:]}"
         self.ready = json.loads(line)
 

@@ -56,7 +56,12 @@ IMPURE = {
     "uuid",
 }
 
-ENVIRONMENT = {"barco.config", "barco.supervisor.systemd", "barco.cli._shared"}
+ENVIRONMENT = {
+    "barco.config",
+    "barco.workers.mutants",
+    "barco.supervisor.systemd",
+    "barco.cli._shared",
+}
 
 
 def within(name: str, prefix: str) -> bool:

@@ -25,3 +25,13 @@ def test_names_are_checked_and_bounded() -> None:
     text = exposition({0: stats}, workers=1, version="0").decode()
     assert "bad name" not in text and 'x"y' not in text
     assert text.count("# TYPE") <= SERIES_MAX + 3
+
+
+def test_gossip_has_figures_of_its_own() -> None:
+    text = exposition(
+        {}, workers=1, version="1", gossip={"brokers_alive": 3, "messages_sent": 7, "unheard_of": 1}
+    ).decode()
+    assert "barco_gossip_brokers_alive 3\n" in text
+    assert "# TYPE barco_gossip_messages_sent_total counter\n" in text
+    assert "barco_gossip_messages_sent_total 7\n" in text
+    assert "unheard_of" not in text

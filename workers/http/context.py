@@ -24,6 +24,10 @@ class Context:
         self.options = service.options
         self.siblings = siblings
         self.supervisor = supervisor
+        self.replicas = self.options.replicas
+        first = self.options.peer - self.options.worker
+        self.processes = range(first, first + self.replicas.processes)
+        """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
         count, slices = self.options.workers, self.options.slices_per_range
@@ -69,8 +73,8 @@ class Context:
         return f"{self.options.worker:x}-{self.service.epoch:x}-{self._deliveries:x}"
 
     def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-        """The same arguments for every worker."""
-        return dict.fromkeys(range(self.options.workers), args)
+        """The same arguments for every process of this broker."""
+        return dict.fromkeys(self.processes, args)
 
     async def ask_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0

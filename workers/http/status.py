@@ -1,10 +1,11 @@
 """The broker about itself: status, brokers, topology, metrics, OpenAPI."""
 
+import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from barco.errors import BarcoError
-from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     JSON,
@@ -14,6 +15,7 @@ from barco.workers.http.messages import (
     json_response,
 )
 from barco.workers.http.openapi import document
+from barco.workers.http.ring import described_brokers, described_ranges, described_shards
 from barco.workers.http.routes import Route
 from barco.workers.metrics import CONTENT_TYPE, exposition
 
@@ -31,14 +33,18 @@ class Status:
     async def status(self, request: Request) -> Response:
         """200 when every shard of the broker is served, else 503; the body says why."""
         context, options = self._context, self._context.options
-        answers = await context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
+        answers, cluster = await asyncio.gather(
+            context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S),
+            self._cluster(),
+        )
         shards = []
         waiting = [] if context.ready else [context.reason]
-        for worker, answer in answers.items():
+        for peer, answer in answers.items():
+            worker = context.replicas.process(peer)[1]
             up = not isinstance(answer, BarcoError) and answer["epoch"] > 0
             if not up and (context.ready or worker != options.worker):
                 waiting.append(f"Worker {worker} is starting.")
-            shards.append({"worker": worker, "ready": up})
+            shards.append({"worker": worker, "ready": up} | self._role(peer))
         body: dict[str, Any] = {
             "status": "starting" if waiting else "ready",
             "version": options.version,
@@ -48,18 +54,41 @@ class Status:
             "shards": shards,
             "openToAll": options.insecure_open,
         }
+        if options.ring_size > 1:
+            body |= {"ordinal": options.ordinal} | _peers(options.ordinal, cluster)
         if not waiting:
             return json_response(body)
         body["reason"] = " ".join(waiting)
         return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
 
+    def _role(self, peer: int) -> dict[str, Any]:
+        """In a cluster: which shard of the ring a process holds, and whether it leads it."""
+        context, replicas = self._context, self._context.replicas
+        if context.options.ring_size == 1:
+            return {}
+        shard = replicas.shard_of(replicas.process(peer))
+        place = replicas.process(peer)[1] // replicas.workers
+        leads = context.service.leaders.peer(shard) == peer
+        return {"shard": shard, "place": place, "leads": leads}
+
+    async def _cluster(self) -> dict[str, Any]:
+        """What the supervisor says of the other brokers; nothing if it does not answer."""
+        if self._context.options.ring_size == 1:
+            return {}
+        try:
+            async with asyncio.timeout(_STATUS_TIMEOUT_S):
+                return await self._context.supervisor.request("cluster", {})
+        except (BarcoError, TimeoutError):
+            return {}
+
     async def brokers(self, request: Request) -> Response:
         """PolarStreams' discovery document, and where every shard is."""
         options = self._context.options
         ports = options.ports
+        cluster = options.ring_size > 1
         body: dict[str, Any] = {
-            "length": 1,
-            "names": [options.bind],
+            "length": options.ring_size,
+            "names": list(options.brokers) if cluster else [options.bind],
             "producerPort": ports.get("produce"),
             "consumerPort": ports.get("consume"),
         }
@@ -74,62 +103,51 @@ class Status:
             "slicesPerRange": options.slices_per_range,
             "shardEndpoints": options.shard_endpoints,
         }
+        if cluster:
+            body["brokers"] = described_brokers(self._context)
         return json_response(body)
 
     async def topology(self, request: Request) -> Response:
         """The ring, its slices and their owners, and the generations."""
         context, options = self._context, self._context.options
         answers = await context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
-        shards = []
-        for worker, owned in enumerate(context.slices_of):
-            answer = answers[worker]
-            up = not isinstance(answer, BarcoError)
-            shards.append(
-                {
-                    "worker": worker,
-                    "ordinal": options.ordinal,
-                    "endpoint": options.shard_endpoints[worker],
-                    "token": str(TOKEN_MIN),
-                    "slices": [owned.start, owned.stop - 1],
-                    "up": up,
-                    "version": answer["epoch"] if up else None,
-                    "generations": answer["lineage"] if up else [],
-                }
-            )
-        slices = [
-            {
-                "index": index,
-                "worker": context.owner(index),
-                "endpoint": options.shard_endpoints[context.owner(index)],
-            }
-            for index in range(options.slices_per_range)
-        ]
-        broker = {"ordinal": options.ordinal, "name": options.bind, "ports": options.ports}
         body = {
             "clusterUuid": options.cluster_uuid,
-            "ringSize": 1,
+            "ringSize": options.ring_size,
             "slicesPerRange": options.slices_per_range,
-            "brokers": [{**broker, "token": str(TOKEN_MIN), "diskUuid": options.disk_uuid}],
-            "ranges": [
-                {
-                    "token": str(TOKEN_MIN),
-                    "leader": options.ordinal,
-                    "replicas": [options.ordinal],
-                    "slices": slices,
-                }
-            ],
-            "shards": shards,
+            "brokers": described_brokers(context),
+            "ranges": described_ranges(context),
+            "shards": described_shards(context, answers),
         }
         return json_response(body)
 
     async def metrics(self, request: Request) -> Response:
         """Counters of the whole broker, for Prometheus."""
         context = self._context
-        answers = await context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S)
+        answers, cluster = await asyncio.gather(
+            context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
+            self._cluster(),
+        )
         stats = {w: answer for w, answer in answers.items() if not isinstance(answer, BarcoError)}
-        text = exposition(stats, workers=context.options.workers, version=context.options.version)
+        text = exposition(
+            stats,
+            workers=len(context.processes),
+            version=context.options.version,
+            gossip=cluster.get("gossip", {}),
+        )
         return Response(200, text, (("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")))
 
     async def openapi(self, request: Request) -> Response:
         """This API as an OpenAPI 3.1 document."""
         return Response(200, self._openapi, (("Content-Type", JSON),))
+
+
+def _peers(ordinal: int, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The other brokers in the body of /status."""
+    refusals = cluster.get("refusals", {})
+    peers = []
+    for broker in cluster.get("brokers", []):
+        if broker["ordinal"] != ordinal:
+            kept = ("ordinal", "address", "state", "connected", "version", "incarnation", "topics")
+            peers.append({name: broker[name] for name in kept if name in broker})
+    return {"peers": peers, "refusals": refusals}

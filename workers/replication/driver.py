@@ -6,7 +6,6 @@ groups) goes on beside, and is told when it is done.
 
 import asyncio
 import logging
-import os
 import random
 import socket
 from collections import OrderedDict, deque
@@ -24,7 +23,8 @@ from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import from_map, to_map
-from barco.types import MiB
+from barco.types import Epoch, MiB
+from barco.workers.mutants import MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Incoming, Link
@@ -40,10 +40,6 @@ RECENT_GROUPS_MAX = 4096
 
 RESUME_SECONDS = 0.01
 """Between two looks at whether a peer that had to wait may go on."""
-
-MUTANT_VARIABLE = "BARCO_TEST_MUTANT"
-"""unfenced: a follower that goes on taking appends after its promise. The fault tests prove with it
-that they notice; nobody else sets it."""
 
 log = logging.getLogger("barco.replication")
 
@@ -92,7 +88,13 @@ class Driver:
             store.lineage, bulk, persisted=self._persisted, failed=self._journal_failed
         )
         self.logs = Logs(
-            reactor, store, stable=self._stable, failed=self._append_failed, fatal=fatal
+            reactor,
+            store,
+            stable=self._stable,
+            failed=self._append_failed,
+            fatal=fatal,
+            ended=lambda gid: self._machine.successor(gid) is not None,
+            session_of=self._session_of,
         )
         self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
         self._stepping = False
@@ -112,10 +114,10 @@ class Driver:
     def start(self, found: Mapping[int, Found]) -> None:
         """Everything is recovered: take part."""
         logs = {
-            Gid(self._token, epoch): Recovered(each.tail, each.header_crc, each.suspect)  # type: ignore[arg-type]
+            Gid(self._token, Epoch(epoch)): Recovered(each.tail, each.header_crc, each.suspect)
             for epoch, each in found.items()
         }
-        kind = UnfencedReplica if os.environ.get(MUTANT_VARIABLE) == "unfenced" else Replica
+        kind = UnfencedReplica if MUTANT == UNFENCED else Replica
         now = asyncio.get_running_loop().time()
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
@@ -218,6 +220,10 @@ class Driver:
         while len(self._recent) > RECENT_GROUPS_MAX:
             self._recent.popitem(last=False)
         self.post(ev.Built(self.logs.current, head))
+
+    def _session_of(self, gid: Gid) -> int | None:
+        generation = self._machine.record(gid)
+        return generation.session if generation is not None else None
 
     def _stable(self, gid: Gid, gseq: int, header_crc: int) -> None:
         self.post(ev.Stable(gid, gseq, header_crc))
@@ -346,6 +352,7 @@ class Driver:
         if effect.gid == self.logs.leading:
             self._reactor.drain_generation()
         self.logs.abandon(effect.gid)
+        self.logs.release(effect.gid)
         self._draining.add(effect.gid)
         asyncio.get_running_loop().call_soon(self._look_at_drains)
 

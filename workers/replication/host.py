@@ -1,4 +1,4 @@
-"""A worker of a cluster as the host of one replica: puts store, driver, service and routes together.
+"""A worker of a cluster as the host of one replica: store, driver, service and routes together.
 
 The shard's operations are open for as long as this process leads; reads by position and the lists
 of topics also while it follows, up to what is committed.
@@ -22,6 +22,7 @@ from barco.types import MiB, SliceIndex
 from barco.workers.leaders import NOBODY
 from barco.workers.links import open_link
 from barco.workers.network import Network
+from barco.workers.parts import arena_bytes, bound_state
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.driver import Driver, identity
 from barco.workers.replication.link import Dial
@@ -60,7 +61,6 @@ class ReplicaHost:
         service: ShardService,
         network: Network,
         fatal: Callable[[str], None],
-        arena_bytes: int,
     ) -> None:
         self._options = options
         self._reactor = reactor
@@ -84,7 +84,7 @@ class ReplicaHost:
             reactor=reactor,
             store=store,
             bulk=bulk,
-            group_bytes_max=arena_bytes + GROUP_HEADER_BYTES + MiB,
+            group_bytes_max=arena_bytes(options) + GROUP_HEADER_BYTES + MiB,
             on_lead=self._leads,
             on_follow=self._follows,
             on_stop=self._stops,
@@ -94,6 +94,7 @@ class ReplicaHost:
     async def open(self) -> int:
         """Recovers, listens, takes part; returns how many generations have a log here."""
         found = await self._store.recover(self._reactor)
+        bound_state(self._options, self._reactor)
         self._service.lineage = self._store.topology
         self._service.more_stats = self._store.stats
         self._service.splits = self._store.extents.splits

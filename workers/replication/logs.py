@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Generation, Gid, GroupHead
-from barco.workers.storage.copied import CopiedLog
 from barco.workers.storage.replicas import ReplicaStore
 
 SETTLE_SECONDS = 0.0005
@@ -36,8 +35,14 @@ class Logs:
         stable: Callable[[Gid, int, int], None],
         failed: Callable[[Gid, str], None],
         fatal: Callable[[str], None],
+        ended: Callable[[Gid], bool],
+        session_of: Callable[[Gid], int | None],
     ) -> None:
-        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation."""
+        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation. `ended`:
+        whether its successor is known; `session_of`: whose groups it has."""
+        self._ended = ended
+        self._session_of = session_of
+        self._heads: dict[Gid, list[tuple[int, int]]] = {}
         self._reactor = reactor
         self._store = store
         self._stable = stable
@@ -76,12 +81,16 @@ class Logs:
         if gid == self.current:
             self._crcs.append((head.gseq, head.header_crc))
             self._feed()
-        elif gid not in self._coming:
-            self._copy(gid)
-        else:
+        elif gid in self._coming or self._may_come(gid):
             self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
+        else:
+            self._copy(gid)
 
-    _heads: dict[Gid, list[tuple[int, int]]] = {}
+    def _may_come(self, gid: Gid) -> bool:
+        """Whether the core is to have it as soon as its record is in the journal."""
+        if gid in self._copying or self._ended(gid):
+            return False
+        return self.current is None or gid.epoch > self.current.epoch
 
     def _feed(self) -> None:
         """Give the core what it has room for."""
@@ -98,14 +107,15 @@ class Logs:
                 self._failed(gid, f"a group of {gid} was refused: {verdict}")
 
     def _copy(self, gid: Gid) -> None:
+        self._heads.pop(gid, None)
         task = self._copying.get(gid)
         if task is None or task.done():
             loop = asyncio.get_running_loop()
             self._copying[gid] = loop.create_task(self._write_copies(gid))
 
     async def _write_copies(self, gid: Gid) -> None:
-        log_ = self._store.copy(gid.epoch)
-        queue = self._pending[gid]
+        log_ = self._store.copy(gid.epoch, self._session_of(gid))
+        queue = self._pending.setdefault(gid, deque())
         while queue:
             groups = list(queue)
             queue.clear()
@@ -166,8 +176,13 @@ class Logs:
         if gid == self.current:
             state = self._reactor.log_state()
             return state["stable_gseq"], state["header_crc"] if state["stable_gseq"] else 0
-        end = self._store.copy(gid.epoch).position
+        end = self._store.copy(gid.epoch, self._session_of(gid)).position
         return end.tail, end.header_crc
+
+    def release(self, gid: Gid) -> None:
+        """It has ended: what waits for the core to have it goes into its files."""
+        if self._pending.get(gid) and gid != self.current and gid not in self._coming:
+            self._copy(gid)
 
     def settled(self, gid: Gid) -> bool:
         """Whether nothing that was asked for is under way."""
@@ -220,15 +235,16 @@ class Logs:
     async def _begin(self, generation: Generation) -> None:
         await self._quiet(self.current)
         self._reactor.fence()
-        before, self.current, self.leading = self.current, None, None
+        self.current = self.leading = None
         self._store.begin(generation.gid.epoch, generation.session)
         self._crcs.clear()
         self._wanting = False
         self.current = generation.gid
         if generation.gid in self._coming:
             self._coming.remove(generation.gid)
-        if before is not None and self._pending.get(before):
-            self._copy(before)
+        for gid in [gid for gid, queue in self._pending.items() if queue]:
+            if gid.epoch < generation.gid.epoch:
+                self._copy(gid)
 
     async def _follow(self, generation: Generation) -> None:
         if self.current is not None and self.current.epoch >= generation.gid.epoch:
@@ -267,6 +283,3 @@ class Logs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-__all__ = ["CopiedLog", "Logs"]

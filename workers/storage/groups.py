@@ -1,4 +1,4 @@
-"""Whole groups of any generation by number, as they stand in the segments: what `Fetch` asks for."""
+"""Whole groups of any generation by number, as they stand in the segments: for `Fetch`."""
 
 from collections import OrderedDict
 from pathlib import Path

@@ -275,6 +275,7 @@ class SegmentFiles:
 
 
 async def drive(walk: scan.Scan, files: SegmentFiles, bulk: BulkIo) -> scan.ScanResult:
+    """Runs a scan on files. Raises what reading them raises."""
     try:
         wish = next(walk)
         while True:

@@ -25,6 +25,7 @@ from barco.workers.storage.copied import CopiedLog, Position
 from barco.workers.storage.errors import CorruptLogError, explain
 from barco.workers.storage.extents import StreamExtents
 from barco.workers.storage.groups import GroupFiles
+from barco.workers.storage.index import write_sidecar
 from barco.workers.storage.lineage import Generation, Lineage
 from barco.workers.storage.reader import LogReader
 from barco.workers.storage.recovery import (
@@ -36,13 +37,11 @@ from barco.workers.storage.recovery import (
 )
 from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.scan import SegmentSummary, Tags
-from barco.workers.storage.segment import SegmentPool, remove_temporaries
+from barco.workers.storage.segment import APPEND_FLAGS, SegmentPool, remove_temporaries
 from barco.workers.storage.trash import discard, empty_trash
 
 EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
 """A snapshot of a shard that never had an event (native/snapshot.c)."""
-
-_OPEN_FLAGS = os.O_RDWR | os.O_DIRECT | os.O_DSYNC | os.O_CLOEXEC
 
 State = tuple[int, int]
 """(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
@@ -66,9 +65,7 @@ class Core(Protocol):
     def apply_group(self, group: bytes | memoryview, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...
     def export_index(self, segment: int, /) -> bytes: ...
-    def segment_summary(
-        self, segment: int, /
-    ) -> tuple[int, int, int, int, int, int, int, int]: ...
+    def segment_summary(self, segment: int, /) -> tuple[int, int, int, int, int, int, int, int]: ...
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /
     ) -> list[tuple[int, int, int, int, int]]: ...
@@ -129,9 +126,7 @@ class ReplicaStore:
         empty_trash(self._shard)
         logs: dict[int, Found] = {}
         for generation in reversed(self.lineage.generations()):
-            if generation.expired:
-                logs[generation.epoch] = Found(generation.tail or 0, 0, False)
-            elif generation.sealed and (self.epoch or not generation.tail):
+            if generation.expired or generation.sealed and (self.epoch or not generation.tail):
                 logs[generation.epoch] = Found(generation.tail or 0, 0, False)
             else:
                 found = await self._recover_one(generation)
@@ -318,12 +313,11 @@ class ReplicaStore:
 
     # --- Other generations --------------------------------------------------------------------
 
-    def copy(self, epoch: int) -> CopiedLog:
+    def copy(self, epoch: int, session: int | None) -> CopiedLog:
         """The log of a generation that the core does not have, to append to."""
         log = self._copies.get(epoch)
         if log is None:
-            generation = self.lineage.get(epoch) or Generation(epoch)
-            tags = self._tags_of(generation)
+            tags = Tags(self._tags.cluster_uuid, self._tags.token, epoch, session)
             log = self._copies[epoch] = CopiedLog(self._shard, self._bulk, tags, Position())
         return log
 
@@ -357,7 +351,7 @@ class ReplicaStore:
             if summary.last_gseq <= tail:
                 body = self._core.export_index(index)
                 path = layout.segment_path(self._shard, self.epoch, index)
-                await self._bulk.run(_write_sidecar, path, body, self.epoch, summary)
+                await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
             else:
                 place = await self._end_of(self.epoch, tail)
         return history, place
@@ -414,12 +408,6 @@ class ReplicaStore:
         self._fds.clear()
 
 
-def _write_sidecar(path: Path, body: bytes, epoch: int, summary: SegmentSummary) -> None:
-    from barco.workers.storage.index import write_sidecar
-
-    write_sidecar(path, body, epoch, summary)
-
-
 class _Replay:
     """Feeds history to the core as state alone."""
 
@@ -454,7 +442,7 @@ class _Load:
             os.close(self.fd)
         source = self._sources[segment]
         try:
-            self.fd = os.open(source.name, _OPEN_FLAGS)
+            self.fd = os.open(source.name, APPEND_FLAGS)
         except OSError as error:
             raise explain(error, source.name, "open") from error
         self._core.begin_generation(self._generation.epoch, session)

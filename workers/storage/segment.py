@@ -22,6 +22,7 @@ from pathlib import Path
 from barco.errors import BarcoError, DiskFullError
 from barco.limits import PAGE_BYTES, REQUEST_BYTES_MAX
 from barco.types import MiB
+from barco.workers.mutants import MUTANT, UNSYNCED
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import explain, fsync_directory
@@ -34,6 +35,7 @@ ZERO_DEPTH_AHEAD = 1
 """Behind the broker's back one unit at a time, so that appends do not queue behind zeros."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+APPEND_FLAGS = _OPEN_FLAGS | (os.O_DSYNC if MUTANT != UNSYNCED else 0)
 
 
 class SegmentPool:
@@ -61,18 +63,19 @@ class SegmentPool:
         self._spare_task: asyncio.Task[None] | None = None
         self._started = False
 
-    async def prepare(self, epoch: int, index: int) -> tuple[int, int]:
+    async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
         """Makes segment `index` of generation `epoch`: (descriptor, capacity in bytes).
 
+        A first segment has room for `state_bytes` of snapshot beyond what it usually holds.
         The descriptor is open for O_DIRECT|O_DSYNC appends; the file is preallocated, all zeros,
         and it and its name are stable. Raises DiskFullError (nothing is left behind, call again
         later), DataDirError, OperatorError (too many open files) or DiskError.
         """
         await self._spare_done()
         path = layout.segment_path(self._shard, epoch, index)
-        source, capacity = await self._source()
+        source, capacity = await self._source(state_bytes)
         try:
-            fd = os.open(source, _OPEN_FLAGS | os.O_DSYNC)
+            fd = os.open(source, APPEND_FLAGS)
         except OSError as error:
             raise explain(error, source, "open") from error
         try:
@@ -97,7 +100,7 @@ class SegmentPool:
             await asyncio.shield(task)  # It reports its own failure; a cancelled caller does not
             self._spare_task = None  # take the spare with it.
 
-    async def _source(self) -> tuple[Path, int]:
+    async def _source(self, state_bytes: int) -> tuple[Path, int]:
         """A file ready to become a segment, and its size."""
         spare = self._shard / layout.SPARE_NAME
         try:
@@ -108,7 +111,10 @@ class SegmentPool:
             pass
         except OSError as error:
             raise explain(error, spare, "use") from error
-        size = self._segment_bytes if self._started else self._first_bytes
+        size = self._segment_bytes
+        if not self._started:
+            more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
+            size = min(size, self._first_bytes + more)
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
         await self._make(path, size, ZERO_DEPTH_FIRST)
         return path, size

@@ -81,6 +81,8 @@ class ShardStore:
         self._catalog = Catalog(
             self._shard, self._lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
         )
+        self.state_bytes = 0
+        """Of the snapshot that opens the first segment."""
         self._retention: Retention | None = None
         self._report: RecoveryReport | None = None
         self._epoch = 0
@@ -121,7 +123,7 @@ class ShardStore:
     async def next_segment(self) -> tuple[int, int, int]:
         """(index, descriptor, capacity) of the next segment; errors as `SegmentPool.prepare`."""
         index = self._next_index
-        fd, capacity = await self._pool.prepare(self._epoch, index)
+        fd, capacity = await self._pool.prepare(self._epoch, index, self.state_bytes)
         self._next_index = index + 1
         self._fds[index] = fd
         return index, fd, capacity

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from barco import limits
-from barco.cluster.groups import Groups
+from barco.cluster.groups import START_LATEST, Groups, Member
 from barco.errors import ProtocolError
 from barco.protocol import frame
-from barco.supervisor.control import Control
+from barco.supervisor.control import PEER, Control
 
 SLICES = [(-(2**63), index) for index in range(8)]
 
@@ -151,3 +151,42 @@ def test_a_large_view_is_sent_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch)
     assert views[0]["since"] == 0
     assert {view["since"] for view in views[1:]} == {views[0]["version"]}
     assert sum(len(view["groups"]) for view in views) == 300
+
+
+# --- In a cluster -------------------------------------------------------------------------------
+
+
+def test_with_other_brokers_the_answer_waits_for_them_as_well() -> None:
+    it = Control(Groups(SLICES), lambda: 41)
+    it.worker_ready(0)
+    sends = it.receive(0, register(7, "alice"), 0.0)
+    ((_, view),) = by_type(sends, "view")
+    assert it.receive(0, seen(view["version"]), 0.1) == []
+    assert it.delivered(40) == []
+    ((worker, reply),) = it.delivered(41)
+    assert (worker, reply["id"], reply["ok"]) == (0, 7, True)
+
+
+def test_news_of_another_broker_is_acknowledged_when_all_workers_have_it() -> None:
+    groups = Groups(SLICES)
+    it = Control(groups)
+    for worker in range(2):
+        it.worker_ready(worker)
+        it.receive(worker, seen(groups.version), 0.0)
+    assert it.when_seen({"number": 1}, 0.0) == [(PEER, {"number": 1})]
+    groups.adopt(Member("c", "g", ("t",), START_LATEST, 99, 0.0))
+    views = it.refresh()
+    assert [worker for worker, _ in views] == [0, 1]
+    assert it.when_seen({"number": 2}, 0.0) == []
+    assert it.receive(0, seen(groups.version), 0.1) == []
+    assert it.receive(1, seen(groups.version), 0.1) == [(PEER, {"number": 2})]
+
+
+def test_a_worker_that_hangs_does_not_keep_other_brokers_waiting_for_ever() -> None:
+    groups = Groups(SLICES)
+    it = Control(groups)
+    it.worker_ready(0)
+    assert it.when_seen({"number": 1}, 0.0) == []
+    assert it.tick(limits.VIEW_SECONDS_MAX) == [(PEER, {"number": 1})]
+    assert it.when_seen({"number": 2}, 0.0) == []
+    assert it.worker_gone(0) == [(PEER, {"number": 2})]

@@ -13,6 +13,9 @@ from barco.cluster.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerI
 from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send
 from barco.protocol.gossip import Message, to_frame
 
+RIGHTLY_SECONDS = 5.0
+"""Who was stopped until so long ago is suspected for a reason: its denial is on the way."""
+
 
 def identity(ordinal: int, incarnation: int = 1) -> BrokerInfo:
     """A broker as it might be configured."""
@@ -50,6 +53,7 @@ class World:
         self._heap: list[tuple[float, int, tuple[Any, ...]]] = []
         self._count = itertools.count()
         self._wakes: dict[int, float] = {}
+        self._resumed: dict[int, float] = {}
         self._brokers = brokers
         for ordinal in range(brokers):
             self.start(ordinal)
@@ -117,6 +121,7 @@ class World:
     def _step(self, event: tuple[Any, ...]) -> None:
         kind, ordinal = event[0], event[1]
         if kind == "resume":
+            self._resumed[ordinal] = self.now
             for late in self.paused.pop(ordinal, []):
                 self._step(late)
             return
@@ -153,6 +158,8 @@ class World:
     def _judge(self, changed: Changed) -> None:
         about, state = int(changed.fact.key), changed.fact.version[1]
         if changed.news or about not in self.nodes or about in self.paused:
+            return
+        if self.now - self._resumed.get(about, -RIGHTLY_SECONDS) < RIGHTLY_SECONDS:
             return
         self.false_suspicions += state in (SUSPECT, CONFIRMED)
         self.false_downs += state == DOWN

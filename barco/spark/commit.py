@@ -1,0 +1,277 @@
+"""How a write of many tasks becomes visible: options, what tasks report, and the two steps.
+
+Tasks stage batches at the shards that own them (`barco.spark.stage`), under (writer, batch) and a
+name of their own; what they report names the winners. The driver then has every shard *prepare*:
+the counts are compared, and what is staged is made stable. Only when all have done so it has every
+shard *commit*. Each shard stores its share with a mark, so both steps can be repeated for as long
+as it takes, by this driver or by the next one (workers/staging.py).
+
+- A stream's writer is the id of its query, which is in its checkpoint, and its batch is Spark's:
+  a batch that is run again after a crash is stored once, as long as its plan is deterministic (the
+  same rows, in any order), which Spark's offset log makes it.
+- A batch write's writer is made for each job; `writerId` (and `batchId`) name it, so that a job
+  which is run again as a whole, with the same rows, stores them once as well.
+"""
+
+import http.client
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from barco.client.ring import Ring, ring_from_topology
+from barco.errors import BarcoError, PeerError
+from barco.limits import WRITER_NAME_BYTES_MAX
+from barco.spark.fetch import FAILURES, Answer, Brokers
+from barco.spark.options import DEFAULT_ENDPOINTS, OptionError, Reading, endpoints_of
+from barco.types import KiB
+
+SOCKET_SECONDS = 60.0
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
+ABORT_SECONDS = 5.0
+SHARDS_AT_ONCE = 16
+PIECE_BYTES = 512 * KiB
+"""Values of one staged batch, which is one stored chunk: what readers like best."""
+
+_WRITER = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
+_TOPIC = re.compile(r"(?!__)(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,127}", re.ASCII)
+
+Rows = dict[str, dict[int, int]]
+"""By topic and slice: how many events."""
+
+
+class CommitError(BarcoError):
+    """A write was not committed, or not everywhere; the text says what follows from that."""
+
+    slug = "commit"
+    title = "The write was not committed"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options of a write, checked. Made on the driver, and sent to the tasks."""
+
+    endpoints: tuple[str, ...] = DEFAULT_ENDPOINTS
+    topic: str | None = None
+    """None: the rows have a column that says it."""
+    writer: str = ""
+    batch: int = 0
+    timeout_s: float = 120.0
+    """How long a shard that does not answer is waited for."""
+    piece_bytes: int = PIECE_BYTES
+    acceleration: int = 4
+    """LZ4's: 4 is what the broker itself uses; 0 leaves values as they are."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
+        """The options; OptionError if one is wrong or unknown."""
+        reading = Reading(given)
+        by_path = reading.take("path", _topic, None)
+        options = cls(
+            endpoints=endpoints_of(reading),
+            topic=reading.take("topic", _topic, by_path),
+            writer=reading.take("writerId", _writer, ""),
+            batch=reading.take("batchId", _batch, 0),
+            timeout_s=(reading.number("writeTimeoutMs", None) or 120_000) / 1000,
+            piece_bytes=min(reading.number("pieceBytes", None) or PIECE_BYTES, PIECE_BYTES),
+            acceleration=reading.take("lz4Acceleration", _acceleration, 4),
+        )
+        reading.take("checkpointLocation", str, "")
+        reading.refuse_the_rest()
+        if options.batch and not options.writer:
+            raise OptionError("option batchId: give writerId as well")
+        return options
+
+
+def _topic(text: str) -> str | None:
+    if not _TOPIC.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of a topic")
+    return text
+
+
+def _writer(text: str) -> str:
+    if len(text) > WRITER_NAME_BYTES_MAX or not _WRITER.fullmatch(text):
+        raise ValueError(f"1 to {WRITER_NAME_BYTES_MAX} of letters, digits, '_', '.', ':' and '-'")
+    return text
+
+
+def _batch(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise ValueError("a whole number from 0")
+    return value
+
+
+def _acceleration(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 64:
+        raise ValueError("a whole number from 0 to 64")
+    return value
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task did, for the driver."""
+
+    writer: str
+    partition: int
+    attempt: str
+    rows: dict[str, Rows] = field(default_factory=dict)
+    """By shard endpoint."""
+
+    def add(self, endpoint: str, topic: str, index: int, count: int) -> None:
+        """So many events more were staged there."""
+        slices = self.rows.setdefault(endpoint, {}).setdefault(topic, {})
+        slices[index] = slices.get(index, 0) + count
+
+
+def new_writer() -> str:
+    """A name that nobody else has."""
+    return f"job-{uuid.uuid4()}"
+
+
+def new_attempt(partition: int) -> str:
+    """A name for one try of one task. Spark's own numbers begin again with each driver."""
+    return f"{partition}-{uuid.uuid4().hex}"
+
+
+def ring_of(options: WriteOptions) -> Ring:
+    """Every slice and the endpoint of its owner, as any of the brokers tells it."""
+    return ring_from_topology(Brokers(options.endpoints, options.timeout_s).get("/v1/topology"))
+
+
+class Shard:
+    """Requests to one shard endpoint, repeated until they have an answer that means something."""
+
+    def __init__(
+        self, endpoint: str, timeout_s: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._sleep = sleep
+        host, _, port = endpoint.rpartition(":")
+        self._connection = http.client.HTTPConnection(
+            host.removeprefix("[").removesuffix("]"), int(port), timeout=SOCKET_SECONDS
+        )
+
+    def put(self, path: str, body: bytes, kind: str) -> Answer:
+        """The answer, other than "not now"; PeerError if there is none in time.
+
+        Only for what can be sent twice. A broken connection may mean that it was done.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                answer = self._once("PUT", path, body, {"Content-Type": kind})
+                if answer.status not in (429, 500, 502, 503, 504, 507):
+                    return answer
+                said = answer.words
+            except FAILURES as error:
+                self._connection.close()
+                said = str(error) or type(error).__name__
+            if time.monotonic() + pause > deadline:
+                raise PeerError(f"{self.endpoint} did not take {path.partition('?')[0]}: {said}")
+            self._sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+
+    def delete(self, path: str) -> None:
+        """Once, whatever comes of it."""
+        try:
+            self._once("DELETE", path, b"", {})
+        except FAILURES:
+            pass
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        self._connection.request(method, path, body, dict(headers))
+        response = self._connection.getresponse()
+        read = response.read()
+        return Answer(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, read
+        )
+
+
+def write_path(writer: str, batch: int) -> str:
+    """Where a write is at every shard endpoint."""
+    return f"/v1/writes/{quote(writer)}/{batch}"
+
+
+def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
+    """Makes what the tasks staged visible: all of it, once. Returns how many events.
+
+    CommitError: something that was staged is gone, or a shard did not answer in time.
+    """
+    shares: dict[str, Rows] = {}
+    attempts: dict[str, list[str]] = {}
+    for task in sorted(staged, key=lambda each: each.partition):
+        for endpoint, topics in task.rows.items():
+            attempts.setdefault(endpoint, []).append(task.attempt)
+            share = shares.setdefault(endpoint, {})
+            for topic, slices in topics.items():
+                into = share.setdefault(topic, {})
+                for index, count in slices.items():
+                    into[index] = into.get(index, 0) + count
+    if not shares:
+        return 0
+    path = write_path(staged[0].writer, batch)
+    steps = ("committed",) if len(shares) == 1 else ("prepared", "committed")
+    with ThreadPoolExecutor(min(SHARDS_AT_ONCE, len(shares))) as pool:
+        for step in steps:
+            asked = [
+                pool.submit(_step, options, path, endpoint, step, attempts[endpoint], share)
+                for endpoint, share in shares.items()
+            ]
+            _collect(step, staged[0].writer, [each.exception() for each in asked])
+    return sum(n for share in shares.values() for slices in share.values() for n in slices.values())
+
+
+def _step(
+    options: WriteOptions, path: str, endpoint: str, step: str, attempts: list[str], share: Rows
+) -> None:
+    shard = Shard(endpoint, options.timeout_s)
+    body = json.dumps({"state": step, "attempts": attempts, "rows": share}).encode()
+    try:
+        answer = shard.put(path, body, "application/json")
+    finally:
+        shard.close()
+    if answer.status != 200:
+        raise CommitError(f"{endpoint}: {answer.words}")
+
+
+def _collect(step: str, writer: str, errors: Iterable[BaseException | None]) -> None:
+    found = [error for error in errors if error is not None]
+    if not found:
+        return
+    if step == "prepared":
+        what = "nothing of it is visible"
+    else:
+        what = f"it may be visible in part: run it again with writerId={writer} to complete it"
+    raise CommitError(f"The write was not committed, {what}. {found[0]}") from found[0]
+
+
+def abort(options: WriteOptions, writer: str, batch: int) -> None:
+    """Gives up what tasks staged, as far as shards answer; the rest expires there."""
+    try:
+        ring = ring_of(options)
+    except (BarcoError, *FAILURES):
+        return
+    for endpoint in sorted(set(ring.endpoints.values())):
+        shard = Shard(endpoint, ABORT_SECONDS)
+        shard.delete(write_path(writer, batch))
+        shard.close()
+
+
+def staged_of(messages: Sequence[Any]) -> list[Staged]:
+    """The reports among Spark's messages: a task that did not end has none."""
+    return [message for message in messages if isinstance(message, Staged)]

@@ -1,0 +1,302 @@
+"""One task of a write: record batches in, staged batches at the shards out.
+
+Rows are gathered by slice, encoded from Arrow's buffers in C, and sent by a thread for each shard
+endpoint while Spark brings the next rows. A batch that has no answer is sent again under the same
+number, and kept once.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+
+from barco import _native
+from barco.client.batching import SliceKey
+from barco.client.ring import Ring
+from barco.errors import BarcoError
+from barco.protocol.batch import CONTENT_TYPE
+from barco.spark.commit import Shard, Staged, WriteOptions, write_path
+from barco.spark.options import OptionError
+from barco.spark.tokens import Columns, Router, data_of, offsets_of
+from barco.types import MiB
+
+QUEUED_MAX = 4
+"""Batches that wait for each shard."""
+HELD_BYTES_MAX = 64 * MiB
+"""Of rows that wait for company; over it all of them are sent as they are."""
+PIECE_ROWS_MAX = 65_536
+PIECE_VALUES_MAX = 1 * MiB
+"""What a shard takes as one chunk."""
+SPAN_US_MAX = 2**32 - 1
+"""Between the timestamps of one batch."""
+
+_TEXT = (BinaryType(), StringType())
+_COLUMNS = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": (StringType(),),
+    "timestamp": (TimestampType(), LongType()),
+}
+_PASSED_OVER = ("partition", "offset", "epoch", "timestampType", "token", "slice")
+"""What a read of barco or Kafka has as well: it is given anew."""
+
+
+class StageError(BarcoError):
+    """A task could not stage its rows; Spark runs it again."""
+
+    slug = "stage"
+    title = "The rows could not be staged"
+
+
+def check_schema(schema: StructType, options: WriteOptions) -> None:
+    """OptionError unless the rows can be events."""
+    known = {field.name: field for field in schema.fields}
+    if "value" not in known:
+        raise OptionError(f"the rows have no column 'value', but: {', '.join(known) or 'none'}")
+    for name, column in known.items():
+        if name in _PASSED_OVER:
+            continue
+        if name not in _COLUMNS:
+            raise OptionError(
+                f"column {name!r} cannot be written: there are {', '.join(_COLUMNS)}; "
+                "put the rest into the value, with to_json(struct(*)) or the like"
+            )
+        if column.dataType not in _COLUMNS[name]:
+            may = " or ".join(each.simpleString() for each in _COLUMNS[name])
+            raise OptionError(f"column {name} is {may}, not {column.dataType.simpleString()}")
+    if options.topic is None and "topic" not in known:
+        raise OptionError("say where to with option topic, or with a column of that name")
+
+
+class _Sender(threading.Thread):
+    """Sends to one shard endpoint, in order."""
+
+    def __init__(self, endpoint: str, options: WriteOptions) -> None:
+        super().__init__(name=f"barco-stage-{endpoint}", daemon=True)
+        self.queue: queue.Queue[tuple[str, bytes] | None] = queue.Queue(QUEUED_MAX)
+        self.error: BaseException | None = None
+        self._given_up = threading.Event()
+        self._shard = Shard(endpoint, options.timeout_s, self._sleep)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while (item := self.queue.get()) is not None and not self._given_up.is_set():
+                path, body = item
+                answer = self._shard.put(path, body, CONTENT_TYPE)
+                if answer.status != 200:
+                    raise StageError(f"{self._shard.endpoint}: {answer.words}")
+        except BaseException as error:  # noqa: BLE001 - raised where the rows come from.
+            self.error = error
+        finally:
+            self._shard.close()
+
+    def put(self, path: str, body: bytes) -> None:
+        """Waits for its turn; raises what has gone wrong so far."""
+        while True:
+            if self.error is not None:
+                raise self.error
+            try:
+                self.queue.put((path, body), timeout=0.2)
+                return
+            except queue.Full:
+                pass
+
+    def end(self) -> None:
+        """Returns when all of it is staged."""
+        while self.is_alive():
+            try:
+                self.queue.put(None, timeout=0.2)
+                break
+            except queue.Full:
+                pass
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+    def give_up(self) -> None:
+        """Nothing more is sent."""
+        self._given_up.set()
+        try:
+            self.queue.put_nowait(None)
+        except queue.Full:
+            pass
+
+    def _sleep(self, seconds: float) -> None:
+        if self._given_up.wait(seconds):
+            raise StageError("the task has ended")
+
+
+class _Held:
+    """Rows of one slice that wait until they are a piece."""
+
+    def __init__(self) -> None:
+        self.parts: list[Columns] = []
+        self.bytes = 0
+
+    def take(self) -> Columns:
+        """All of them, as one."""
+        parts, self.parts, self.bytes = self.parts, [], 0
+        if len(parts) == 1:
+            return parts[0]
+        keyed, timed = parts[0].key is not None, parts[0].time_us is not None
+        return Columns(
+            pa.concat_arrays([part.key for part in parts]) if keyed else None,
+            pa.concat_arrays([part.value for part in parts]),
+            np.concatenate([part.time_us for part in parts if part.time_us is not None])
+            if timed
+            else None,
+        )
+
+
+class Task:
+    """The write of one task."""
+
+    def __init__(self, options: WriteOptions, ring: Ring, batch: int, staged: Staged) -> None:
+        self._options = options
+        self._ring = ring
+        self._staged = staged
+        self._path = f"{write_path(staged.writer, batch)}/staged?attempt={quote(staged.attempt)}"
+        self._router = Router(ring, staged.partition)
+        self._senders: dict[str, _Sender] = {}
+        self._held: dict[tuple[str, SliceKey], _Held] = {}
+        self._numbers: dict[tuple[str, SliceKey], int] = {}
+        self._held_bytes = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Staged:
+        """Stages every row; returns when all are."""
+        try:
+            for batch in batches:
+                self._add(batch)
+            self._flush()
+            for sender in self._senders.values():
+                sender.end()
+        except BaseException:
+            for sender in self._senders.values():
+                sender.give_up()
+            raise
+        return self._staged
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if batch.schema.get_field_index("topic") >= 0 and self._options.topic is None:
+            topics = batch.column("topic")
+            if topics.null_count:
+                raise StageError("a row's topic is null")
+            for topic in pc.unique(topics).to_pylist():
+                self._add_rows(str(topic), batch.filter(pc.equal(topics, topic)))
+        else:
+            assert self._options.topic is not None, "check_schema() saw to it"
+            self._add_rows(self._options.topic, batch)
+
+    def _add_rows(self, topic: str, batch: pa.RecordBatch) -> None:
+        for slice_key, columns in self._router.split(columns_of(batch)):
+            held = self._held.setdefault((topic, slice_key), _Held())
+            size = _size(columns)
+            held.parts.append(columns)
+            held.bytes += size
+            self._held_bytes += size
+            if held.bytes >= self._options.piece_bytes:
+                self._held_bytes -= held.bytes
+                rest = self._send_pieces(topic, slice_key, held.take())
+                if rest is not None:
+                    held.parts.append(rest)
+                    held.bytes = _size(rest)
+                    self._held_bytes += held.bytes
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        for (topic, slice_key), held in self._held.items():
+            if held.parts:
+                rest = self._send_pieces(topic, slice_key, held.take())
+                if rest is not None:
+                    self._send(topic, slice_key, rest)
+        self._held_bytes = 0
+
+    def _send_pieces(self, topic: str, slice_key: SliceKey, columns: Columns) -> Columns | None:
+        """Sends what is whole pieces; the rest is less than one."""
+        ends = offsets_of(columns.value).astype(np.int64)
+        count, start = len(columns.value), 0
+        while start < count:
+            most = ends[start] + self._options.piece_bytes
+            stop = int(np.searchsorted(ends, most, side="right")) - 1
+            stop = min(max(stop, start + 1), start + PIECE_ROWS_MAX)
+            if stop >= count and ends[count] - ends[start] < self._options.piece_bytes:
+                return columns.cut(start, count)
+            self._send(topic, slice_key, columns.cut(start, stop))
+            start = stop
+        return None
+
+    def _send(self, topic: str, slice_key: SliceKey, columns: Columns) -> None:
+        times = columns.time_us
+        count = len(columns.value)
+        if times is not None and int(times.max()) - int(times.min()) > SPAN_US_MAX:
+            self._send(topic, slice_key, columns.cut(0, count // 2))
+            self._send(topic, slice_key, columns.cut(count // 2, count))
+            return
+        body = encode(columns, self._options.acceleration)
+        endpoint = self._ring.endpoint(slice_key)
+        number = self._numbers.get((topic, slice_key), 0)
+        self._numbers[topic, slice_key] = number + 1
+        path = f"{self._path}&topic={quote(topic)}&slice={slice_key.slice}&seq={number}"
+        if endpoint not in self._senders:
+            self._senders[endpoint] = _Sender(endpoint, self._options)
+        self._senders[endpoint].put(path, body)
+        self._staged.add(endpoint, topic, slice_key.slice, count)
+
+
+def _size(columns: Columns) -> int:
+    ends = offsets_of(columns.value)
+    return int(ends[-1]) - int(ends[0])
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """Key, value and time of a batch's rows, as bytes and microseconds."""
+    values = batch.column("value").cast(pa.binary())
+    if values.null_count:
+        raise StageError("a row's value is null: events have a value, which may be empty")
+    key = None
+    if batch.schema.get_field_index("key") >= 0:
+        key = batch.column("key").cast(pa.binary())
+    return Columns(key, values, _times(batch))
+
+
+def _times(batch: pa.RecordBatch) -> Any:
+    if batch.schema.get_field_index("timestamp") < 0:
+        return None
+    column = batch.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    numbers = column.cast(pa.int64())
+    if numbers.null_count:
+        numbers = numbers.fill_null(time.time_ns() // 1000)
+    return numbers.to_numpy(zero_copy_only=False)
+
+
+def encode(columns: Columns, acceleration: int) -> bytes:
+    """The rows as application/vnd.barco.batch, compressed."""
+    key, value, times = columns
+    valid = None
+    if key is not None and key.null_count:
+        valid = key.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+    try:
+        return _native.batch_columns(
+            offsets_of(value).data,
+            data_of(value),
+            None if key is None else offsets_of(key).data,
+            None if key is None else data_of(key),
+            valid,
+            None if times is None else np.ascontiguousarray(times).data,
+            acceleration,
+        )
+    except ValueError as error:
+        raise StageError(f"the rows cannot be events: {error}") from None

@@ -1,0 +1,207 @@
+"""The control planes of three brokers, with workers that are lists of frames."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gossiping import hello, host, until
+
+from barco.cluster.facts import BrokerInfo
+from barco.supervisor.cluster import Cluster, ring_slices
+from barco.supervisor.control import Sends
+
+
+class Site:
+    """One broker: its control plane and what its two workers were sent."""
+
+    def __init__(self, ordinal: int, addresses: list[tuple[str, int]], incarnation: int) -> None:
+        greeting = hello(ordinal, len(addresses))
+        me = BrokerInfo(
+            ordinal=ordinal,
+            disk_uuid=greeting.disk_uuid,
+            session=greeting.session,
+            address=host(ordinal),
+            ports=(("discovery", 9250), ("gossip", addresses[ordinal][1])),
+            workers=2,
+            version="0.1.0",
+            incarnation=incarnation,
+        )
+        self.sent: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
+        self.deaf: set[int] = set()
+        self.cluster = Cluster(me, greeting, addresses, bind=host(ordinal), send=self.take)
+        self._id = 0
+
+    def start_workers(self) -> None:
+        for worker in self.sent:
+            self.take(self.cluster.worker_ready(worker))
+
+    def take(self, sends: Sends) -> None:
+        for worker, message in sends:
+            self.sent[worker].append(message)
+            if message["type"] == "view" and worker not in self.deaf:
+                self.tell(worker, {"type": "seen", "version": message["version"]})
+
+    def tell(self, worker: int, message: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: self.take(self.cluster.receive(worker, message, loop.time())))
+
+    async def request(self, worker: int, op: str, **args: Any) -> dict[str, Any]:
+        self._id += 1
+        number = self._id
+        self.tell(worker, {"type": "request", "id": number, "op": op, "args": args})
+        found: list[dict[str, Any]] = []
+
+        def answered() -> bool:
+            replies = (m for m in self.sent[worker] if m["type"] == "reply")
+            found.extend(m for m in replies if m["id"] == number)
+            return bool(found)
+
+        await until(answered)
+        return found[0]
+
+    async def register(self, name: str, group: str = "g") -> dict[str, Any]:
+        return await self.request(
+            0, "register", consumerId=name, group=group, topics=["t"], start="startFromLatest"
+        )
+
+    def groups(self, worker: int = 0) -> dict[str, Any]:
+        """As a worker would have put its views together."""
+        groups: dict[str, Any] = {}
+        for message in self.sent[worker]:
+            if message["type"] == "view":
+                if message["since"] == 0:
+                    groups.clear()
+                for name in message["removed"]:
+                    groups.pop(name, None)
+                groups.update(message["groups"])
+        return groups
+
+    def brokers(self, worker: int = 0) -> dict[int, str]:
+        """The states of brokers, as a worker was told."""
+        frames = [m for m in self.sent[worker] if m["type"] == "cluster"]
+        return {b["ordinal"]: b["state"] for frame in frames for b in frame["brokers"]}
+
+    def leaders(self, worker: int = 0) -> dict[int, list[int]]:
+        """Who leads what, as a worker was told."""
+        frames = [m for m in self.sent[worker] if m["type"] == "cluster"]
+        return {leader[0]: leader[1:] for frame in frames for leader in frame["leaders"]}
+
+
+@asynccontextmanager
+async def three() -> AsyncIterator[list[Site]]:
+    listeners = [socket.create_server((host(ordinal), 0)) for ordinal in range(3)]
+    addresses = [listener.getsockname()[:2] for listener in listeners]
+    sites = [Site(ordinal, addresses, 1) for ordinal in range(3)]
+    try:
+        for site, listener in zip(sites, listeners, strict=True):
+            await site.cluster.start(listener)
+            site.start_workers()
+        await until(lambda: all(len(site.brokers()) == 3 for site in sites))
+        yield sites
+    finally:
+        for site in sites:
+            await site.cluster.node.close(depart=False)
+
+
+def test_a_registration_is_known_everywhere_when_it_is_answered() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            for number, site in enumerate(sites):
+                reply = await site.register(f"c{number}")
+                assert reply["ok"], reply
+                for other in sites:
+                    for worker in (0, 1):
+                        assert f"c{number}" in other.groups(worker)["g"]
+            assert sites[0].groups() == sites[1].groups() == sites[2].groups()
+            members = sites[0].groups()["g"]
+            places = [tuple(m["assigned"]["t"]) for m in members.values()]
+            assert sum(map(len, places)) == 2 * len(ring_slices(3, 8))
+            assert (await sites[1].request(0, "goodbye", consumerId="c0"))["ok"]
+            assert all("c0" not in site.groups()["g"] for site in sites)
+
+    asyncio.run(run())
+
+
+def test_a_broker_whose_workers_hang_does_not_keep_a_registration_for_ever() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            sites[2].deaf = {0, 1}
+            assert (await sites[0].register("c"))["ok"]
+            assert "c" in sites[1].groups()["g"]
+
+    asyncio.run(run())
+
+
+def test_who_leads_what_reaches_every_worker_and_the_newest_epoch_wins() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            token = ring_slices(3, 8)[8][0]
+            frame = {
+                "type": "leads",
+                "token": token,
+                "epoch": 2,
+                "session": 7,
+                "members": [1, 2, 0],
+            }
+            sites[1].tell(0, frame)
+            for site in sites:
+                await until(lambda site=site: site.leaders(1) == {token: [2, 1, 0, 7]})
+            sites[2].tell(1, frame | {"epoch": 3, "session": 8})
+            sites[1].tell(0, frame)
+            for site in sites:
+                await until(lambda site=site: site.leaders(1) == {token: [3, 2, 1, 8]})
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_leaves_is_told_to_the_workers() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            await sites[1].cluster.close()
+            for site in (sites[0], sites[2]):
+                await until(lambda site=site: site.brokers()[1] == "left")
+
+    asyncio.run(run())
+
+
+def test_the_cluster_describes_itself() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            sites[1].tell(0, {"type": "topics-digest", "digest": "abc", "count": 3})
+            seen: dict[str, Any] = {}
+
+            async def described() -> bool:
+                seen.update((await sites[0].request(1, "cluster"))["result"])
+                return any(broker.get("topics") == "3:abc" for broker in seen["brokers"])
+
+            async with asyncio.timeout(30):
+                while not await described():
+                    await asyncio.sleep(0.01)
+            assert [broker["state"] for broker in seen["brokers"]] == ["alive"] * 3
+            assert seen["gossip"]["brokers_alive"] == 3
+            assert seen["gossip"]["messages_sent"] > 0
+            assert seen["refusals"] == {}
+
+    asyncio.run(run())
+
+
+def test_many_registrations_at_all_brokers_end_the_same() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            rng = random.Random(1)
+            names = [f"c{number}" for number in range(60)]
+            replies = await asyncio.gather(
+                *(
+                    rng.choice(sites).register(name, f"g{index % 4}")
+                    for index, name in enumerate(names)
+                )
+            )
+            assert all(reply["ok"] for reply in replies)
+            groups = [site.groups(worker) for site in sites for worker in (0, 1)]
+            assert all(each == groups[0] for each in groups)
+            assert sum(len(members) for members in groups[0].values()) == 60
+
+    asyncio.run(run())

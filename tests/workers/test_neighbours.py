@@ -1,0 +1,49 @@
+"""What a worker takes from the gossip of its supervisor."""
+
+from dataclasses import replace
+
+from twin import Broker
+
+from barco.model.placement import Placement
+from barco.workers.leaders import Leaders
+from barco.workers.neighbours import Neighbours, token_of_shard
+
+THREE = replace(
+    Broker().options(0),
+    ring_size=3,
+    ordinal=1,
+    brokers=["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+    workers=2,
+    worker=0,
+    shard_endpoints=[f"127.0.0.2:{9300 + number}" for number in range(6)],
+)
+
+
+def test_leaders_are_learned_by_the_token_of_their_shard() -> None:
+    leaders = Leaders(THREE)
+    neighbours = Neighbours(THREE, leaders)
+    tokens = [token_of_shard(THREE, shard) for shard in range(6)]
+    assert tokens == sorted(tokens) and tokens[0] == -(2**63)
+    assert tokens[2] == Placement(3, THREE.slices_per_range).token(1)
+    changed = []
+    neighbours.on_change = lambda: changed.append(neighbours.version)
+    broker = {
+        "ordinal": 2,
+        "disk_uuid": "d" * 32,
+        "session": 1,
+        "address": "127.0.0.3",
+        "ports": {"shard": 9300},
+        "workers": 2,
+        "version": "0.1.0",
+        "incarnation": 1,
+        "state": "alive",
+    }
+    news = {
+        "version": 4,
+        "brokers": [broker],
+        "leaders": [[tokens[2], 5, 2, 2, 77], [1, 9, 0, 0, 1]],
+    }
+    neighbours.apply(news)
+    assert neighbours.brokers[2].address == "127.0.0.3"
+    assert leaders.leader(2) == (2, 2) and leaders.epoch(2) == 5
+    assert changed == [4]
