@@ -40,7 +40,7 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may be lost
-	$(PYTHON) -m pytest -m chaos tests/faults
+	$(PYTHON) -m pytest -m chaos tests/faults tests/spark
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py

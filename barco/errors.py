@@ -237,6 +237,13 @@ class NotReadyError(BusyError):
     title = "Not ready"
 
 
+class NoLeaderError(NotReadyError):
+    """Nobody leads the slice at the moment: another broker is about to take it over."""
+
+    slug = "no-leader"
+    title = "No leader"
+
+
 # --- The broker's -----------------------------------------------------------------------------
 
 

@@ -35,6 +35,10 @@ CONSUMER_SILENCE_SECONDS = 120.0
 POSITIONS_MAX = 100_000
 """Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""
 
+POSITION_IDLE_DAYS = 30
+"""Group offsets without a member of the group for so long are forgotten: far beyond the default
+retention, after which they would point at nothing. Names made up once do not stay for ever."""
+
 # --- Requests (knobs: event_bytes_max, request_bytes_max, memory_bytes) ------------------------
 
 EVENT_BYTES_MAX = 1 * MiB

@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import BarcoError, TooManyRequestsError
+from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.appends import Appends
 from barco.workers.membership import Member, Membership
 from barco.workers.reads import Extent, Reads, Slot
@@ -46,6 +46,8 @@ class Cursor:
     revision: int = 0
     """Counts seeks: what was asked for before one is void."""
     pending: asyncio.Future[int] | None = None
+    stored_us: int = 0
+    """When the group offset was last sent to the log, by the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,8 @@ class Consumption:
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
+        self.close()
         self._epoch = epoch
-        for state in (self._cursors, self._held, self._fenced, self._locks, self._turns):
-            state.clear()  # Of an earlier leadership of this process.
-        self._latest.clear()
         for _, value in self._reactor.compacted(OFFSETS):
             if not value:
                 continue  # Forgotten.
@@ -120,7 +120,14 @@ class Consumption:
                 continue
             cursor = Cursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
+            cursor.stored_us = read["ts"]
             self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+
+    def close(self) -> None:
+        """Another worker leads now: it has the group offsets, and hands out what follows."""
+        self._epoch = 0
+        for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
+            table.clear()
 
     @property
     def cursor_count(self) -> int:
@@ -159,7 +166,10 @@ class Consumption:
             if name not in mine:  # Another consumer's from now on, but this one had events of it.
                 self._acknowledge(self._cursors[name], request)
                 self._release(self._cursors[name])
+        epoch = self._epoch
         await self.start_group(member.group, slots, member.start)
+        if self._epoch != epoch:
+            raise NotReadyError("Another worker leads the shard now.")
         cursors = [self._cursors[member.group, topic, index] for topic, index in slots]
         for cursor in cursors:
             if cursor.holder == key:
@@ -290,6 +300,7 @@ class Consumption:
             cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
             raise
         cursor.pending = future
+        cursor.stored_us = body["ts"]
         return future
 
     async def start_group(self, group: str, slots: Iterable[Slot], start: str) -> None:
@@ -442,7 +453,18 @@ class Consumption:
 
     async def forget(self, group: str) -> int:
         """Drop the offsets of a group; returns how many there were."""
-        names = [name for name in self._cursors if name[0] == group]
+        return await self.drop([name for name in self._cursors if name[0] == group])
+
+    def stored_before(self, time_us: int) -> list[tuple[str, str, int]]:
+        """(group, topic, slice) of the offsets that were last stored before this time."""
+        return [n for n, c in self._cursors.items() if c.pending is None and c.stored_us < time_us]
+
+    def store_again(self, name: tuple[str, str, int]) -> None:
+        """The same group offset, as of now."""
+        self._commit(self._cursors[name], self._cursors[name].asked)
+
+    async def drop(self, names: list[tuple[str, str, int]]) -> int:
+        """Forget these offsets; returns how many they are."""
         waiting = []
         for name in names:
             cursor = self._cursors[name]

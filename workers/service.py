@@ -28,6 +28,12 @@ from barco.workers.topics import TopicRecord, TopicRegistry
 from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
+
+LEADERS_ONLY = frozenset(
+    ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
+    + ("topic_apply",)
+)
+"""Operations on what only the leader has, or that write to the log."""
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
@@ -36,10 +42,6 @@ async def _no_splits(
 ) -> tuple[int, list[tuple[int, int]]]:
     return 0, []
 
-
-ALWAYS = ("ping", "stats", "leaders")
-FOLLOWING = ("read", "topics")
-"""Operations that a follower serves: up to what is committed."""
 
 CONSUMING = ("poll", "commit", "goodbye")
 
@@ -59,10 +61,10 @@ class ShardService:
     ) -> None:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
-        self.epoch = self.following = 0
-        """Of the generation that this worker leads, and of the one that it has from a leader."""
-        self.may_consume: Callable[[], bool] = lambda: True
-        """Whether nobody else can be handing out the same events."""
+        self.epoch = 0
+        self.leading = False
+        """Whether this worker leads its shard; else it shows what is committed, and no more."""
+        self.first_place = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
@@ -87,7 +89,7 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
-            first_place=options.range_index * options.slices_per_range,
+            first_place=self.first_place,
             now_us=now_us,
         )
         self.staging = Staging(
@@ -118,25 +120,31 @@ class ShardService:
             "stats": self._stats,
         }
 
+    def may_consume(self) -> bool:
+        """Whether nobody else can be handing out the same events; set by the replica's host."""
+        return True
+
+    def follow(self, epoch: int) -> None:
+        """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
+        self.epoch = epoch
+        self.leading = False
+        self.consumption.close()
+        self.waiters.wake()
+
     def open(self, epoch: int) -> None:
-        """The shard's generation is open and its state restored: serve it."""
-        self.epoch, self.following = epoch, 0
+        """The shard's generation is open here and its state restored: lead it."""
+        self.epoch = epoch
+        self.leading = True
         self.topics.open()
         self.consumption.open(epoch)
         self.staging.open()
 
-    def follow(self, epoch: int) -> None:
-        """Another worker leads: what is committed may be read here all the same."""
-        self.epoch, self.following = 0, epoch
-
-    def close(self) -> None:
-        """This worker does not lead any more, and does not know yet who does."""
-        self.epoch, self.following = 0, self.epoch or self.following
-
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
         taken = 0
-        others = [w for w in range(self.options.workers) if w != self.options.worker]
+        shards = range(self.options.replicas.shards)
+        leaders = {self.leaders.peer(shard) for shard in shards} - {None, self.options.peer}
+        others = sorted(worker for worker in leaders if worker is not None)
         answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
         for answer in answers.values():
             if isinstance(answer, dict):
@@ -159,11 +167,12 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ALWAYS and not (self.following and op in FOLLOWING):
-            why = "does not lead" if self.following else "is recovering"
-            raise NotReadyError(f"Worker {self.options.worker} {why} its shard.")
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
+            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+        if not self.leading and op in LEADERS_ONLY:
+            raise NotReadyError("This worker does not lead the shard (any more).")
         if op in CONSUMING and not self.may_consume():
-            raise NotReadyError(f"Worker {self.options.worker} has not heard of its followers.")
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -186,8 +195,8 @@ class ShardService:
         )
         result = await self.consumption.poll(request)
         return {
-            "extents": [extent_to_list(extent) for extent in result.extents],
-            "unavailable": result.unavailable,
+            "extents": [extent_to_list(extent, self.first_place) for extent in result.extents],
+            "unavailable": [self.first_place + index for index in result.unavailable],
             "superseded": result.superseded,
         }
 
@@ -202,7 +211,7 @@ class ShardService:
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
         fenced = await self.consumption.commit(key, args["received"])
-        return [list(slot) for slot in fenced]
+        return [[topic, self.first_place + index] for topic, index in fenced]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
@@ -219,7 +228,8 @@ class ShardService:
         return self.consumption.groups()
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        return await self.consumption.positions(args["group"])
+        found = await self.consumption.positions(args["group"])
+        return [{**each, "slice": self.first_place + each["slice"]} for each in found]
 
     async def _seek(self, args: Args) -> dict[int, int]:
         topic, to = args["topic"], args["to"]
@@ -227,8 +237,8 @@ class ShardService:
         for index in self.slices:
             start, end = self.reads.bounds(topic, index)
             if isinstance(to, dict):
-                if index in to:
-                    offsets[index] = min(max(start, to[index]), end)
+                if (place := self.first_place + index) in to:
+                    offsets[index] = min(max(start, to[place]), end)
             elif to == "earliest":
                 offsets[index] = start
             elif to == "latest":
@@ -256,8 +266,7 @@ class ShardService:
             offset = await self.reads.at_timestamp(topic, index, int(where))
         else:
             offset = where
-        epoch = self.epoch or self.following
-        answer: dict[str, Any] = {"epoch": epoch, "start": start, "end": end}
+        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
@@ -266,7 +275,8 @@ class ShardService:
             # Where retention has been, events begin later than the log says.
             answer["start"] = max(start, extent.start) if extent.chunks else end
             answer["end"] = max(end, extent.high_watermark)
-            answer["extent"] = extent_to_list(extent) if extent.chunks else None
+            if extent.chunks:
+                answer["extent"] = extent_to_list(extent, self.first_place)
         return answer
 
     async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
@@ -277,7 +287,7 @@ class ShardService:
             start, end = self.reads.bounds(topic, index)
             if start >= end:
                 continue
-            plan = plans[index] = {}
+            plan = plans[self.first_place + index] = {}
             if piece_bytes:
                 first = await self.reads.earliest(topic, index)
                 plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
@@ -289,10 +299,15 @@ class ShardService:
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
+        if not self.leading:
+            self.topics.open()  # Changes come in with the leader's groups.
         described = self.topics.describe(args["topic"])
         if (only := described.get(args["topic"])) is not None:
             for stream in only["streams"]:
                 stream[1] = await self.reads.earliest(args["topic"], stream[0])
+        for entry in described.values():
+            for stream in entry["streams"]:
+                stream[0] += self.first_place
         return described
 
     async def _topic_apply(self, args: Args) -> None:
@@ -306,11 +321,13 @@ class ShardService:
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
-            "epoch": self.epoch or self.following,
-            "leading": self.epoch > 0,
+            "epoch": self.epoch,
+            "leading": self.leading,
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],
+            "place": self.options.place,
+            "shard": self.options.shard_number,
             "lineage": self.lineage(),
         }
 
@@ -322,11 +339,11 @@ class ShardService:
         return stats
 
 
-def extent_to_list(extent: Extent) -> list[Any]:
-    """Plain values, for a frame."""
+def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
+    """Plain values, for a frame; the slice is numbered through the ring."""
     return [
         extent.topic,
-        extent.slice,
+        first_place + extent.slice,
         extent.start,
         extent.end,
         extent.high_watermark,

@@ -5,6 +5,7 @@ later stamp wins on each. A topic without settings exists while it has events.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -61,10 +62,21 @@ class TopicRegistry:
         self._appends = appends
         self._slices = slices
         self._records: dict[str, TopicRecord] = {}
+        self._digest = ""
+
+    def digest(self) -> tuple[str, int]:
+        """(a hash of all decisions, how many): the same on every shard that knows the same."""
+        if not self._digest:
+            hashed = hashlib.blake2b(digest_size=8)
+            for _, record in sorted(self._records.items()):
+                hashed.update(repr(sorted(record.to_dict().items())).encode())
+            self._digest = hashed.hexdigest()
+        return self._digest, len(self._records)
 
     def open(self) -> None:
         """A generation is open: take up the settings that its log holds."""
         self._records.clear()
+        self._digest = ""
         for _, value in self._reactor.compacted(TOPICS):
             if not value:
                 continue
@@ -140,6 +152,7 @@ class TopicRegistry:
         key = record.topic.encode()
         future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
         self._records[record.topic] = TopicRecord.from_dict(stored)
+        self._digest = ""
         self._reactor.topic_set(record.topic, not record.deleted)
         await asyncio.shield(future)
         if record.deleted:

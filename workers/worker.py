@@ -16,6 +16,7 @@ from barco.protocol import messages
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
+from barco.workers.idle_positions import expire
 from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
 from barco.workers.parts import bound_state, make_spool
@@ -32,6 +33,7 @@ from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
 
 RETENTION_SECONDS = 60.0
+IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0
 DISK_FULL_RETRY_SECONDS = 2.0
 PEERS_SECONDS = 2.0
@@ -143,6 +145,7 @@ class Worker:
             report = await self._open_alone(self._store)
             epoch, groups, seconds = self._service.epoch, report.groups, report.seconds
         self._spawn(self._staging())
+        self._spawn(self._idle_positions())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
         self._supervision.send(
@@ -252,7 +255,14 @@ class Worker:
             self._fatal(f"background work failed: {error!r}")
 
     async def _heartbeat(self) -> None:
+        told = ("", 0)
+        # One process speaks for its broker; what it has, the others have or will have.
+        speaks = self._options.ring_size > 1 and self._options.worker == 0
         while True:
+            if speaks and self._service.epoch and (has := self._service.topics.digest()) != told:
+                told = has
+                digest = {"type": messages.TOPICS_DIGEST, "digest": has[0], "count": has[1]}
+                self._supervision.send(digest)
             stats = self._reactor.stats() | self._store.stats()
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
@@ -272,6 +282,12 @@ class Worker:
             await asyncio.sleep(RETENTION_SECONDS)
             await self._retain(self._store.run_retention)
             await self._retain(topics.run_once)
+
+    async def _idle_positions(self) -> None:
+        service = self._service
+        while True:
+            await asyncio.sleep(IDLE_POSITIONS_SECONDS)
+            await self._retain(lambda now: expire(service.consumption, service.membership, now))
 
     async def _staging(self) -> None:
         while True:

@@ -25,6 +25,7 @@ COMMANDS = (
     "status",
     "dump",
     "recover",
+    "replace",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from barco.errors import DataDirError
+from barco.model.placement import REPLICAS
 from barco.supervisor import datadir
 from barco.workers.storage import layout
 from barco.workers.storage.inspect import Record, Wishes, inspect_shard
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         }
     )
     problems = 0
-    for number in shard_numbers(args.shard, identity.workers):
+    for number in shard_numbers(args.shard, processes(identity)):
         path = layout.shard_path(args.data_dir, number)
         if path.is_dir():
             uuid = bytes.fromhex(identity.cluster_uuid)
@@ -93,6 +94,11 @@ def load_identity(data_dir: Path) -> datadir.Identity:
     if identity is None:
         raise DataDirError(f"{data_dir} is not a data directory of barco: it has no broker.json")
     return identity
+
+
+def processes(identity: datadir.Identity) -> int:
+    """How many directories of shards there are: one for each process of the broker."""
+    return identity.workers * min(REPLICAS, identity.ring_size)
 
 
 def shard_numbers(wanted: int | None, workers: int) -> range:

@@ -5,18 +5,26 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import barco
 from barco import config as configuration
 from barco.cli.serve import add_common, settings
+from barco.client.discovery import join_endpoint
+from barco.config import Config
+from barco.errors import BarcoError, ConfigError, DataDirError
 from barco.supervisor import datadir, machine
+
+ASK_SECONDS = 1.0
 
 DESCRIPTION = """\
 Prepare an empty directory for a broker: give it an identity, and fix the number of its workers and
 slices. `barco serve` does the same at its first start; format is for choosing the shape before,
 and for machines where the directory is made by somebody else.
 
-A directory that has been formatted, or has anything else in it, is refused and left as it is.
+A directory that has been formatted, or has anything else in it, is refused and left as it is. So is
+one for a broker that the rest of its cluster knows with another disk: `barco replace` is for that.
 """
 
 EPILOG = """\
@@ -52,21 +60,72 @@ def run(args: argparse.Namespace) -> int:
     config = machine.check_cluster(config)
     lock = datadir.claim(path)
     try:
-        identity = datadir.format_data_dir(
-            path,
-            workers=machine.worker_count(config),
-            slices_per_range=config.cluster.slices_per_range,
-            ordinal=config.broker.ordinal,
-            cluster_uuid=configuration.cluster_uuid(config),
-            ring_size=max(1, len(config.cluster.brokers)),
-        )
+        refuse_formatted(path)
+        known = known_disk(config)
+        if known is not None:
+            raise DataDirError(
+                f"broker {config.broker.ordinal} of this cluster is known with disk {known}: bring"
+                " its data directory back, or run barco replace if it is lost"
+            )
+        identity = format_for(config, path)
     finally:
         os.close(lock)
-    if args.json:
-        print(json.dumps(asdict(identity)))
-    else:
-        sys.stdout.write(
-            f"{path} is formatted for {identity.workers} worker(s) and"
-            f" {identity.slices_per_range} slices, cluster {identity.cluster_uuid}\n"
-        )
+    tell(identity, path, args.json)
     return 0
+
+
+def refuse_formatted(path: Path) -> None:
+    """Before other brokers are asked: a directory that is in use already is left as it is."""
+    if datadir.load(path) is not None:
+        raise DataDirError(f"{path} is already formatted")
+
+
+def format_for(config: Config, path: Path, replaces: str = "") -> datadir.Identity:
+    """Format for the broker that the configuration describes."""
+    return datadir.format_data_dir(
+        path,
+        workers=machine.worker_count(config),
+        slices_per_range=config.cluster.slices_per_range,
+        ordinal=config.broker.ordinal,
+        cluster_uuid=configuration.cluster_uuid(config),
+        ring_size=max(1, len(config.cluster.brokers)),
+        replaces=replaces,
+    )
+
+
+def tell(identity: datadir.Identity, path: Path, as_json: bool) -> None:
+    """Say what the directory is now."""
+    if as_json:
+        print(json.dumps(asdict(identity)))
+        return
+    sys.stdout.write(
+        f"{path} is formatted for {identity.workers} worker(s) and"
+        f" {identity.slices_per_range} slices, cluster {identity.cluster_uuid}\n"
+    )
+
+
+def known_disk(config: Config) -> str | None:
+    """The disk_uuid with which other brokers of the cluster know this one; None if nobody does.
+
+    Whoever does not answer is not waited for: the replicas themselves refuse a disk that they do
+    not know, this only says so earlier.
+    """
+    ordinal, uuid = config.broker.ordinal, configuration.cluster_uuid(config)
+    for other, host in enumerate(config.cluster.brokers):
+        if other == ordinal or len(config.cluster.brokers) == 1:
+            continue
+        endpoint = join_endpoint(host, config.ports.discovery)
+        try:
+            with barco.Admin(endpoint, timeout_s=ASK_SECONDS) as admin:
+                told = admin.brokers()
+        except BarcoError:
+            continue
+        if told.get("clusterUuid") != uuid:
+            raise ConfigError(
+                f"broker {other} at {endpoint} is of cluster {told.get('clusterUuid')}, not of"
+                f" {uuid}: correct cluster.uuid or cluster.brokers"
+            )
+        for broker in told.get("brokers", []):
+            if broker.get("ordinal") == ordinal and broker.get("diskUuid"):
+                return str(broker["diskUuid"])
+    return None

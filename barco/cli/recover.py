@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from barco.cli.dump import load_identity, shard_numbers
+from barco.cli.dump import load_identity, processes, shard_numbers
 from barco.supervisor import datadir
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import open_bulk
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     lock = datadir.open_lock(args.data_dir)
     try:
         damaged = 0
-        for number in shard_numbers(args.shard, identity.workers):
+        for number in shard_numbers(args.shard, processes(identity)):
             shard = layout.shard_path(args.data_dir, number)
             if not shard.is_dir():
                 continue

@@ -1,13 +1,16 @@
 """`barco status`: is the broker ready, and who owns what."""
 
 import argparse
+import sys
 from typing import Any
 
 import barco
 from barco.cli import _shared
+from barco.cli._ring import draw
 
 DESCRIPTION = """\
-Say whether the broker is ready, which I/O engine it runs on, and which worker owns which slices.
+Say whether the broker is ready, which I/O engine it runs on, and which worker owns which slices. Of
+a cluster: its ring, its brokers as this one has heard of them, and who leads which shard.
 """
 
 EPILOG = f"""\
@@ -39,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     with barco.Admin(args.endpoint, timeout_s=args.timeout) as admin:
         status = admin.status()
         ready = status.get("status") == "ready"
-        topology = admin.topology() if ready else None
+        cluster = "peers" in status  # Then the others may serve what this broker does not.
+        topology = admin.topology() if ready or cluster else None
     if args.json:
         _shared.print_json({"status": status, "topology": topology})
         return 0 if ready else 1
@@ -49,12 +53,38 @@ def run(args: argparse.Namespace) -> int:
     print(f"version  {status.get('version')}")
     why = f" ({status['engineReason']})" if status.get("engineReason") else ""
     print(f"engine   {status.get('engine')}{why}")
-    if topology is not None:
+    if topology is not None and topology["ringSize"] > 1:
+        _print_cluster(topology)
+    elif topology is not None:
         print()
         _shared.print_table(
             ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
         )
     return 0 if ready else 1
+
+
+def _print_cluster(topology: dict[str, Any]) -> None:
+    print()
+    print(draw(topology, colour=sys.stdout.isatty()))
+    print()
+    brokers = [
+        (broker["ordinal"], broker["name"], broker.get("state", ""), broker.get("version") or "")
+        for broker in topology["brokers"]
+    ]
+    _shared.print_table(("broker", "address", "state", "version"), brokers)
+    print()
+    shards = [
+        (
+            number,
+            "-".join(map(str, shard["slices"])),
+            "nobody" if shard["ordinal"] is None or not shard["up"] else shard["ordinal"],
+            shard["endpoint"],
+            " ".join(str(member[0]) for member in shard.get("members", [])),
+            shard.get("version"),
+        )
+        for number, shard in enumerate(topology["shards"])
+    ]
+    _shared.print_table(("shard", "slices", "leader", "endpoint", "members", "epoch"), shards)
 
 
 def _shard(shard: dict[str, Any]) -> tuple[object, ...]:

@@ -3,16 +3,19 @@
 from typing import NamedTuple
 
 from barco._native import batch_encode as encode_batch
-from barco._native import chunk_events, chunks_scan
+from barco._native import chunk_events, chunk_info, chunks_scan
 from barco._native import token as token_of
 from barco.client.errors import BadAnswerError
+from barco.model.placement import Placement
+from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
-from barco.types import Epoch, Offset
+from barco.types import Epoch, Offset, Token
 
 __all__ = ["Event", "Skips", "decode_chunks", "encode_batch", "parse_skips", "token_of"]
 
-Skips = dict[tuple[str, int], int]
-"""By topic and slice: the offset before which events of an answer are not meant."""
+Skips = dict[tuple[str, int | None, int], int]
+"""By topic, token (None: of a single broker) and slice: the offset before which events of an answer
+are not meant."""
 
 
 class Event(NamedTuple):
@@ -26,6 +29,8 @@ class Event(NamedTuple):
     """Microseconds since 1970: the producer's, or the broker's clock when it came."""
     key: bytes | None
     value: bytes
+    token: int = TOKEN_MIN
+    """The start of the token range that the slice is of."""
 
     @property
     def next_cursor(self) -> str:
@@ -33,15 +38,19 @@ class Event(NamedTuple):
         return str(Cursor(Epoch(self.epoch), Offset(self.offset + 1)))
 
 
-def decode_chunks(body: bytes, skips: Skips) -> list[Event]:
-    """The events of chunks back to back; BadAnswerError if they are damaged."""
+def decode_chunks(body: bytes, skips: Skips, ring: Placement | None = None) -> list[Event]:
+    """The events of chunks back to back; BadAnswerError if they are damaged.
+
+    ring: of a cluster, whose token ranges all have slices of the same numbers.
+    """
     events: list[Event] = []
     end = 0
     try:
         for at, stored_bytes, topic, index, epoch, *_ in chunks_scan(body):
-            first = skips.get((topic, index), 0)
+            token = TOKEN_MIN if ring is None else _range_of(body, at, ring)
+            first = skips.get((topic, None if ring is None else token, index), 0)
             events += [
-                Event(topic, index, epoch, offset, timestamp_us, key, value)
+                Event(topic, index, epoch, offset, timestamp_us, key, value, token)
                 for offset, timestamp_us, key, value in chunk_events(body, at)
                 if offset >= first
             ]
@@ -53,16 +62,24 @@ def decode_chunks(body: bytes, skips: Skips) -> list[Event]:
     return events
 
 
+def _range_of(body: bytes, at: int, ring: Placement) -> int:
+    """The start of the token range that a chunk's slice is of: its events' tokens lie there."""
+    head = chunk_info(body, at)
+    assert head is not None, "it was scanned"
+    return int(ring.token(ring.locate(Token(head["token_min"]))[0]))
+
+
 def parse_skips(header: str) -> Skips:
-    """ "topic/slice@offset, …" as a table."""
+    """ "topic/slice@offset, …", in a cluster "topic/token/slice@offset, …", as a table."""
     skips: Skips = {}
     for part in header.split(","):
         name, _, offset = part.strip().rpartition("@")
-        topic, _, index = name.rpartition("/")
+        name, _, index = name.rpartition("/")
+        topic, _, token = name.partition("/")
         if not topic:
             continue
         try:
-            skips[topic, int(index)] = int(offset)
+            skips[topic, int(token) if token else None, int(index)] = int(offset)
         except ValueError as error:
             raise BadAnswerError(f"not a list of offsets: {header[:80]!r}") from error
     return skips

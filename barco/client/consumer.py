@@ -7,6 +7,7 @@ answer that arrived. A consumer that the group has forgotten registers again by 
 
 import asyncio
 import logging
+import random
 import secrets
 import socket
 import time
@@ -26,11 +27,15 @@ from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError, BusyError, NotRegisteredError
+from barco.model.placement import Placement
+from barco.types import Token
 
 CHUNKS_TYPE = "application/vnd.barco.chunks"
 POLL_WAIT_S_MAX = 30.0
 """One long poll; brokers hold up to 60 s, proxies between often less."""
 ANSWER_GRACE_S = 10.0
+JOIN_GRACE_S = 1.0
+"""A broker that takes longer is not waited for alone."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
@@ -61,9 +66,16 @@ class _Membership:
     """This consumer's registration with one broker, and its polls there."""
 
     def __init__(
-        self, pool: Pool, endpoint: str, topics: Sequence[str], group: str, options: ConsumerOptions
+        self,
+        pool: Pool,
+        endpoint: str,
+        ring: Placement | None,
+        topics: Sequence[str],
+        group: str,
+        options: ConsumerOptions,
     ) -> None:
         self.endpoint = endpoint
+        self._ring = ring
         self._pool = pool
         self._options = options
         self._who = ("consumerId", options.consumer_id)
@@ -91,7 +103,7 @@ class _Membership:
         events: list[Event] = []
         if answer.status != 204:
             skips = parse_skips(answer.headers.get("barco-start", ""))
-            events = decode_chunks(answer.body, skips)
+            events = decode_chunks(answer.body, skips, self._ring)
         self._delivery = answer.headers.get("barco-delivery", self._delivery)
         return events
 
@@ -166,6 +178,7 @@ class AsyncConsumer:
         self._directory = Directory(as_endpoints(endpoint))
         self._pool = Pool(connections_max=2)
         self._members: list[_Membership] = []
+        self._ring: Placement | None = None
         self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
@@ -177,11 +190,40 @@ class AsyncConsumer:
             raise ClosedError("the consumer is closed")
         brokers = await self._directory.brokers(self.options.request_timeout_s)
         self._members = [
-            _Membership(self._pool, endpoint, self.topics, self.group, self.options)
+            _Membership(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
             for endpoint in brokers.consume
         ]
-        await asyncio.gather(*(member.register() for member in self._members))
+        self._ring = brokers.ring
+        await self._join()
         return self
+
+    async def _join(self) -> None:
+        """Registers at one broker, which tells the others before it answers; at the next one as
+        well if that takes long. A broker that has not heard of it refuses a poll, which registers.
+        """
+        waiting = random.sample(self._members, len(self._members))
+        joining: set[asyncio.Task[None]] = set()
+        failure: BaseException | None = None
+        try:
+            while waiting or joining:
+                if waiting:
+                    joining.add(asyncio.ensure_future(waiting.pop().register()))
+                done, joining = await asyncio.wait(
+                    joining,
+                    timeout=JOIN_GRACE_S if waiting else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in done:
+                    if (failure := task.exception()) is None:
+                        return
+                    if not isinstance(failure, BarcoError) or not failure.retryable:
+                        raise failure
+            assert failure is not None, "there is at least one broker"
+            raise failure
+        finally:
+            for task in joining:
+                task.cancel()
+            await asyncio.gather(*joining, return_exceptions=True)
 
     async def poll(self, timeout_s: float = 1.0) -> list[Event]:
         """The next events: those that iteration has not taken yet, else from the broker.
@@ -242,13 +284,13 @@ class AsyncConsumer:
             if commit and self._ahead:
                 commit = False
                 await self._commit_taken()
-            farewells = (
-                member.goodbye(commit=commit and member not in unseen) for member in self._members
-            )
-            for result in await asyncio.gather(*farewells, return_exceptions=True):
-                if isinstance(result, BaseException):
-                    # The group forgets a silent consumer by itself, after a while.
-                    _log.warning("leaving group %s: %s", self.group, result)
+            seen = [member for member in self._members if commit and member not in unseen]
+            if len(self._members) > 1:
+                # The first goodbye is one to all brokers: each commits its own part before.
+                commits = (member.commit() for member in seen)
+                _warn(self.group, await asyncio.gather(*commits, return_exceptions=True))
+            farewells = (member.goodbye(commit=member in seen) for member in self._members)
+            _warn(self.group, await asyncio.gather(*farewells, return_exceptions=True))
         finally:
             self._pool.close()
             self._directory.close()
@@ -278,10 +320,17 @@ class AsyncConsumer:
         taken = self._batch[: len(self._batch) - len(self._ahead)]
         places: dict[str, dict[int, str]] = {}
         for event in taken:
-            places.setdefault(event.topic, {})[event.slice] = event.next_cursor
+            places.setdefault(event.topic, {})[self._place(event)] = event.next_cursor
         async with AsyncAdmin([member.endpoint for member in self._members]) as admin:
             for topic, cursors in places.items():
                 await admin.seek(self.group, topic, cursors)
+
+    def _place(self, event: Event) -> int:
+        """The number of an event's slice in the whole ring, as positions are set by."""
+        if self._ring is None:
+            return event.slice
+        index, _ = self._ring.locate(Token(event.token))
+        return index * self._ring.slices_per_range + event.slice
 
     def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
         events: list[Event] = []
@@ -318,6 +367,13 @@ class AsyncConsumer:
                 told = error.fields.get("retry_after_s") or 0.0
                 await asyncio.sleep(min(max(pause, told), PAUSE_MAX_S))
                 pause = min(2 * pause, PAUSE_MAX_S)
+
+
+def _warn(group: str, results: Sequence[BaseException | None]) -> None:
+    """Trouble at the end is no reason to fail: the group forgets a silent consumer by itself."""
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, NotRegisteredError):
+            _log.warning("leaving group %s: %s", group, result)
 
 
 class Consumer:

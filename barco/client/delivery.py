@@ -20,7 +20,7 @@ from barco.client.errors import (
     response_error,
 )
 from barco.client.transport import Response
-from barco.errors import BarcoError
+from barco.errors import BarcoError, NoLeaderError
 
 BACKOFF_FIRST_S = 0.02
 BACKOFF_MAX_S = 1.0
@@ -60,6 +60,8 @@ def judge(batch: Batch, answer: Response | TransportError, context: str) -> Verd
         batch.maybe_written = True
         return Verdict(Next.RETRY, error=error)
     if answer.status == 421:
+        return Verdict(Next.REROUTE, error=error)
+    if isinstance(error, NoLeaderError):
         return Verdict(Next.REROUTE, error=error)
     if answer.status in (408, 429, 503, 507):
         return Verdict(Next.RETRY, error=error, retry_after_s=retry_after(answer))

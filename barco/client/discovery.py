@@ -11,6 +11,7 @@ from barco.client.errors import BadAnswerError, DiscoveryError, response_error
 from barco.client.ring import Ring, ring_from_topology, single_endpoint_ring
 from barco.client.transport import Pool, Request, split_endpoint
 from barco.errors import BarcoError, NotFoundError
+from barco.model.placement import Placement, ring_size_valid
 
 TRY_TIMEOUT_S = 2.0
 PAUSE_S = 0.1
@@ -22,6 +23,8 @@ class Brokers:
 
     produce: tuple[str, ...]
     consume: tuple[str, ...]
+    ring: Placement | None = None
+    """Of a cluster; None for a single broker."""
 
 
 class Directory:
@@ -53,11 +56,16 @@ class Directory:
             if not names:
                 names = [split_endpoint(self._endpoints[0])[0]]
             produce, consume = int(answer["producerPort"]), int(answer["consumerPort"])
+            size = int(answer.get("length", 1))
+            ring = None
+            if size > 1 and ring_size_valid(size):
+                ring = Placement(size, int(answer["slicesPerRange"]))
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(f"GET /v1/brokers: {error!r}") from error
         return Brokers(
             tuple(join_endpoint(name, produce) for name in names),
             tuple(join_endpoint(name, consume) for name in names),
+            ring,
         )
 
     def close(self) -> None:

@@ -21,10 +21,13 @@ from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError
+from barco.model.placement import Placement
+from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
 
-Start = str | int | Mapping[int, str]
-"""Where to begin: "earliest", "latest", microseconds since 1970, or a cursor for each slice."""
+Start = str | int | Mapping[int, str] | Mapping[tuple[int, int], str]
+"""Where to begin: "earliest", "latest", microseconds since 1970, or a cursor for each slice; in a
+cluster for each (token, slice)."""
 FOLLOW_WAIT_S = 10.0
 
 
@@ -54,18 +57,25 @@ class _SliceReader:
     """The place in one slice."""
 
     def __init__(
-        self, pool: Pool, topic: str, place: Mapping[str, Any], options: ReaderOptions
+        self,
+        pool: Pool,
+        topic: str,
+        place: Mapping[str, Any],
+        ring: Placement | None,
+        options: ReaderOptions,
     ) -> None:
         try:
             self.key = SliceKey(int(place["token"]), int(place["index"]))
-            self._endpoint = str(place["endpoint"])
+            endpoints = [str(place["endpoint"]), *map(str, place.get("replicaEndpoints", ()))]
+            self._endpoints = list(dict.fromkeys(endpoints))
             self._end = int(place["endOffset"])
         except (KeyError, ValueError, TypeError) as error:
             raise BadAnswerError(f"the slices of {topic}: {error!r}") from error
         self._pool = pool
+        self._ring = ring
         self._options = options
         self._target = f"/v1/topic/{topic}/slices/{self.key.token}/{self.key.slice}/events"
-        self._from = start_of(options.start, self.key.slice)
+        self._from = start_of(options.start, self.key)
         self.done = not options.follow and self._end == 0
 
     async def next(self) -> list[Event]:
@@ -75,7 +85,7 @@ class _SliceReader:
         events: list[Event] = []
         if answer.status != 204:
             skips = parse_skips(answer.headers.get("barco-start", ""))
-            events = decode_chunks(answer.body, skips)
+            events = decode_chunks(answer.body, skips, self._ring)
         try:
             cursor = Cursor.parse(answer.headers["barco-next-cursor"])
         except (KeyError, ValueError) as error:
@@ -99,7 +109,7 @@ class _SliceReader:
         while True:
             try:
                 answer = await self._pool.request(
-                    self._endpoint, request, timeout_s=wait_s + ANSWER_GRACE_S
+                    self._endpoints[0], request, timeout_s=wait_s + ANSWER_GRACE_S
                 )
                 if answer.ok:
                     return answer
@@ -107,6 +117,8 @@ class _SliceReader:
             except BarcoError as error:
                 if not error.retryable or time.monotonic() + pause >= deadline:
                     raise
+                # Any worker that holds the slice has its events.
+                self._endpoints.append(self._endpoints.pop(0))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
 
@@ -126,10 +138,13 @@ class AsyncReader:
     async def batches(self) -> AsyncIterator[list[Event]]:
         """Events as they come from the slices, a request's worth at a time."""
         places = await self._admin.slices(self.topic)
+        ring = _ring_of(places)
         if isinstance(self.options.start, Mapping):
             wanted = self.options.start
-            places = [place for place in places if place.get("index") in wanted]
-        readers = [_SliceReader(self._pool, self.topic, each, self.options) for each in places]
+            places = [p for p in places if _asked_for(wanted, int(p["token"]), int(p["index"]))]
+        readers = [
+            _SliceReader(self._pool, self.topic, each, ring, self.options) for each in places
+        ]
         for reader in readers:
             self._go_on(reader)
         quiet_s = self.options.quiet_s if self.options.follow else None
@@ -226,8 +241,22 @@ def starts(start: Start) -> list[str]:
     return [start]
 
 
-def start_of(start: Start, index: int) -> str:
-    """Where to begin in the slice of this index."""
+def start_of(start: Start, key: SliceKey) -> str:
+    """Where to begin in this slice."""
     if isinstance(start, Mapping):
-        return str(start[index])
+        table: Mapping[Any, str] = start
+        return str(table.get((key.token, key.slice)) or table[key.slice])
     return starts(start)[0]
+
+
+def _asked_for(wanted: Mapping[Any, str], token: int, index: int) -> bool:
+    return (token, index) in wanted or (token == TOKEN_MIN and index in wanted)
+
+
+def _ring_of(places: Sequence[Mapping[str, Any]]) -> Placement | None:
+    """The ring whose slices these are; None for a single broker's."""
+    try:
+        size = len({int(place["token"]) for place in places})
+        return Placement(size, len(places) // size) if size > 1 else None
+    except (KeyError, ValueError, TypeError, AssertionError) as error:
+        raise BadAnswerError(f"the slices of a topic: {error!r}") from error

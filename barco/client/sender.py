@@ -38,6 +38,7 @@ from barco.client.errors import (
 from barco.client.ring import Ring
 from barco.client.transport import Pool, Request, Response
 from barco.errors import BarcoError
+from barco.model.token import TOKEN_MIN
 
 _log = logging.getLogger("barco.client")
 
@@ -337,7 +338,7 @@ class Sender:
         assert self.ring is not None and batch.sequence is not None
         request = Request(
             "POST",
-            f"/v1/topic/{lane.topic}/messages{'' if lane.keyed else f'?slice={lane.slice.slice}'}",
+            f"/v1/topic/{lane.topic}/messages{'' if lane.keyed else _slice_query(lane.slice)}",
             (
                 ("Content-Type", BATCH_TYPE),
                 ("Producer-Id", lane.producer_id),
@@ -372,6 +373,12 @@ class Sender:
             f" and {batch.attempts} tries ({known}): {last}",
             outcome=outcome,
         )
+
+
+def _slice_query(place: SliceKey) -> str:
+    """Where events without a key go. The token matters in a cluster only."""
+    token = "" if place.token == TOKEN_MIN else f"&token={place.token}"
+    return f"?slice={place.slice}{token}"
 
 
 def settle_once(count: int, resolve: Callable[[BaseException | None], None]) -> DoneCallback:

@@ -56,10 +56,14 @@ class AckWanted:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A publication has reached all other brokers that are up; or (not `all`) time is over."""
+    """A publication has reached all other brokers that are up; or time is over.
+
+    `all`: whether each of them has said so. In a large cluster nobody does, and nobody is missing.
+    """
 
     receipt: int
     all: bool
+    missing: tuple[int, ...] = ()
 
 
 Effect = Send | Changed | AckWanted | Delivered
@@ -368,7 +372,7 @@ class Gossip:
         for receipt, item in list(self._receipts.items()):
             if item.deadline <= now:
                 del self._receipts[receipt]
-                self._out.append(Delivered(receipt, False))
+                self._out.append(Delivered(receipt, False, tuple(sorted(item.unseen))))
 
     # --- Anti-entropy -----------------------------------------------------------------------------
 

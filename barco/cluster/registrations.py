@@ -70,8 +70,12 @@ class Registrations:
 
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
         """As `Groups.request`; what it changes is for everyone."""
+        returning = args.get("consumerId") in self._known
         reply = self._groups.request(op, args, now)
         if op == "register":
+            # Until all have heard of it, another broker may take it for its predecessor, and
+            # commit at its next poll what that one was given and never processed.
+            reply["strict"] = returning
             self._registered(str(args["consumerId"]), now)
         elif op == "touch":
             for consumer_id in args["consumerIds"]:

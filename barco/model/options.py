@@ -32,6 +32,8 @@ class WorkerOptions:
     disk_uuid: str
     ordinal: int
     slices_per_range: int
+    replaces: bool = False
+    """The disk stands in for a lost one of this ordinal, and asks for its place."""
 
     ring_size: int = 1
     brokers: list[str] = field(default_factory=list)

@@ -1,24 +1,36 @@
 """barco in Spark: `spark.read.format("barco")`, `readStream`, `write`, `writeStream`.
 
 `pip install 'barco[spark]'` is enough for Spark to find the format by itself. Where it is not
-(code that is shipped with --py-files), call `barco.spark.register(spark)`.
+(code that is shipped with --py-files), call `barco.spark.register(spark)`. `session()` makes a
+session in which Python tasks start quickly; `SETTINGS` are what it sets.
 """
 
-from typing import TYPE_CHECKING
-
-try:
-    from barco.spark.source import BarcoSource
-except ImportError as error:
-    raise ImportError(
-        f"barco.spark needs PySpark 4.2 or newer and pyarrow ({error}): pip install 'barco[spark]'"
-    ) from error
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from barco.spark.sessions import SETTINGS, register, session
+    from barco.spark.source import BarcoSource
 
-__all__ = ["BarcoSource", "register"]
+__all__ = ["SETTINGS", "BarcoSource", "register", "session"]
+
+_HOMES = {
+    "BarcoSource": "barco.spark.source",
+    "SETTINGS": "barco.spark.sessions",
+    "register": "barco.spark.sessions",
+    "session": "barco.spark.sessions",
+}
 
 
-def register(spark: "SparkSession") -> None:
-    """Make `format("barco")` known to a session. Harmless where it is known already."""
-    spark.dataSource.register(BarcoSource)
+def __getattr__(name: str) -> Any:
+    """Nothing is imported before it is used: Spark forks its workers from a process that has
+    imported this package, and pyarrow starts threads."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'barco.spark' has no attribute {name!r}")
+    try:
+        return getattr(import_module(home), name)
+    except ImportError as error:
+        raise ImportError(
+            f"barco.spark needs PySpark 4.2 and pyarrow ({error}): pip install 'barco[spark]'"
+        ) from error

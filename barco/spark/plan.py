@@ -192,6 +192,11 @@ def piece_bytes(total: int, options: ReadOptions) -> int:
     return min(max(total // PIECES, PIECE_BYTES_MIN), options.partition_bytes_max)
 
 
+def split_bytes_of(options: ReadOptions) -> int:
+    """How finely the brokers are to tell where slices can be cut."""
+    return min(PIECE_BYTES_MIN, options.partition_bytes_max)
+
+
 def cut(range_: Range, splits: Sequence[tuple[int, int]], target: int) -> list[Range]:
     """A range in pieces of about `target` stored bytes, at the splits of its slice."""
     pieces: list[Range] = []

@@ -24,7 +24,6 @@ from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.options import ReadOptions
 from barco.spark.plan import (
-    PIECE_BYTES_MIN,
     Range,
     Ranges,
     Slice,
@@ -35,6 +34,7 @@ from barco.spark.plan import (
     piece_bytes,
     range_of,
     slices_of,
+    split_bytes_of,
     start_of,
     wanted,
 )
@@ -124,7 +124,7 @@ class BatchReader(DataSourceReader):
         times = look_up_times(brokers, topics, [*options.starting.times(), *options.ending.times()])
         ranges: list[tuple[Range, Slice]] = []
         for topic in topics:
-            for slice_ in look_up(brokers, options, topic, PIECE_BYTES_MIN):
+            for slice_ in look_up(brokers, options, topic, split_bytes_of(options)):
                 start = start_of(slice_, options, times)
                 end = end_of(slice_, options, times)
                 start, end = self._bounds.within(slice_, start, end)

@@ -23,7 +23,6 @@ from barco.protocol.cursor import Cursor
 from barco.spark.fetch import Brokers, DataLossError
 from barco.spark.options import ReadOptions
 from barco.spark.plan import (
-    PIECE_BYTES_MIN,
     Range,
     Ranges,
     Slice,
@@ -33,6 +32,7 @@ from barco.spark.plan import (
     piece_bytes,
     range_of,
     slices_of,
+    split_bytes_of,
     start_of,
     wanted,
 )
@@ -185,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         new = sum(c.offset - _offset(begin, key, c) for key, c in until.items())
         if new > CUT_EVENTS_MIN:
-            self._look(PIECE_BYTES_MIN)
+            self._look(split_bytes_of(options))
         elif any(key not in self._slices for key in until):
             self._look()
         ranges: list[tuple[Range, Slice]] = []

@@ -227,6 +227,7 @@ class Broker:
             cluster_uuid=identity.cluster_uuid,
             disk_uuid=identity.disk_uuid,
             ordinal=identity.ordinal,
+            replaces=bool(identity.replaces),
             slices_per_range=identity.slices_per_range,
             ring_size=max(1, len(brokers)),
             brokers=list(brokers) if len(brokers) > 1 else [],

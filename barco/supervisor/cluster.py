@@ -194,7 +194,8 @@ class Cluster:
             token = {"ordinal": effect.ordinal, "number": effect.number}
             self._send(self._dispatch(self._control.when_seen(token, now)))
         elif isinstance(effect, Delivered):
-            self._send(self._dispatch(self._control.delivered(effect.receipt)))
+            sends = self._control.delivered(effect.receipt, effect.missing)
+            self._send(self._dispatch(sends))
 
     def _changed(self, changed: Changed, now: float) -> None:
         fact = changed.fact
@@ -278,6 +279,7 @@ def join(
         brokers=len(brokers),
         slices_per_range=identity.slices_per_range,
         workers=identity.workers,
+        replaces=identity.replaces,
     )
     me = BrokerInfo(
         ordinal=identity.ordinal,

@@ -5,7 +5,7 @@ workers are sent the change, and the one that asked is answered when every live 
 a poll that lands on any of them a moment later is known there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,11 +117,13 @@ class Control:
         self._waiting.append(Waiting(PEER, dict(token), version, unseen, deadline))
         return self._answers()
 
-    def delivered(self, receipt: int) -> Sends:
-        """The other brokers have it, or were given the time for it."""
+    def delivered(self, receipt: int, missing: Sequence[int] = ()) -> Sends:
+        """The other brokers have it, or were given the time for it and these are missing."""
         for item in self._waiting:
             if item.receipt == receipt:
                 item.receipt = 0
+                if missing and item.reply.get("result", {}).get("strict"):
+                    item.reply = _not_heard(item, missing)
         return self._answers()
 
     def tick(self, now: float) -> Sends:
@@ -210,4 +212,10 @@ def _refusal(error: BarcoError) -> dict[str, Any]:
 
 def _not_seen(item: Waiting) -> dict[str, Any]:
     detail = "Not every worker has taken up the change; one is being restarted. Try again."
+    return {"type": messages.REPLY, "id": item.reply["id"]} | _refusal(NotReadyError(detail))
+
+
+def _not_heard(item: Waiting, missing: Sequence[int]) -> dict[str, Any]:
+    who = ", ".join(str(ordinal) for ordinal in missing)
+    detail = f"Broker {who} has not heard of it yet, or is about to be taken to be down. Try again."
     return {"type": messages.REPLY, "id": item.reply["id"]} | _refusal(NotReadyError(detail))

@@ -37,6 +37,8 @@ class Identity:
     slices_per_range: int
     ring_size: int = 1
     """Brokers in the ring when the directory was formatted; a ring of 1 stays one."""
+    replaces: str = ""
+    """The disk_uuid of the lost disk that this one stands in for (`barco replace`)."""
 
 
 def format_data_dir(
@@ -47,6 +49,7 @@ def format_data_dir(
     ordinal: int = 0,
     cluster_uuid: str = "",
     ring_size: int = 1,
+    replaces: str = "",
 ) -> Identity:
     """Make an empty or absent directory a data directory, durably. `claim` it before."""
     assert 1 <= workers <= slices_per_range
@@ -57,6 +60,7 @@ def format_data_dir(
         workers=workers,
         slices_per_range=slices_per_range,
         ring_size=ring_size,
+        replaces=replaces,
     )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,6 +178,7 @@ def _plausible(identity: Identity) -> bool:
         and identity.slices_per_range.bit_count() == 1
         and identity.ordinal >= 0
         and ring_size_valid(identity.ring_size)
+        and (not identity.replaces or _is_uuid(identity.replaces))
     )
 
 

@@ -12,6 +12,9 @@ import pytest
 from replicas import Member, RefusedError, Shard, until
 
 
+pytestmark = pytest.mark.chaos
+
+
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
     made = Shard(tmp_path)
@@ -19,6 +22,8 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
         made.start()
         yield made
     finally:
+        for member in made.members:  # Shown when the test fails.
+            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
         made.end()
 
 
@@ -83,14 +88,7 @@ def same_everywhere(shard: Shard, topic: str = "t") -> list[str]:
             return False  # It starts, or does not follow yet.
         return found[0] == found[1] == found[2]
 
-    try:
-        until("three equal copies", agree)
-    except AssertionError:
-        for member, each in zip(shard.members, found, strict=False):
-            print(f"--- broker {member.ordinal}: {len(each)} events, {each[-3:]} {member.fatal}")
-        for member in shard.members:
-            print(f"--- broker {member.ordinal}\n{member.log[-3000:]}")
-        raise
+    until("three equal copies", agree)
     return found[0]
 
 

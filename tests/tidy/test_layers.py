@@ -61,6 +61,7 @@ ENVIRONMENT = {
     "barco.workers.mutants",
     "barco.supervisor.systemd",
     "barco.cli._shared",
+    "barco.spark.sessions",
 }
 
 

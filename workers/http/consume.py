@@ -68,8 +68,11 @@ class Consume:
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
         start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
+        # A shard without a leader notes it when the consumer first polls there.
+        leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+        workers = sorted(worker for worker in leading if worker is not None)
         answers = await self._context.siblings.broadcast(
-            "start_group", self._context.everyone(start), 10.0
+            "start_group", dict.fromkeys(workers, start), 10.0
         )
         for answer in answers.values():
             if isinstance(answer, BarcoError):
@@ -154,7 +157,7 @@ class Consume:
 
         Every owner gets its share, then one gets what is left over.
         """
-        owners = self._context.owners(_indexes(member))
+        owners = self._context.owners_here(_places(member))
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in owners if owner in only]
         found = Pass([], set())
@@ -182,7 +185,7 @@ class Consume:
             if isinstance(answer, BarcoError):
                 if answer.status < 500:
                     raise answer
-                found.unavailable.update(self._context.slices_of[worker])
+                found.unavailable.update(self._context.places_of(worker))
                 continue
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
@@ -196,16 +199,17 @@ class Consume:
     async def _response(self, kind: str, found: Pass, delivery: str, member: Member) -> Response:
         headers = [("Cache-Control", "no-store")]
         if found.unavailable:
-            mine = sorted(found.unavailable & _indexes(member))
-            headers.append((UNAVAILABLE, ",".join(str(index) for index in mine)))
+            mine = sorted(found.unavailable & _places(member))
+            headers.append((UNAVAILABLE, ",".join(str(place) for place in mine)))
         if not found.extents:
-            idle = not _indexes(member)
+            idle = not _places(member)
             headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
             return Response(204, b"", tuple(headers))
         headers += [("Content-Type", kind), (DELIVERY, delivery)]
-        if kind == CHUNKS and (skip := skips(found.extents)):
+        ring = self._context.ring
+        if kind == CHUNKS and (skip := skips(found.extents, ring)):
             headers.append(("Barco-Start", skip))
-        parts = self._context.memory.counted(await render(kind, found.extents))
+        parts = self._context.memory.counted(await render(kind, found.extents, ring))
         return Response(200, parts, tuple(headers))
 
     def _who(self, member: Member) -> dict[str, Any]:
@@ -215,13 +219,13 @@ class Consume:
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
-        owners = self._context.owners(_indexes(member)) or [self._context.options.worker]
+        owners = self._context.owners_here(_places(member)) or [self._context.options.peer]
         args = {**self._who(member), "timeout": timeout}
         return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
 
     async def _revoke(self, member: Member, delivery: str) -> None:
         args = {**self._who(member), "delivery": delivery}
-        await self._context.siblings.broadcast("revoke", self._context.everyone(args), 1.0)
+        await self._context.siblings.broadcast("revoke", self._context.leading_here(args), 1.0)
 
     # --- Committing -----------------------------------------------------------------------------
 
@@ -232,13 +236,13 @@ class Consume:
         self._context.membership.heard_of(consumer_id)
         args = {**self._who(member), "received": request.value("delivery")}
         answers = await self._context.siblings.broadcast(
-            "commit", self._context.everyone(args), 10.0
+            "commit", self._context.leading_here(args), 10.0
         )
         lost: list[str] = []
         for answer in answers.values():
             if isinstance(answer, BarcoError):
                 raise answer
-            lost += [f"{topic}/{index}" for topic, index in answer]
+            lost += [f"{topic}/{place}" for topic, place in answer]
         if lost:
             raise ConflictError(
                 "Slices of the last poll have gone to another consumer of the group, which gets "
@@ -254,7 +258,7 @@ class Consume:
         received = request.value("delivery")
         args = {**self._who(member), "commit": commit, "received": received}
         answers = await self._context.siblings.broadcast(
-            "goodbye", self._context.everyone(args), 10.0
+            "goodbye", self._context.leading_here(args), 10.0
         )
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):
@@ -295,8 +299,8 @@ def _registration(request: Request) -> dict[str, Any]:
     return {"consumerId": consumer_id, "group": group, "topics": topics, "start": start}
 
 
-def _indexes(member: Member) -> set[int]:
-    return {index for indexes in member.assigned.values() for index in indexes}
+def _places(member: Member) -> set[int]:
+    return {place for places in member.assigned.values() for place in places}
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:

@@ -1,13 +1,16 @@
-"""What the handlers of the routes have in common: the broker as one worker sees it."""
+"""What the handlers of the routes have in common: the cluster as one worker sees it.
+
+Slices of the whole ring are numbered through from the lowest token: places. Workers are named by
+their number in the cluster. With one broker a place is the slice, a shard is its worker, and the
+number is the worker's own.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, PeerError
-from barco.model.placement import slices_of_worker, worker_of_slice
-from barco.types import SliceIndex
+from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.workers.http.memory import AnswerMemory
 from barco.workers.membership import Membership
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -30,10 +33,9 @@ class Context:
         """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
-        count, slices = self.options.workers, self.options.slices_per_range
-        self.slices_of = [
-            slices_of_worker(worker, slices=slices, workers=count) for worker in range(count)
-        ]
+        self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
+        self.ring = self.options.placement
+        self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
         self._polls: set[asyncio.Task[Any]] = set()
@@ -43,14 +45,49 @@ class Context:
         """The consumer groups."""
         return self.service.membership
 
-    def owner(self, index: int) -> int:
-        """The worker of a slice."""
-        slices, workers = self.options.slices_per_range, self.options.workers
-        return worker_of_slice(SliceIndex(index), slices=slices, workers=workers)
+    @property
+    def places(self) -> range:
+        """All slices of the ring."""
+        return range(self.ring.size * self.ring.slices_per_range)
 
-    def owners(self, indexes: Iterable[int]) -> list[int]:
-        """The workers of these slices."""
-        return sorted({self.owner(index) for index in indexes})
+    def shard(self, place: int) -> int:
+        """The shard that a slice of the ring is in."""
+        return self.replicas.shard_of_slice(*divmod(place, self.ring.slices_per_range))
+
+    def token(self, place: int) -> str:
+        """The start of the token range of a place, as answers spell it."""
+        return str(self.ring.token(place // self.ring.slices_per_range))
+
+    def index(self, place: int) -> int:
+        """The number of a place within its token range."""
+        return place % self.ring.slices_per_range
+
+    def first_place(self, worker: int) -> int:
+        """The place of slice 0 of the token range whose shard a worker holds."""
+        shard = self.replicas.shard_of(self.replicas.process(worker))
+        return shard // self.replicas.workers * self.ring.slices_per_range
+
+    def places_of(self, worker: int) -> range:
+        """The places of the shard that a worker holds."""
+        slices = self.replicas.slices_of(self.replicas.shard_of(self.replicas.process(worker)))
+        first = self.first_place(worker)
+        return range(first + slices.start, first + slices.stop)
+
+    def owner(self, place: int) -> int:
+        """The worker that leads a slice; NotReadyError if nobody does."""
+        worker = self.leaders.peer(self.shard(place))
+        if worker is None:
+            raise NoLeaderError("Nobody leads this slice at the moment.")
+        return worker
+
+    def owners_here(self, places: Iterable[int]) -> list[int]:
+        """The workers of this broker that lead any of these slices."""
+        found = {self.leaders.peer(shard) for shard in {self.shard(place) for place in places}}
+        return sorted(worker for worker in self.processes if worker in found)
+
+    def leading_here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for every worker of this broker that leads its shard."""
+        return dict.fromkeys(self.owners_here(self.places), args)
 
     @contextmanager
     def polling(self) -> Iterator[None]:
@@ -70,21 +107,66 @@ class Context:
     def next_delivery(self) -> str:
         """A name for an answer that hands out events; no two are the same while a broker runs."""
         self._deliveries += 1
-        return f"{self.options.worker:x}-{self.service.epoch:x}-{self._deliveries:x}"
+        return f"{self.options.peer:x}-{self.service.epoch:x}-{self._deliveries:x}"
 
     def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for every process of this broker."""
         return dict.fromkeys(self.processes, args)
 
+    def leaders_of_all(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for the worker that leads each shard of the ring."""
+        if self.leaders.without():
+            raise NoLeaderError("Nobody leads a part of the ring at the moment.")
+        leaders = (self.leaders.peer(shard) for shard in range(self.replicas.shards))
+        return {worker: args for worker in leaders if worker is not None}
+
+    async def look_all(
+        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """For each shard the result of its leader or, where that does not answer, of another worker
+        that holds it; a BarcoError stands for itself. For what changes nothing."""
+        answers: dict[int, Any] = {}
+        for turn in range(self.replicas.places):
+            asked = {}
+            for shard in range(self.replicas.shards):
+                if turn == 0 or isinstance(answers[shard], BarcoError):
+                    asked[self.holders(shard)[turn]] = shard
+            if not asked:
+                break
+            given = await self.siblings.broadcast(op, dict.fromkeys(asked, args), timeout)
+            for worker, answer in given.items():
+                answers[asked[worker]] = answer
+        return dict(sorted(answers.items()))
+
     async def ask_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[int, Any]:
-        """All workers' results, or 503 if one of them cannot answer. For what changes nothing."""
-        answers = await self.siblings.broadcast(op, self.everyone(args), timeout)
+        """As `look_all`, or 503 if nobody who holds a shard can answer."""
+        answers = await self.look_all(op, args, timeout=timeout)
         for answer in answers.values():
             if isinstance(answer, BarcoError):
                 raise as_not_ready(answer)
         return answers
+
+    def seats(self, shard: int) -> dict[str, Any]:
+        """Where a shard is led and where else it is, for documents."""
+        processes = self.replicas.holders(shard)
+        leader = self.leaders.leader(shard) or processes[0]
+        endpoint = self.options.shard_endpoint
+        only = self.ring.size == 1
+        return {
+            "endpoint": endpoint(leader),
+            "worker": leader[1],
+            "ordinal": self.options.ordinal if only else leader[0],
+            "replicas": [self.options.ordinal] if only else [each[0] for each in processes],
+            "replicaEndpoints": [endpoint(process) for process in processes],
+        }
+
+    def holders(self, shard: int) -> list[int]:
+        """The workers that hold a shard: its leader, then the one of this broker, then others."""
+        leader, own = self.leaders.peer(shard), self.processes
+        workers = [self.replicas.peer(process) for process in self.replicas.holders(shard)]
+        return sorted(workers, key=lambda worker: (worker != leader, worker not in own))
 
     async def ask(self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0) -> Any:
         """One worker's result. For what changes nothing: no outcome of it is ever unknown."""
@@ -94,8 +176,8 @@ class Context:
             raise as_not_ready(error) from None
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
-        """Change something on every worker. It can be sent again if not all have answered."""
-        answers = await self.siblings.broadcast(op, self.everyone(args), timeout)
+        """Change something on every shard. It can be sent again if not all have answered."""
+        answers = await self.siblings.broadcast(op, self.leaders_of_all(args), timeout)
         failures = [answer for answer in answers.values() if isinstance(answer, BarcoError)]
         if not failures:
             return

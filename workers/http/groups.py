@@ -3,7 +3,6 @@
 from typing import Any
 
 from barco.errors import ConflictError, NotFoundError, RequestError
-from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     Request,
@@ -58,16 +57,17 @@ class GroupRoutes:
 
     async def _positions(self, group: str) -> list[dict[str, Any]]:
         found = []
-        for worker, answer in (await self._context.ask_all("positions", {"group": group})).items():
+        context = self._context
+        for shard, answer in (await context.ask_all("positions", {"group": group})).items():
             for place in answer:
                 # Below the start nothing is left to read: it is no lag any more.
                 lag = max(0, place["end"] - max(place["committed"], place["start"]))
                 found.append(
                     {
                         "topic": place["topic"],
-                        "token": str(TOKEN_MIN),
-                        "rangeIndex": place["slice"],
-                        "worker": worker,
+                        "token": context.token(place["slice"]),
+                        "rangeIndex": context.index(place["slice"]),
+                        "worker": shard,
                         "offset": str(place["committed"]),
                         "deliveredOffset": str(place["delivered"]),
                         "startOffset": str(place["start"]),
@@ -76,7 +76,9 @@ class GroupRoutes:
                         "consumerId": place["holder"],
                     }
                 )
-        return sorted(found, key=lambda place: (place["topic"], place["rangeIndex"]))
+        return sorted(
+            found, key=lambda each: (each["topic"], int(each["token"]), each["rangeIndex"])
+        )
 
     async def seek(self, request: Request) -> Response:
         """Move a group's positions, also back: an explicit operation of an administrator."""
@@ -103,7 +105,7 @@ class GroupRoutes:
             raise RequestError(
                 '"to" is "earliest", "latest", "timestamp:<µs>" or {"slices": {"0": cursor}}.'
             )
-        known = {str(index) for index in range(self._context.options.slices_per_range)}
+        known = {str(place) for place in self._context.places}
         target: dict[int, int] = {}
         for name, cursor in slices.items():
             if name not in known or not isinstance(cursor, str):

@@ -7,13 +7,15 @@ from typing import Any
 
 from barco import _native, limits
 from barco.errors import (
+    BarcoError,
+    BusyError,
     CorruptDataError,
     CursorExpiredError,
     NotFoundError,
+    NotReadyError,
     RequestError,
     TopicNotFoundError,
 )
-from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
 from barco.types import Epoch, Offset
 from barco.workers.http.context import Context
@@ -98,10 +100,10 @@ def project(chunks: Chunk, columns: int) -> bytes:
 
 
 def _plan_of(
-    plans: Mapping[int, Mapping[int, Mapping[str, Any]]], owner: int, index: int, epoch: int
+    plans: Mapping[int, Mapping[int, Mapping[str, Any]]], shard: int, place: int, epoch: int
 ) -> dict[str, Any]:
     """What was found about one slice, for the document; nothing if nobody asked."""
-    plan = plans.get(owner, {}).get(index, {})
+    plan = plans.get(shard, {}).get(place, {})
     found: dict[str, Any] = {}
     if "bytes" in plan:
         found["bytes"] = plan["bytes"]
@@ -123,37 +125,34 @@ class Read:
         described = await self._context.ask_all("topics", {"topic": topic})
         if not any(answer.get(topic, {}).get("exists") for answer in described.values()):
             raise TopicNotFoundError(f"There is no topic {topic}.")
-        shards = await self._context.ask_all("ping", {})
+        told = await self._context.ask_all("ping", {})
         plans = await self._plans(request, topic)
         found = []
-        for index in range(self._context.options.slices_per_range):
-            owner = self._context.owner(index)
-            known = described[owner].get(topic, {"streams": []})["streams"]
-            start, end, last = next((s[1:] for s in known if s[0] == index), (0, 0, 0))
-            shard = shards[owner]
+        for place in self._context.places:
+            shard = self._context.shard(place)
+            known = described[shard].get(topic, {"streams": []})["streams"]
+            start, end, last = next((s[1:] for s in known if s[0] == place), (0, 0, 0))
+            epoch = told[shard]["epoch"]
             found.append(
                 {
-                    "token": str(TOKEN_MIN),
-                    "index": index,
-                    "rangeIndex": index,
-                    "endpoint": self._context.options.shard_endpoints[owner],
-                    "worker": owner,
-                    "ordinal": self._context.options.ordinal,
-                    "replicas": [self._context.options.ordinal],
-                    "version": shard["epoch"],
-                    "generations": shard["lineage"],
+                    "token": self._context.token(place),
+                    "index": self._context.index(place),
+                    "rangeIndex": self._context.index(place),
+                    **self._context.seats(shard),
+                    "version": epoch,
+                    "generations": told[shard]["lineage"],
                     "start": cursor_text(0, start),
-                    "end": cursor_text(shard["epoch"], end),
+                    "end": cursor_text(epoch, end),
                     "startOffset": str(start),
                     "endOffset": str(end),
                     "lastTimestamp": last,
                 }
-                | _plan_of(plans, owner, index, shard["epoch"])
+                | _plan_of(plans, shard, place, epoch)
             )
         return json_response({"topic": topic, "slices": found})
 
     async def _plans(self, request: Request, topic: str) -> dict[int, dict[int, dict[str, Any]]]:
-        """By worker and slice what readers of everything want to know, if they ask for it."""
+        """By shard and slice what readers of everything want to know, if they ask for it."""
         piece_bytes = request.number("splitBytes", default=0, most=2**62)
         at = request.value("at")
         if at is not None and not at.startswith(_TIMESTAMP):
@@ -169,10 +168,10 @@ class Read:
     async def events(self, request: Request) -> Response:
         """Events of one slice from a place on."""
         topic = check_topic(request.places["topic"])
-        index = self._index(request.places["token"], request.places["index"])
+        place = self._place(request.places["token"], request.places["index"])
         kind = choose(request.header("accept"), CONSUME_FORMATS)
-        place = parse_place(request.value("from") or "earliest")
-        stop = await self._stop(topic, index, request.value("to"))
+        begin = parse_place(request.value("from") or "earliest")
+        stop = await self._stop(topic, place, request.value("to"))
         columns = parse_columns(request.value("columns"))
         if columns is not None and kind != CHUNKS:
             raise RequestError(f"The parameter columns is for {CHUNKS}: other formats are whole.")
@@ -182,13 +181,13 @@ class Read:
         )
         args = {
             "topic": topic,
-            "slice": index,
-            "from": place,
+            "slice": self._context.index(place),
+            "from": begin,
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
         }
         with self._context.polling() if wait_ms else nullcontext():
-            answer, reserved = await self._read(args, wait_ms / 1000, stop)
+            answer, reserved = await self._read(place, args, wait_ms / 1000, stop)
         try:
             if not answer["known"] and not await self._exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
@@ -196,39 +195,62 @@ class Read:
         finally:
             self._context.memory.give_back(reserved)
 
-    def _index(self, token: str, index: str) -> int:
-        slices = self._context.options.slices_per_range
-        if token != str(TOKEN_MIN) or not index.isascii() or not index.isdecimal():
+    def _place(self, token: str, index: str) -> int:
+        ring = self._context.ring
+        first = next((r for r in range(ring.size) if token == str(ring.token(r))), None)
+        if first is None or not index.isascii() or not index.isdecimal():
             raise NotFoundError("No slice has this token and index: see the topic's slices.")
-        if len(index) > 4 or int(index) >= slices:
-            raise NotFoundError(f"A token range has slices 0 to {slices - 1}.")
-        return int(index)
+        if len(index) > 4 or int(index) >= ring.slices_per_range:
+            raise NotFoundError(f"A token range has slices 0 to {ring.slices_per_range - 1}.")
+        return first * ring.slices_per_range + int(index)
 
     async def _exists(self, topic: str) -> bool:
         described = await self._context.ask_all("topics", {"topic": topic})
         return any(answer.get(topic, {}).get("exists") for answer in described.values())
 
-    async def _stop(self, topic: str, index: int, to: str | None) -> int | None:
+    async def _stop(self, topic: str, place: int, to: str | None) -> int | None:
         """The offset to stop before; None: the end."""
-        place = None if to is None else parse_place(to)
-        if place is None or isinstance(place, int):
-            return place
-        args = {"topic": topic, "slice": index, "from": place, "budget": 0, "stored": True}
-        answer = await self._context.ask(self._context.owner(index), "read", args)
+        end = None if to is None else parse_place(to)
+        if end is None or isinstance(end, int):
+            return end
+        index = self._context.index(place)
+        args = {"topic": topic, "slice": index, "from": end, "budget": 0, "stored": True}
+        answer, _ = await self._ask(place, args)
         return int(answer["offset"])
 
-    async def _read(self, args: dict[str, Any], wait_s: float, stop: int | None) -> tuple[Any, int]:
-        """The owner's answer, and the memory that is reserved for the events in it."""
+    async def _ask(self, place: int, args: dict[str, Any]) -> tuple[Any, int]:
+        """The answer of a worker that holds the slice, and which one it was.
+
+        This worker if it does, else the leader, else another: events that one of them shows are
+        committed, but each may be a little behind.
+        """
+        context = self._context
+        holders = context.holders(context.shard(place))
+        holders.sort(key=lambda worker: worker != context.options.peer)
+        failure: BarcoError = NotReadyError("Nobody holds this slice at the moment.")
+        for worker in holders:
+            try:
+                answer = await context.ask(worker, "read", args)
+            except BusyError as error:
+                failure = error
+                continue
+            self._check(answer["offset"], answer, last=worker == holders[-1])
+            if answer["offset"] <= answer["end"]:
+                return answer, worker
+        raise failure
+
+    async def _read(
+        self, place: int, args: dict[str, Any], wait_s: float, stop: int | None
+    ) -> tuple[Any, int]:
+        """A holder's answer, and the memory that is reserved for the events in it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        owner = self._context.owner(args["slice"])
         woken: set[int] = set()
         while True:
             granted = await self._context.memory.take(args["budget"])
             try:
-                answer = await self._context.ask(owner, "read", {**args, "budget": granted})
+                answer, worker = await self._ask(place, {**args, "budget": granted})
                 offset = answer["offset"]
-                self._check(offset, answer)
                 if answer["extent"] is not None:
                     reserved, granted = granted, 0
                     return answer, reserved
@@ -241,7 +263,7 @@ class Read:
             args = {**args, "from": offset}
             wait = {"topic": args["topic"], "slice": args["slice"], "offset": offset}
             if not woken:
-                waits = {owner: {**wait, "timeout": left}}
+                waits = {worker: {**wait, "timeout": left}}
                 woken = await self._context.siblings.first_true("wait", waits, left)
             else:  # It said that there is something, and yet there was not.
                 woken = set()
@@ -249,13 +271,14 @@ class Read:
                 await asyncio.sleep(min(PAUSE_S, left))
 
     @staticmethod
-    def _check(offset: int, answer: Mapping[str, Any]) -> None:
+    def _check(offset: int, answer: Mapping[str, Any], *, last: bool) -> None:
+        """Refuse what no holder can serve; one that is only behind is passed over."""
         if offset < answer["start"]:
             earliest = cursor_text(0, answer["start"])
             raise CursorExpiredError(
                 "Retention has removed the events at this cursor.", earliest=earliest
             )
-        if offset > answer["end"]:
+        if offset > answer["end"] and last:
             raise RequestError("The cursor is beyond the end of the slice.")
 
     async def _response(
@@ -284,10 +307,10 @@ class Read:
             headers.append(("Retry-After", str(RETRY_AFTER_S)))
             return Response(204, b"", tuple(headers))
         headers.append(("Content-Type", kind))
-        if kind == CHUNKS and (skip := skips([extent])):
+        if kind == CHUNKS and (skip := skips([extent], self._context.ring)):
             headers.append(("Barco-Start", skip))
         if columns is not None:
             headers.append(("Barco-Columns", column_names(columns)))
             extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
-        parts = self._context.memory.counted(await render(kind, [extent]))
+        parts = self._context.memory.counted(await render(kind, [extent], self._context.ring))
         return Response(200, parts, tuple(headers))

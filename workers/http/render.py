@@ -7,7 +7,7 @@ import zstandard
 
 from barco import _native
 from barco.errors import CorruptDataError
-from barco.model.token import TOKEN_MIN
+from barco.model.placement import Placement
 from barco.workers.http.messages import JSON, NDJSON, Part
 from barco.workers.reads import Chunk, Extent, chunk_head, split_chunks
 from barco.workers.waiting import breathe
@@ -28,17 +28,18 @@ _ZSTD_LEVEL = 1
 class Run:
     """The part of an extent that lies in one generation."""
 
-    def __init__(self, extent: Extent, epoch: int, start: int) -> None:
+    def __init__(self, extent: Extent, ring: Placement, epoch: int, start: int) -> None:
         self.topic = extent.topic
-        self.slice = extent.slice
+        range_index, self.slice = divmod(extent.slice, ring.slices_per_range)
+        self.token = int(ring.token(range_index))
         self.epoch = epoch
         self.start = start
         self.end = extent.end
         self.chunks: list[Chunk] = []
 
 
-def runs(extents: Sequence[Extent]) -> list[Run]:
-    """The extents, cut where a generation ends."""
+def runs(extents: Sequence[Extent], ring: Placement) -> list[Run]:
+    """The extents, cut where a generation ends. Their slices are numbered through the ring."""
     found: list[Run] = []
     for extent in extents:
         run: Run | None = None
@@ -46,7 +47,7 @@ def runs(extents: Sequence[Extent]) -> list[Run]:
             for piece, head in split_chunks(chunk):
                 if run is None or run.epoch != head["epoch"]:
                     start = extent.start if run is None else head["base_offset"]
-                    run = Run(extent, head["epoch"], start)
+                    run = Run(extent, ring, head["epoch"], start)
                     found.append(run)
                 run.chunks.append(piece)
     return found
@@ -65,27 +66,27 @@ def _steps(run: Run) -> Iterator[list[Chunk]]:
         yield step
 
 
-async def render(kind: str, extents: Sequence[Extent]) -> list[Part]:
+async def render(kind: str, extents: Sequence[Extent], ring: Placement) -> list[Part]:
     """The body, in parts."""
     try:
         if kind == JSON:
-            return await _render_json(extents)
+            return await _render_json(runs(extents, ring))
         if kind == NDJSON:
-            return await _render_ndjson(extents)
+            return await _render_ndjson(runs(extents, ring))
         if kind == POLAR:
-            return await _render_polar(extents)
+            return await _render_polar(runs(extents, ring))
     except ValueError as error:
         raise CorruptDataError(f"Stored events cannot be read: {error}.") from None
     assert kind == CHUNKS
     return [chunk for extent in extents for chunk in extent.chunks]
 
 
-async def _render_json(extents: Sequence[Extent]) -> list[Part]:
+async def _render_json(found: Sequence[Run]) -> list[Part]:
     parts: list[Part] = []
-    for run in runs(extents):
+    for run in found:
         # A topic's name needs no escapes; int64 values are strings, as JavaScript has no such.
         parts.append(
-            f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{TOKEN_MIN}",'
+            f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{run.token}",'
             f'"rangeIndex":{run.slice},"version":{run.epoch},'
             f'"startOffset":"{run.start}","values":['.encode()
         )
@@ -103,17 +104,17 @@ async def _render_json(extents: Sequence[Extent]) -> list[Part]:
     return parts
 
 
-async def _render_ndjson(extents: Sequence[Extent]) -> list[Part]:
+async def _render_ndjson(found: Sequence[Run]) -> list[Part]:
     parts: list[Part] = []
-    for run in runs(extents):
+    for run in found:
         for step in _steps(run):
-            parts.append(_native.render_ndjson(step, run.start, run.end, TOKEN_MIN))
+            parts.append(_native.render_ndjson(step, run.start, run.end, run.token))
             await breathe()
     return parts
 
 
-async def _render_polar(extents: Sequence[Extent]) -> list[Part]:
-    items = runs(extents)[:0xFFFF]
+async def _render_polar(found: Sequence[Run]) -> list[Part]:
+    items = found[:0xFFFF]
     parts: list[Part] = [struct.pack(">H", len(items))]
     compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
     for run in items:
@@ -125,17 +126,22 @@ async def _render_polar(extents: Sequence[Extent]) -> list[Part]:
             await breathe()
         payload = compressor.compress(b"".join(records))
         topic = run.topic.encode()
-        parts.append(_POLAR_ITEM.pack(TOKEN_MIN, run.slice & 0xFF, run.epoch, len(topic)))
+        parts.append(_POLAR_ITEM.pack(run.token, run.slice & 0xFF, run.epoch, len(topic)))
         parts += (topic, struct.pack(">qi", run.start, len(payload)), payload)
     return parts
 
 
-def skips(extents: Sequence[Extent]) -> str:
-    """For stored chunks: "topic/slice@offset" where the first chunk begins before what is meant."""
+def skips(extents: Sequence[Extent], ring: Placement) -> str:
+    """For stored chunks: "topic/slice@offset" where the first chunk begins before what is meant.
+
+    In a cluster "topic/token/slice@offset".
+    """
     found = []
     for extent in extents:
         if extent.chunks:
             head = chunk_head(extent.chunks[0])
             if head["base_offset"] < extent.start:
-                found.append(f"{extent.topic}/{extent.slice}@{extent.start}")
+                range_index, index = divmod(extent.slice, ring.slices_per_range)
+                name = f"{ring.token(range_index)}/{index}" if ring.size > 1 else index
+                found.append(f"{extent.topic}/{name}@{extent.start}")
     return ", ".join(found)

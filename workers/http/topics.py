@@ -5,7 +5,6 @@ from typing import Any
 
 from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
-from barco.model.token import TOKEN_MIN
 from barco.workers.http.context import Context
 from barco.workers.http.messages import Request, Response, check_topic, json_response
 
@@ -38,13 +37,13 @@ class Topics:
             raise TopicNotFoundError(f"There is no topic {topic}.")
         document["slices"] = [
             {
-                "token": str(TOKEN_MIN),
-                "rangeIndex": index,
+                "token": self._context.token(place),
+                "rangeIndex": self._context.index(place),
                 "startOffset": str(start),
                 "endOffset": str(end),
                 "lastTimestamp": last,
             }
-            for index, start, end, last in sorted(merged[topic]["streams"])
+            for place, start, end, last in sorted(merged[topic]["streams"])
         ]
         return json_response(document)
 
@@ -87,7 +86,7 @@ class Topics:
             "topic": topic,
             "version": before["version"] + 1 if before else 1,
             "changed_us": now_us,
-            "author": self._context.options.worker,
+            "author": self._context.options.peer,
             "created_us": now_us,
         }
 

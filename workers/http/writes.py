@@ -77,11 +77,11 @@ class Writes:
         options = self._context.options
         if index >= options.slices_per_range:
             raise RequestError(f"There are slices 0 to {options.slices_per_range - 1}.")
-        owner = self._context.owner(index)
-        if owner != options.worker:
-            raise MisdirectedError(
-                f"Slice {index} belongs to another worker.", owner=options.shard_endpoints[owner]
-            )
+        # Slices are of the token range of the shard endpoint that was asked.
+        owner = self._context.owner(self._context.first_place(options.peer) + index)
+        if owner != options.peer:
+            endpoint = options.shard_endpoint(options.replicas.process(owner))
+            raise MisdirectedError(f"Slice {index} belongs to another worker.", owner=endpoint)
         return index
 
     def _check_exists(self, topic: str) -> None:

@@ -98,7 +98,7 @@ class ReplicaHost:
         self._service.lineage = self._store.topology
         self._service.more_stats = self._store.stats
         self._service.splits = self._store.extents.splits
-        self._service.may_consume = self.driver.serves_consumers
+        self._service.may_consume = self.driver.serves_consumers  # type: ignore[method-assign]
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)
@@ -176,5 +176,5 @@ class ReplicaHost:
         self._ready.set()
 
     def _stops(self, reason: str) -> None:
-        self._service.close()
+        self._service.follow(self.epoch)
         self._network.led_by(self.epoch, NOBODY)

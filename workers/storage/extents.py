@@ -163,7 +163,9 @@ class _Cuts:
             self.found.append((base_offset, self._since))
             self._since = 0
             if len(self.found) > SPLITS_MAX:
-                pairs = zip(self.found[::2], self.found[1::2], strict=False)
+                if len(self.found) % 2:
+                    self._since = self.found.pop()[1]
+                pairs = zip(self.found[::2], self.found[1::2], strict=True)
                 self.found = [(second[0], first[1] + second[1]) for first, second in pairs]
                 self._piece_bytes *= 2
         self._since += stored_bytes

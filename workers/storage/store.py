@@ -37,6 +37,8 @@ from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.segment import SegmentPool
 
+SIDECAR_RETRY_SECONDS = 2.0
+
 GENERATIONS_TOLD_MAX = 64
 """In topology answers; older ones are still readable by cursor."""
 
@@ -89,6 +91,7 @@ class ShardStore:
         self._next_index = 0
         self._fds: dict[int, int] = {}
         self._indexing: asyncio.Task[None] | None = None
+        self._sealing = asyncio.Lock()
 
     @property
     def next_epoch(self) -> int:
@@ -169,9 +172,17 @@ class ShardStore:
 
         `body`: the core's export_index(index); `summary`: what the core knows of the whole (None:
         it is read from the file). Afterwards reads of it come from the sidecar, so
-        the core may drop its own index.
+        the core may drop its own index. On a full disk it waits for room: nobody needs a sidecar
+        as long as the core has its index, or after a start, which makes it again.
         """
-        await self._catalog.add_sealed(self._epoch, index, body, summary)
+        async with self._sealing:  # One after the other, in the order of the log.
+            while True:
+                try:
+                    await self._catalog.add_sealed(self._epoch, index, body, summary)
+                    break
+                except DiskFullError as error:
+                    self._on_error(error)
+                    await asyncio.sleep(SIDECAR_RETRY_SECONDS)
         fd = self._fds.pop(index, -1)
         if fd >= 0:
             os.close(fd)

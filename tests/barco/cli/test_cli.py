@@ -94,14 +94,42 @@ def test_a_refused_configuration_is_78_and_one_line(tmp_path: Path) -> None:
     assert done.stderr == (f"barco: {file}: unknown key broker.binde (did you mean broker.bind?)\n")
 
 
-def test_cluster_mode_is_refused(tmp_path: Path) -> None:
+def cluster_file(tmp_path: Path, ordinal: str = "ordinal = 1\n") -> Path:
     file = tmp_path / "barco.toml"
-    file.write_text("[cluster]\nbrokers = ['127.0.0.1', '127.0.0.2', '127.0.0.3']\n")
-    for command in ("serve", "format"):
+    # Addresses at which nobody answers.
+    brokers = ["127.250.250.1", "127.250.250.2", "127.250.250.3"]
+    file.write_text(
+        f"[broker]\nworkers = 1\n{ordinal}[cluster]\nbrokers = {brokers}\nuuid = '{'ab' * 16}'\n"
+    )
+    return file
+
+
+def test_a_broker_of_a_cluster_is_formatted(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    done = run("format", "--config", str(cluster_file(tmp_path)), "--data-dir", str(path), "--json")
+    identity = json.loads(done.stdout)
+    assert (identity["ordinal"], identity["ring_size"]) == (1, 3)
+    assert identity["cluster_uuid"] == "ab" * 16 and identity["replaces"] == ""
+    alone = run("serve", "--data-dir", str(path), "--ports-from", "0")
+    assert alone.returncode == 78 and "was formatted for a broker of a cluster" in alone.stderr
+
+
+def test_a_broker_that_does_not_know_its_number_is_refused(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "ordinal = 3\n")
+    for command in ("serve", "format", "replace"):
         done = run(command, "--config", str(file), "--data-dir", str(tmp_path / "data"))
-        assert done.returncode == 78
-        assert "cluster mode is not in this version" in done.stderr
+        assert done.returncode == 78 and "so ordinals go to 2" in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_replace_names_the_lost_disk(tmp_path: Path) -> None:
+    config = ("--config", str(cluster_file(tmp_path)), "--data-dir", str(tmp_path / "data"))
+    done = run("replace", *config)
+    assert done.returncode == 78 and "no other broker knows broker 1" in done.stderr
+    done = run("replace", *config, "--disk", "cd" * 16, "--json")
+    assert json.loads(done.stdout)["replaces"] == "cd" * 16
+    done = run("replace", "--data-dir", str(tmp_path / "other"))
+    assert done.returncode == 78 and "a single broker has no copies elsewhere" in done.stderr
 
 
 def test_dev_takes_no_configuration(tmp_path: Path) -> None:

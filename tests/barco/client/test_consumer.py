@@ -1,6 +1,7 @@
 """Consumers and readers against a broker that stores, commits, and misbehaves on request."""
 
 import asyncio
+import json
 from collections import defaultdict
 
 import pytest
@@ -105,6 +106,22 @@ def test_closing_during_a_poll_commits_what_was_taken(filled):
         assert sum(filled.group.committed.values()) == 1_000
 
     asyncio.run(main())
+
+
+def test_of_several_brokers_one_is_registered_with_and_all_commit_before_the_goodbye(
+    filled, monkeypatch
+):
+    status, headers, body = filled._brokers()
+    named = json.loads(body)
+    named["names"] = named["names"] * 2  # As if it were two, which know the same.
+    answer = (status, headers, json.dumps(named).encode())
+    monkeypatch.setattr(filled, "_brokers", lambda: answer)
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        assert consumer.poll(5)
+    asked = [a.path.rsplit("/", 1)[1] for a in filled.requests if "/consumer/" in a.path]
+    assert asked.count("register") == 1
+    assert asked.count("poll") == 2
+    assert asked[-4:] == ["commit", "commit", "goodbye", "goodbye"]
 
 
 def test_a_forgotten_consumer_registers_again(filled):

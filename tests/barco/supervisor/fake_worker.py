@@ -53,6 +53,8 @@ class Worker:
     def __init__(self) -> None:
         self.decoder = frame.Decoder()
         self.version = 0
+        self.consumers: set[str] = set()
+        self.brokers: dict[int, str] = {}
         self.replies: list[frame.Message] = []
         self.asked = 0
         self.listeners = {
@@ -75,8 +77,12 @@ class Worker:
         if not data:
             sys.exit(0)
         for message in self.decoder.feed(data):
-            if message["type"] == "view":
+            if message["type"] == "cluster":
+                self.brokers |= {b["ordinal"]: b["state"] for b in message["brokers"]}
+            elif message["type"] == "view":
                 self.version = message["version"]
+                for members in message["groups"].values():
+                    self.consumers |= set(members)
                 if "blind" not in modes:
                     say(type="seen", version=self.version)
             elif message["type"] == "reply":
@@ -108,6 +114,8 @@ class Worker:
             "members": options.members,
             "listeners": sorted(options.listeners),
             "version": self.version,
+            "consumers": sorted(self.consumers),
+            "brokers": [self.brokers[ordinal] for ordinal in sorted(self.brokers)],
             "replies": self.replies,
         }
         return json.dumps(state)

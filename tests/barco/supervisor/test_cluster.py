@@ -131,6 +131,13 @@ def test_a_broker_whose_workers_hang_does_not_keep_a_registration_for_ever() -> 
             sites[2].deaf = {0, 1}
             assert (await sites[0].register("c"))["ok"]
             assert "c" in sites[1].groups()["g"]
+            # The same again may be a new life of the consumer: that has to be known to all.
+            refused = await sites[1].register("c")
+            assert (refused["ok"], refused["status"]) == (False, 503)
+            sites[2].deaf = set()
+            for worker in (0, 1):
+                sites[2].tell(worker, {"type": "seen", "version": 2**62})
+            assert (await sites[1].register("c"))["ok"]
 
     asyncio.run(run())
 

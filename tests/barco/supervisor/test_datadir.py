@@ -24,6 +24,7 @@ def test_format_and_load(tmp_path: Path) -> None:
         "workers",
         "slices_per_range",
         "ring_size",
+        "replaces",
     ]
     assert len(written["cluster_uuid"]) == len(written["disk_uuid"]) == 32
     assert sorted(entry.name for entry in path.iterdir()) == ["broker.json"]
@@ -32,7 +33,7 @@ def test_format_and_load(tmp_path: Path) -> None:
 def test_one_from_before_there_were_rings(tmp_path: Path) -> None:
     identity = datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
     written = json.loads((tmp_path / "broker.json").read_text())
-    del written["ring_size"]
+    del written["ring_size"], written["replaces"]
     (tmp_path / "broker.json").write_text(json.dumps(written))
     assert datadir.load(tmp_path) == identity and identity.ring_size == 1
 
@@ -72,6 +73,7 @@ def test_a_cut_off_format_can_be_repeated(tmp_path: Path) -> None:
         {"disk_uuid": "a"},
         {"ordinal": -1},
         {"ring_size": 4},
+        {"replaces": "x"},
         {"more": 1},
     ],
 )

@@ -42,6 +42,10 @@ class Broker:
         self._base = free_base(workers)
         self._logs = logs or data_dir.parent
         self._starts = 0
+        self.options: list[str] = []
+        """Further ones of the command line."""
+        self.env: dict[str, str] = {}
+        """Further variables of the environment."""
         self._process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
         self.log_path = self._logs / "broker.log"
@@ -71,10 +75,16 @@ class Broker:
 
     def start(self) -> float:
         """Returns when it is ready; how many seconds that took. StartError when it ends."""
+        began = time.monotonic()
+        self.begin()
+        self.await_ready()
+        return time.monotonic() - began
+
+    def begin(self) -> None:
+        """Does not wait until it is ready."""
         self._starts += 1
         self.log_path = self._logs / f"broker-{self._starts:03d}.log"
-        began = time.monotonic()
-        command = [sys.executable, "-m", "barco", "serve", "--dev", "--json"]
+        command = [sys.executable, "-m", "barco", "serve", "--dev", "--json", *self.options]
         command += ["--workers", str(self._workers), "--ports-from", str(self._base)]
         with self.log_path.open("wb") as log:
             self._process = start_tied(
@@ -82,15 +92,18 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | SMALL,
+                env=os.environ | SMALL | self.env,
             )
+
+    def await_ready(self) -> None:
+        """After `begin`. StartError when it ends."""
+        assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait(READY_S)
             raise StartError(status, self.log)
         self.ready = json.loads(line)
-        return time.monotonic() - began
 
     def wait_ready(self, limit_s: float = 30.0) -> None:
         """Until every worker serves (check C11): one of them may just have been killed."""

@@ -9,6 +9,7 @@ from twin import Answer, Broker, run
 
 from barco import _native
 from barco.protocol.cursor import Cursor
+from barco.workers.http.read import COLUMNS
 
 TOKEN = "-9223372036854775808"
 
@@ -106,6 +107,54 @@ async def test_stored_chunks_say_where_to_begin() -> None:
     answer = await events(broker, accept="application/vnd.barco.chunks", from_=str(Cursor(1, 1)))
     assert answer.body == broker.reactors[0].chunks["t", 0][0]
     assert answer.headers["barco-start"] == "t/0@1"
+
+
+@run
+async def test_some_columns_of_stored_chunks() -> None:
+    broker = Broker()
+    broker.reactors[0].produce("t", 0, [b"0" * 400, b"1" * 400], [b"k", None])
+    whole = broker.reactors[0].chunks["t", 0][0]
+    accept = "application/vnd.barco.chunks"
+    for asked, told in (("key", "key,offset"), ("timestamp,value", "value,timestamp,offset"),
+                        ("offset", "offset")):  # fmt: skip
+        answer = await events(broker, accept=accept, columns=asked)
+        assert answer.headers["barco-columns"] == told
+        bits = sum(COLUMNS[name] for name in asked.split(","))
+        assert answer.body == _native.chunks_project(whole, bits)
+        assert answer.headers["barco-next-cursor"] == str(Cursor(1, 2))
+    answer = await events(broker, accept=accept)
+    assert answer.body == whole and "barco-columns" not in answer.headers
+    assert (await events(broker, columns="key")).status == 400
+    for wrong in ("keys", "", "key,", "key;value"):
+        assert (await events(broker, accept=accept, columns=wrong)).status == 400
+
+
+@run
+async def test_plans_of_whole_slices() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"0", b"1")
+    broker.produce("t", 7, b"2")
+
+    async def splits(*args: Any) -> tuple[int, list[tuple[int, int]]]:
+        return 700, [(1, 300)]
+
+    for service in broker.services:
+        assert service is not None
+        service.splits = splits
+
+    async def slices(**query: Any) -> Any:
+        answer = await broker.request("GET", "/v1/topic/t/slices", query)
+        return answer.json["slices"] if answer.status == 200 else answer.status
+
+    plain = await slices()
+    assert "bytes" not in plain[0] and "at" not in plain[0]
+    found = await slices(splitBytes=100, at="timestamp:1")
+    assert found[0]["bytes"] == 700 and found[0]["splits"] == [{"offset": "1", "bytes": 300}]
+    assert (found[0]["atOffset"], found[7]["atOffset"]) == ("0", "0")
+    assert found[0]["at"] == str(Cursor(1, 0)) and "bytes" not in found[3]
+    assert (await slices(at=f"timestamp:{2**60}"))[0]["atOffset"] == "2"
+    for wrong in ({"splitBytes": "x"}, {"at": "earliest"}, {"at": "timestamp:x"}):
+        assert await slices(**wrong) == 400
 
 
 @run

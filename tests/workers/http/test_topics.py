@@ -174,3 +174,14 @@ def test_bad_names_are_400(name: str) -> None:
             assert (await broker.request(method, f"/v1/topics/{name}")).status == 400
 
     scenario()
+
+
+@run
+async def test_shards_that_know_the_same_settings_have_the_same_digest() -> None:
+    broker = Broker()
+    first, second = (service.topics for service in broker.services if service is not None)
+    nothing = first.digest()
+    assert nothing == second.digest() and nothing[1] == 0
+    await broker.request("PUT", "/v1/topics/t", body=b'{"retentionHours": 3}')
+    assert first.digest() == second.digest() != nothing
+    assert first.digest()[1] == 1

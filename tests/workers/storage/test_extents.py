@@ -8,7 +8,7 @@ import pytest
 
 from barco import _native
 from barco.workers.storage.catalog import Catalog
-from barco.workers.storage.extents import StreamExtents, newest_within
+from barco.workers.storage.extents import StreamExtents, _Cuts, newest_within
 from barco.workers.storage.lineage import Lineage
 
 SLOT = ("a", 0)
@@ -125,3 +125,38 @@ def test_the_newest_that_fit():
     assert newest_within(sizes, 49) == (9, 19)
     assert newest_within(sizes, 60) == (0, 0)
     assert newest_within([], 60) == (None, 60)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 400, 5000, 1 << 30])
+def test_where_to_cut(shard, go, piece_bytes):
+    chunks, rows = written(shard)
+    starts = [base for base, *_ in chunks]
+
+    async def test(bulk):
+        extents = await opened(shard, bulk, rows)
+        for start in (0, starts[7], starts[-1]):
+            wanted = [chunk for chunk in chunks if chunk[0] >= start]
+            total, cuts = await extents.splits(*SLOT, start, piece_bytes)
+            assert total == sum(stored for _, stored, _, _ in wanted)
+            at = start
+            for offset, size in cuts:
+                assert offset in starts
+                assert size == sum(stored for base, stored, _, _ in wanted if at <= base < offset)
+                assert size >= piece_bytes
+                at = offset
+        assert await extents.splits("none", 0, 0, piece_bytes) == (0, [])
+
+    go(test)
+
+
+def test_cuts_are_few(monkeypatch):
+    monkeypatch.setattr("barco.workers.storage.extents.SPLITS_MAX", 10)
+    cuts = _Cuts(100)
+    for n in range(1000):
+        cuts.add(n, 100)
+    assert cuts.total == 100_000 and len(cuts.found) <= 10
+    ends = [offset for offset, _ in cuts.found]
+    starts = [0, *ends[:-1]]
+    assert [size for _, size in cuts.found] == [
+        100 * (end - start) for start, end in zip(starts, ends, strict=True)
+    ]

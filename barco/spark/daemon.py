@@ -1,0 +1,33 @@
+"""Spark's Python daemon, with workers that do not clean up for 40 ms after each task.
+
+For `spark.python.daemon.module`. The stock daemon collects garbage after each task, over the whole
+heap of pyarrow and numpy; here what is loaded by then is moved out of the collector's sight after
+the first few tasks. It must be importable wherever tasks run, and imports nothing that starts
+threads: workers are forked from this process.
+"""
+
+import gc
+import socket
+
+from pyspark import daemon
+
+FREEZE_AFTER = (1, 4, 16)
+"""Tasks of one worker: modules are loaded by the first few."""
+
+_stock_worker = daemon.worker
+_tasks = 0
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """One task."""
+    global _tasks
+    code = _stock_worker(sock, authenticated)
+    _tasks += 1
+    if _tasks in FREEZE_AFTER:
+        gc.freeze()
+    return code
+
+
+if __name__ == "__main__":
+    daemon.worker = worker
+    daemon.manager()

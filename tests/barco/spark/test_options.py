@@ -1,0 +1,93 @@
+"""Options of a read: names and meanings of Spark's Kafka source."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from barco.spark.options import OptionError, Places, ReadOptions, duration_s
+
+
+def parse(*, stream: bool = False, **given: str) -> ReadOptions:
+    return ReadOptions.parse({"subscribe": "t"} | given, stream=stream)
+
+
+def test_defaults() -> None:
+    options = parse()
+    assert options.topics == ("t",) and options.endpoints == ("127.0.0.1:9250",)
+    assert options.starting.of("t", 0, "?") == "earliest"
+    assert options.ending.of("t", 0, "?") == "latest"
+    assert parse(stream=True).starting.of("t", 0, "?") == "latest"
+    assert options.fail_on_data_loss
+
+
+@pytest.mark.parametrize("name", ("endpoints", "bootstrap.servers", "kafka.bootstrap.servers"))
+def test_endpoints_by_any_name(name: str) -> None:
+    options = ReadOptions.parse({"subscribe": "t", name: "a:1, b:2"}, stream=False)
+    assert options.endpoints == ("a:1", "b:2")
+
+
+def test_load_with_a_name_is_subscribe() -> None:
+    assert ReadOptions.parse({"path": "a,b"}, stream=False).topics == ("a", "b")
+
+
+def test_offsets_by_partition() -> None:
+    options = parse(startingOffsets='{"t":{"0":23,"1":-2,"2":-1}}')
+    places = [options.starting.of("t", n, "earliest") for n in range(4)]
+    assert places == [23, "earliest", "latest", "earliest"]
+
+
+def test_timestamps_come_first_then_those_by_partition() -> None:
+    by_time = '{"t":{"1":7}}'
+    both = {"startingOffsets": "latest", "startingOffsetsByTimestamp": by_time}
+    assert parse(**both).starting.of("t", 1, "earliest") == "timestamp:7000"
+    assert parse(**both, startingTimestamp="5").starting == Places("timestamp:5000", given=True)
+    assert parse(**both).starting.times() == ["timestamp:7000"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subscribe": ""},
+        {"subscribe": "a b"},
+        {"subscribePattern": "t"},
+        {"startingOffsets": "{}}"},
+        {"startingOffsets": '{"t":{"0":-3}}'},
+        {"startingOffsets": '{"t":[1]}'},
+        {"startingTimestamp": "-1"},
+        {"endingOffsets": "earliest"},
+        {"startingOffsetsByTimestampStrategy": "maybe"},
+        {"failOnDataLoss": "yes"},
+        {"maxOffsetsPerTrigger": "-5"},
+        {"endpoints": "host"},
+        {"endpoints": "host:99999"},
+        {"endpoints": ","},
+        {"startOffset": "1"},
+    ],
+)
+def test_wrong_ones_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        parse(**given)
+
+
+def test_patterns_are_checked() -> None:
+    with pytest.raises(OptionError, match="regular expression"):
+        ReadOptions.parse({"subscribePattern": "("}, stream=False)
+
+
+def test_kafkas_own_settings_mean_nothing_here() -> None:
+    given = {"kafka.group.id": "g", "groupIdPrefix": "p", "fetchOffset.numRetries": "3"}
+    assert parse(**given) == parse()
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="batch reads only"):
+        parse(stream=True, endingOffsets="latest")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("250", 0.25), ("30s", 30), ("15m", 900), ("2 h", 7200), ("5ms", 0.005)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+    with pytest.raises(ValueError, match="such as"):
+        duration_s(text + "x")

@@ -1,0 +1,56 @@
+"""Positions of a stream: in the checkpoint, compared as text, limited for each batch."""
+
+import json
+import random
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from barco.protocol.cursor import Cursor
+from barco.spark.stream import Ends, limited, places_of, position
+from barco.types import Epoch, Offset
+
+
+def at(offset: int, epoch: int = 1) -> Cursor:
+    return Cursor(Epoch(epoch), Offset(offset))
+
+
+def test_the_same_places_are_the_same_text() -> None:
+    places = {("t", f"{n}/0"): at(n) for n in range(30)} | {("a", "0/0"): at(7)}
+    shuffled = list(places.items())
+    random.Random(1).shuffle(shuffled)
+    assert json.dumps(position(dict(shuffled))) == json.dumps(position(places))
+    assert places_of(json.loads(json.dumps(position(places)))) == places
+
+
+def test_a_position_of_somebody_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a cursor"):
+        places_of({"t": {"0": "23"}})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_limits_are_shared_in_proportion_and_nobody_starves(seed: int) -> None:
+    rng = random.Random(seed)
+    keys = [("t", f"0/{n}") for n in range(8)]
+    start: Ends = {key: at(rng.randrange(100)) for key in keys}
+    end: Ends = {key: at(start[key].offset + rng.choice((0, 0, 1, 50, 5000)), 2) for key in keys}
+    most = rng.randrange(1, 6000)
+    found = limited(start, end, most)
+    total = 0
+    for key in keys:
+        new = found[key].offset - start[key].offset
+        has = end[key].offset - start[key].offset
+        assert (new > 0) is (has > 0) and new <= has
+        total += new
+    assert total <= most + len(keys)
+    batches = 0
+    while found != end:  # It comes to its end.
+        found = limited(found, end, most)
+        batches += 1
+        assert batches < 30_000
+
+
+def test_a_limit_above_what_there_is() -> None:
+    start, end = {("t", "0/0"): at(0)}, {("t", "0/0"): at(10, 3)}
+    assert limited(start, end, 10) is end
