@@ -44,6 +44,9 @@ async def _no_splits(
     return 0, []
 
 
+CONSUMING = ("poll", "commit", "goodbye")
+
+
 class ShardService:
     """The shard of this worker, as a set of named operations."""
 
