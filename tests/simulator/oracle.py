@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Kind, Successor
+from barco.model.generation import (
+    Ballot,
+    Generation,
+    Gid,
+    GroupHead,
+    Identity,
+    Kind,
+    Parent,
+    Successor,
+)
 from barco.protocol.replication import (
     Accepted,
     AcceptedRecord,
@@ -243,9 +252,19 @@ class Oracle:
         self.leads += 1
         if self.generations.get(generation.gid) != generation:
             self.fail("P3", f"broker {broker.ordinal} opens {generation.gid}, never decided")
-        for gid, tail in generation.parents:
+        for gid, tail in self._continued(generation):
             if not broker.disk.holds(gid, tail):
                 self.fail("I8", f"broker {broker.ordinal} opens {generation.gid} without {gid}")
+
+    def _continued(self, generation: Generation) -> list[Parent]:
+        """The parents with groups; one that ended empty hands on what it continued itself."""
+        found = []
+        for parent in generation.parents:
+            if parent.tail:
+                found.append(parent)
+            else:
+                found += self._continued(self.generations[parent.gid])
+        return found
 
     def followed(self, broker: Broker, generation: Generation) -> None:
         if self.generations.get(generation.gid) != generation:

@@ -1,0 +1,101 @@
+"""What has cost others a day: each trap of Spark's Python data sources that reads can fall into.
+
+Others are where they belong: pushdown that is off and SQL tables without options in test_batch.py,
+positions as text in test_stream.py and tests/barco/spark/test_positions.py.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from sparklab import collected, endpoint_of, expected, produce
+
+EVENTS = 300
+
+
+def run_python(script: str) -> str:
+    """A program in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def test_batches_have_the_nullability_that_the_user_says(spark: Any, broker: Any) -> None:
+    """Since Spark 4.2 a batch whose schema differs in it alone is refused."""
+    produce(broker, "nullable", range(EVENTS))
+    for schema in (
+        "key binary, value binary",
+        "value binary not null, key binary",
+        "key string, value string, offset bigint not null, timestamp timestamp",
+    ):
+        reader = spark.read.schema(schema).format("barco").option("subscribe", "nullable")
+        frame = reader.option("endpoints", endpoint_of(broker)).load()
+        if "string" in schema:
+            frame = frame.selectExpr("cast(key as binary) as key", "cast(value as binary) as value")
+        assert collected(frame) == expected(range(EVENTS))
+
+
+def test_a_topic_without_events_has_no_rows(spark: Any, broker: Any) -> None:
+    """No partitions at all would become one whose value is None."""
+    assert broker.request("PUT", "/v1/topics/empty").status in (200, 201, 204)
+    reader = spark.read.format("barco").option("subscribe", "empty")
+    assert reader.option("endpoints", endpoint_of(broker)).load().count() == 0
+
+
+def test_tasks_run_in_the_drivers_interpreter(spark: Any) -> None:
+    """Not in whichever python3 comes first in PATH, which has no pyarrow."""
+    assert os.environ["PYSPARK_PYTHON"]
+    found = spark.sparkContext.range(1).map(lambda _: sys.executable).collect()
+    assert found == [os.environ["PYSPARK_PYTHON"]]
+
+
+def test_registering_on_top_does_no_harm(spark: Any, broker: Any) -> None:
+    from barco.spark import register
+
+    register(spark)
+    test_a_topic_without_events_has_no_rows(spark, broker)
+
+
+def test_reading_needs_no_pandas() -> None:
+    out = run_python(
+        "import sys\n"
+        "sys.modules['pandas'] = None\n"
+        "from barco.spark.source import BarcoSource\n"
+        "from pyspark.sql.datasource import CaseInsensitiveDict\n"
+        "source = BarcoSource(CaseInsensitiveDict({'subscribe': 't'}))\n"
+        "print(type(source.reader(source.schema())).__name__)\n"
+    )
+    assert out == "BatchReader"
+
+
+def test_the_daemon_starts_no_threads_before_it_forks() -> None:
+    out = run_python(
+        "import sys, threading\n"
+        "import barco.spark.daemon\n"
+        "print([name for name in ('pyarrow', 'numpy', 'pandas') if name in sys.modules],"
+        " threading.active_count())\n"
+    )
+    assert out == "[] 1"
+
+
+def test_a_failure_to_import_breaks_no_other_source() -> None:
+    """Spark imports every package pyspark_* when a session asks for its first Python source."""
+    out = run_python(
+        "import sys\n"
+        "sys.modules['pyarrow'] = None\n"
+        "import pyspark_barco\n"
+        "print(hasattr(pyspark_barco, 'DefaultSource'))\n"
+    )
+    assert out == "False"
+
+
+def test_many_small_tasks(spark: Any, broker: Any) -> None:
+    """Workers are used again, frozen heaps and all."""
+    produce(broker, "many", range(EVENTS))
+    reader = spark.read.format("barco").option("subscribe", "many")
+    reader = reader.option("maxRecordsPerPartition", "3")
+    frame = reader.option("endpoints", endpoint_of(broker)).load()
+    assert collected(frame) == expected(range(EVENTS))
