@@ -29,11 +29,12 @@ from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
 
-LEADERS_ONLY = frozenset(
-    ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply",)
-)
-"""Operations on what only the leader has, or that write to the log."""
+ALWAYS = ("ping", "stats", "leaders")
+FOLLOWING = ("read", "topics", "wait", "plan")
+"""Operations that a follower serves: up to what is committed."""
+
+CONSUMING = ("poll", "commit", "goodbye")
+
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
@@ -41,6 +42,9 @@ async def _no_splits(
     topic: str, slice: int, start: int, piece_bytes: int
 ) -> tuple[int, list[tuple[int, int]]]:
     return 0, []
+
+
+CONSUMING = ("poll", "commit", "goodbye")
 
 
 class ShardService:
@@ -58,9 +62,10 @@ class ShardService:
     ) -> None:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
-        self.epoch = 0
-        self.leading = False
-        """Whether this worker leads its shard; else it shows what is committed, and no more."""
+        self.epoch = self.following = 0
+        """Of the generation that this worker leads, and of the one that it has from a leader."""
+        self.may_consume: Callable[[], bool] = lambda: True
+        """Whether nobody else can be handing out the same events."""
         self.first_place = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
@@ -74,7 +79,6 @@ class ShardService:
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.leaders = Leaders(options)
-        """Who leads each shard of the ring."""
         self.neighbours = Neighbours(options, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
         self.membership = Membership(supervisor, options.placement)
@@ -117,20 +121,20 @@ class ShardService:
             "stats": self._stats,
         }
 
-    def follow(self, epoch: int) -> None:
-        """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
-        self.epoch = epoch
-        self.leading = False
-        self.consumption.close()
-        self.waiters.wake()
-
     def open(self, epoch: int) -> None:
-        """The shard's generation is open here and its state restored: lead it."""
-        self.epoch = epoch
-        self.leading = True
+        """The shard's generation is open and its state restored: serve it."""
+        self.epoch, self.following = epoch, 0
         self.topics.open()
         self.consumption.open(epoch)
         self.staging.open()
+
+    def follow(self, epoch: int) -> None:
+        """Another worker leads: what is committed may be read here all the same."""
+        self.epoch, self.following = 0, epoch
+
+    def close(self) -> None:
+        """This worker does not lead any more, and does not know yet who does."""
+        self.epoch, self.following = 0, self.epoch or self.following
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -160,10 +164,11 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats", "leaders"):
-            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
-        if not self.leading and op in LEADERS_ONLY:
-            raise NotReadyError("This worker does not lead the shard (any more).")
+        if not self.epoch and op not in ALWAYS and not (self.following and op in FOLLOWING):
+            why = "does not lead" if self.following else "is recovering"
+            raise NotReadyError(f"Worker {self.options.worker} {why} its shard.")
+        if op in CONSUMING and not self.may_consume():
+            raise NotReadyError(f"Worker {self.options.worker} has not heard of its followers.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -257,7 +262,8 @@ class ShardService:
             offset = await self.reads.at_timestamp(topic, index, int(where))
         else:
             offset = where
-        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
+        epoch = self.epoch or self.following
+        answer: dict[str, Any] = {"epoch": epoch, "start": start, "end": end}
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
@@ -290,7 +296,7 @@ class ShardService:
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
-        if not self.leading:
+        if not self.epoch:
             self.topics.open()  # Changes come in with the leader's groups.
         described = self.topics.describe(args["topic"])
         if (only := described.get(args["topic"])) is not None:
@@ -312,8 +318,8 @@ class ShardService:
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
-            "epoch": self.epoch,
-            "leading": self.leading,
+            "epoch": self.epoch or self.following,
+            "leading": self.epoch > 0,
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],
