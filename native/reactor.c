@@ -553,8 +553,10 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
         int64_t sweep_ns = SWEEP_MS * 1000000LL;
         turn(reactor, left < 0 || left > sweep_ns ? sweep_ns : left);
         if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
-            reactor->now_ms >= end_ms)
+            reactor->now_ms >= end_ms) {
+            reactor->net->submit(reactor->net); /* Python may take its time */
             return;
+        }
         left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
     }
 }
