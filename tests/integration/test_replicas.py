@@ -11,7 +11,6 @@ from typing import Self
 import pytest
 from replicas import Member, RefusedError, Shard, until
 
-
 pytestmark = pytest.mark.chaos
 
 
