@@ -252,8 +252,9 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (reactor->disk_full && reactor->options.ring_size == 1)
         return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
-    if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
-        return PROBLEM_UNKNOWN_TOPIC;
+    if (!reactor->options.auto_create && reactor->options.ring_size == 1 &&
+        (out->topic == NULL || !out->topic->declared))
+        return PROBLEM_UNKNOWN_TOPIC; /* in a cluster only the slice's leader is sure of it */
     if (out->topic == NULL)
         out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
@@ -512,6 +513,8 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
         return PROBLEM_NOT_READY;
     if (reactor->disk_full && waiter.kind != WAITER_APPEND)
         return PROBLEM_DISK_FULL;
+    if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
+        return PROBLEM_UNKNOWN_TOPIC;
     switch (produce->content) {
     case CONTENT_EVENT:
         return event_run(reactor, produce, place, waiter, bytes, len, body, detail);
