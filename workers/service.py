@@ -29,12 +29,11 @@ from barco.workers.waiting import Waiters
 
 Args = Mapping[str, Any]
 
-ALWAYS = ("ping", "stats", "leaders")
-FOLLOWING = ("read", "topics", "wait", "plan")
-"""Operations that a follower serves: up to what is committed."""
-
-CONSUMING = ("poll", "commit", "goodbye")
-
+LEADERS_ONLY = frozenset(
+    ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
+    + ("topic_apply",)
+)
+"""Operations on what only the leader has, or that write to the log."""
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
@@ -62,10 +61,9 @@ class ShardService:
     ) -> None:
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
-        self.epoch = self.following = 0
-        """Of the generation that this worker leads, and of the one that it has from a leader."""
-        self.may_consume: Callable[[], bool] = lambda: True
-        """Whether nobody else can be handing out the same events."""
+        self.epoch = 0
+        self.leading = False
+        """Whether this worker leads its shard; else it shows what is committed, and no more."""
         self.first_place = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
@@ -79,6 +77,7 @@ class ShardService:
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
         self.neighbours = Neighbours(options, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
         self.membership = Membership(supervisor, options.placement)
@@ -121,20 +120,24 @@ class ShardService:
             "stats": self._stats,
         }
 
+    def may_consume(self) -> bool:
+        """Whether nobody else can be handing out the same events; set by the replica's host."""
+        return True
+
+    def follow(self, epoch: int) -> None:
+        """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
+        self.epoch = epoch
+        self.leading = False
+        self.consumption.close()
+        self.waiters.wake()
+
     def open(self, epoch: int) -> None:
-        """The shard's generation is open and its state restored: serve it."""
-        self.epoch, self.following = epoch, 0
+        """The shard's generation is open here and its state restored: lead it."""
+        self.epoch = epoch
+        self.leading = True
         self.topics.open()
         self.consumption.open(epoch)
         self.staging.open()
-
-    def follow(self, epoch: int) -> None:
-        """Another worker leads: what is committed may be read here all the same."""
-        self.epoch, self.following = 0, epoch
-
-    def close(self) -> None:
-        """This worker does not lead any more, and does not know yet who does."""
-        self.epoch, self.following = 0, self.epoch or self.following
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -164,11 +167,12 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ALWAYS and not (self.following and op in FOLLOWING):
-            why = "does not lead" if self.following else "is recovering"
-            raise NotReadyError(f"Worker {self.options.worker} {why} its shard.")
+        if not self.epoch and op not in ("ping", "stats", "leaders"):
+            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+        if not self.leading and op in LEADERS_ONLY:
+            raise NotReadyError("This worker does not lead the shard (any more).")
         if op in CONSUMING and not self.may_consume():
-            raise NotReadyError(f"Worker {self.options.worker} has not heard of its followers.")
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
@@ -262,8 +266,7 @@ class ShardService:
             offset = await self.reads.at_timestamp(topic, index, int(where))
         else:
             offset = where
-        epoch = self.epoch or self.following
-        answer: dict[str, Any] = {"epoch": epoch, "start": start, "end": end}
+        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
@@ -296,7 +299,7 @@ class ShardService:
     # --- Topics and the shard itself ------------------------------------------------------------
 
     async def _topics(self, args: Args) -> dict[str, Any]:
-        if not self.epoch:
+        if not self.leading:
             self.topics.open()  # Changes come in with the leader's groups.
         described = self.topics.describe(args["topic"])
         if (only := described.get(args["topic"])) is not None:
@@ -318,8 +321,8 @@ class ShardService:
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {
             "worker": self.options.worker,
-            "epoch": self.epoch or self.following,
-            "leading": self.epoch > 0,
+            "epoch": self.epoch,
+            "leading": self.leading,
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],

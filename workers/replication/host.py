@@ -79,7 +79,12 @@ class ReplicaHost:
             if (ordinal, number) != options.process
         }
         self.driver = Driver(
-            Settings(me=me, session=session, ranges=(genesis_of(options),)),
+            Settings(
+                me=me,
+                session=session,
+                ranges=(genesis_of(options),),
+                replaces=options.replaces,
+            ),
             dials,
             reactor=reactor,
             store=store,
