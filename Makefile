@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos clean simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may b
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py
+
+MINUTES ?= 60
+SEED ?= 1000
+simulate: setup ## Whole clusters under simulated faults for MINUTES (SEED=first seed)
+	$(PYTHON) -m tests.simulator --minutes $(MINUTES) --from $(SEED) --states 20000
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .cluster .pytest_cache .mypy_cache .ruff_cache .benchmarks

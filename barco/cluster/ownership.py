@@ -27,7 +27,7 @@ class Ownership(Proposer):
             return False
         if held.leading is not None:
             return self._must_relead(held)
-        if self._names_me(held) and not held.stopped:
+        if self._names_me(held) and not held.stopped and not held.shut:
             return False  # About to be opened.
         place = held.generation.place(self._me.ordinal)
         if place == 0:

@@ -238,12 +238,14 @@ def run(
     mutant: object = None,
     four: bool = False,
     liveness: bool = True,
+    lemmas: bool = True,
     faults: list[Fault] | None = None,
     trace: bool = False,
     made: Callable[[World], None] | None = None,
 ) -> Outcome:
     """One seed: faults, then a healed quorum that must make progress."""
     world = World(seed, mutant=mutant, brokers=4 if four else 3, trace=trace)
+    world.oracle.lemmas = lemmas
     if made is not None:
         made(world)
     rng = Random(f"clocks {seed}")

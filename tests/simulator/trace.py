@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from barco.cluster.events import Received, Tick
+from barco.cluster.events import Built, LinkLost, Received, Stable, Tick
 from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
-from barco.protocol.replication import Ping, View
+from barco.protocol.replication import Append, Appended, Fetch, Fetched, Gap, Ping, View
 
 
 def brief(value: Any) -> str:
@@ -46,12 +46,19 @@ def line(time: float, ordinal: int, event: Any) -> str:
     return f"{time:9.4f}  {ordinal}    {'':8} {brief(event)}"
 
 
-def lines(trace: Any, *, last: int = 60, pings: bool = False) -> list[str]:
+NOISE = (Tick, Ping)
+BULK = (LinkLost, Fetched, Fetch, Append, Appended, Gap, Built, Stable)
+BULK_LAST = 12
+"""Groups are shown only at the very end."""
+
+
+def lines(trace: Any, *, last: int = 60, everything: bool = False) -> list[str]:
     """The last events that matter."""
-    kept = []
+    kept: list[str] = []
     for time, ordinal, event in reversed(trace):
-        noise = isinstance(event, Tick) or isinstance(getattr(event, "message", None), Ping)
-        if pings or not noise:
+        what = getattr(event, "message", event)
+        noise = isinstance(what, NOISE) or (isinstance(what, BULK) and len(kept) >= BULK_LAST)
+        if everything or not noise:
             kept.append(line(time, ordinal, event))
             if len(kept) == last:
                 break
