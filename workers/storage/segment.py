@@ -62,29 +62,46 @@ class SegmentPool:
         self._on_error = on_error
         self._spare_task: asyncio.Task[None] | None = None
         self._started = False
+        self.installing = asyncio.Lock()
 
-    async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
+    async def prepare(self, epoch: int, index: int) -> tuple[int, int]:
         """Makes segment `index` of generation `epoch`: (descriptor, capacity in bytes).
 
-        A first segment has room for `state_bytes` of snapshot beyond what it usually holds.
         The descriptor is open for O_DIRECT|O_DSYNC appends; the file is preallocated, all zeros,
         and it and its name are stable. Raises DiskFullError (nothing is left behind, call again
         later), DataDirError, OperatorError (too many open files) or DiskError.
         """
-        await self._spare_done()
+        made = await self.prepare_if(epoch, index, lambda: True)
+        assert made is not None
+        return made
+
+    async def prepare_if(
+        self, epoch: int, index: int, wanted: Callable[[], bool]
+    ) -> tuple[int, int] | None:
+        """The same, unless it is not wanted any more when it could get its name: None.
+
+        Whoever holds `installing` meanwhile can be sure that no name appears.
+        """
+        if index or not self._started:
+            await self._spare_done()  # Else a generation begins: it takes what is there.
         path = layout.segment_path(self._shard, epoch, index)
-        source, capacity = await self._source(state_bytes)
+        source, capacity = await self._source(small=index == 0)
         try:
             fd = os.open(source, APPEND_FLAGS)
         except OSError as error:
             raise explain(error, source, "open") from error
         try:
-            await self._bulk.run(_install, source, path)
+            async with self.installing:
+                if not wanted():
+                    os.close(fd)
+                    return None
+                await self._bulk.run(_install, source, path)
         except BaseException:
             os.close(fd)
             raise
         self._started = True
-        self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
+        if self._spare_task is None or self._spare_task.done():
+            self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
         return fd, capacity
 
     async def close(self) -> None:
