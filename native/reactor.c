@@ -141,8 +141,9 @@ void reactor_free(struct reactor *reactor)
         if (reactor->upcalls[i].body != NULL)
             body_release(reactor->upcalls[i].body);
     }
-    if (reactor->staging != NULL)
-        body_release(reactor->staging);
+    for (uint32_t i = 0; i < STAGING_LANES; i++)
+        if (reactor->staging[i] != NULL)
+            body_release(reactor->staging[i]);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->table);

@@ -20,7 +20,9 @@ SEGMENT_BYTES = 1 << 20
 class Core:
     """One process of a broker: its reactor, and a client of it."""
 
-    def __init__(self, root: Path, ordinal: int, number: int = 0) -> None:
+    def __init__(
+        self, root: Path, ordinal: int, number: int = 0, *, auto_create: bool = True
+    ) -> None:
         process = (Ordinal(ordinal), number)
         self.root = root
         self.peer = RING.peer(process)
@@ -32,6 +34,7 @@ class Core:
             request_bytes_max=1 << 18,
             event_bytes_max=1 << 16,
             body_memory_max=8 << 20,
+            auto_create=auto_create,
             worker=self.shard % RING.workers,
             workers=RING.workers,
             ring_size=3,
@@ -66,8 +69,8 @@ class Core:
 class Ring:
     """Cores that take turns."""
 
-    def __init__(self, root: Path) -> None:
-        self.cores = [Core(root, ordinal) for ordinal in range(3)]
+    def __init__(self, root: Path, *, auto_create: bool = True) -> None:
+        self.cores = [Core(root, ordinal, auto_create=auto_create) for ordinal in range(3)]
         self.clients: list[socket.socket] = []
         for core in self.cores[1:]:
             core.open()
@@ -149,6 +152,19 @@ def test_a_key_reaches_its_leader_in_one_hop(ring):
     assert owner.reactor.stats()["handed_in"] == 1
     own = ring.ask(owner, f"?partitionKey={key}")[2]
     assert own["startOffset"] == "1" and own["token"] == body["token"]
+
+
+def test_the_leader_says_whether_a_topic_exists(tmp_path):
+    ring = Ring(tmp_path, auto_create=False)
+    try:
+        taker, owner = ring.cores[0], ring.cores[1]
+        ring.connect(taker, owner)
+        target = f"?partitionKey={key_of(owner.shard)}"
+        assert ring.ask(taker, target)[0] == ring.ask(owner, target)[0] == 404
+        owner.reactor.topic_set("t", True)
+        assert ring.ask(taker, target)[0] == ring.ask(owner, target)[0] == 200
+    finally:
+        ring.close()
 
 
 def test_nobody_leads(ring):

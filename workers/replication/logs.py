@@ -61,6 +61,7 @@ class Logs:
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._wanting = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self.token = 0
 
     def adopt(self, token: int) -> None:
@@ -112,6 +113,7 @@ class Logs:
         if task is None or task.done():
             loop = asyncio.get_running_loop()
             self._copying[gid] = loop.create_task(self._write_copies(gid))
+            self._copying[gid].add_done_callback(self._done)
 
     async def _write_copies(self, gid: Gid) -> None:
         log_ = self._store.copy(gid.epoch, self._session_of(gid))
@@ -147,7 +149,15 @@ class Logs:
         """The core needs its next segment."""
         if not self._wanting:
             self._wanting = True
-            asyncio.get_running_loop().create_task(self._next_segment())
+            task = asyncio.get_running_loop().create_task(self._next_segment())
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("replication failed", exc_info=error)
+            self._fatal(f"replication failed: {error!r}")
 
     async def _next_segment(self) -> None:
         gid = self.current
@@ -155,6 +165,7 @@ class Logs:
             await self._add_segment()
         except (BarcoError, OSError) as error:
             self._fatal(str(error))
+            return
         if gid == self.current:
             self._wanting = False
             self._feed()
@@ -223,6 +234,7 @@ class Logs:
         self._jobs.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker.add_done_callback(self._done)
 
     async def _work(self) -> None:
         while self._jobs:
@@ -286,7 +298,9 @@ class Logs:
 
     async def close(self) -> None:
         """Ends what is under way."""
-        tasks = [*self._copying.values()] + ([self._worker] if self._worker is not None else [])
+        tasks = [*self._tasks, *self._copying.values()] + (
+            [self._worker] if self._worker is not None else []
+        )
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
