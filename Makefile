@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test check bench native-test fuzz chaos clean simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,15 @@ demo: setup ## Start a broker, load 336,776 real flights, read them back, print 
 
 demo-stop: ## Stop the broker that the demo left running
 	@$(PYTHON) scripts/demo.py --stop
+
+cluster: setup ## Start three brokers on 127.0.0.1, .2 and .3; their data is in .cluster
+	@$(PYTHON) scripts/cluster.py start
+
+cluster-stop: setup ## Stop the three brokers
+	@$(PYTHON) scripts/cluster.py stop
+
+cluster-demo: setup ## Three brokers, the flights, a SIGKILL in the middle: nothing is lost
+	@$(PYTHON) scripts/cluster_demo.py
 
 test: setup native-test ## Run the tests (TESTS=path for some of them)
 	$(PYTHON) -m pytest $(TESTS)
@@ -45,7 +54,12 @@ chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may b
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py
 
+MINUTES ?= 60
+SEED ?= 1000
+simulate: setup ## Whole clusters under simulated faults for MINUTES (SEED=first seed)
+	$(PYTHON) -m tests.simulator --minutes $(MINUTES) --from $(SEED) --states 20000
+
 clean: ## Remove everything that was built, and the virtual environment
-	rm -rf .venv build dist fuzz-out .demo .pytest_cache .mypy_cache .ruff_cache .benchmarks
+	rm -rf .venv build dist fuzz-out .demo .cluster .pytest_cache .mypy_cache .ruff_cache .benchmarks
 	find barco/ workers/ tests/ bench/ -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f barco/*.so

@@ -320,6 +320,13 @@ RETURN_GROUPS_MAX = 64
 FETCH_GROUPS_MAX = 32
 """Asked for at a time while catching up; the sender may bound them further by size."""
 
+REPLICATION_QUEUE_BYTES_MAX = 16 * MiB
+"""Groups that wait to be sent to one peer; a slower one gets the rest by asking for it. A quarter
+of the smallest arena that holds such groups, so that they are still there when their turn comes."""
+
+REPLICATION_PENDING_BYTES_MAX = 32 * MiB
+"""Groups from peers that wait for the disk; then their connections are read no further."""
+
 CONSUMER_CONTACT_SECONDS_MAX = 2.0
 """A leader serves group consumers only with a follower heard of so lately, and a new one waits for
 as long: no two leaders hand out the same events."""

@@ -373,7 +373,8 @@ uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, s
         struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
         return send_rows(reactor, produce, place, waiter, rows, detail);
     }
-    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed;
+    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
+                   (reactor->options.auto_create || produce->topic->declared);
     int32_t leader = reactor->routes[shard_of_place(reactor, place)].peer;
     if (leading && leader == (int32_t)reactor->options.peer)
         return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);

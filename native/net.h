@@ -29,6 +29,8 @@ struct net {
     void (*close)(struct net *net, struct conn *conn);
     void (*write)(struct net *net, struct append *append, const void *bytes, size_t len,
                   uint64_t offset);
+    /* Submits what has been asked for, and waits for nothing. */
+    void (*submit)(struct net *net);
     /* Submits, waits at most timeout_ns (-1: for ever) and calls back. */
     void (*wait)(struct net *net, int64_t timeout_ns);
 };

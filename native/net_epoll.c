@@ -89,6 +89,8 @@ static void epoll_write(struct net *net, struct append *append, const void *byte
     pthread_mutex_unlock(&e->lock);
 }
 
+static void epoll_submit(struct net *net) {} /* all is under way as soon as it is asked for */
+
 static void reap_writes(struct net_epoll *e)
 {
     struct write_job done[APPENDS_IN_FLIGHT];
@@ -257,7 +259,7 @@ struct net *net_epoll_new(struct reactor *reactor, const char **reason)
         return NULL;
     e->net = (struct net){"epoll", epoll_free, epoll_listen, epoll_watch, epoll_adopt,
                           epoll_recv_start, epoll_recv_stop, epoll_send, epoll_close, epoll_write,
-                          epoll_engine_wait};
+                          epoll_submit, epoll_engine_wait};
     e->reactor = reactor;
     e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -133,6 +133,13 @@ static void uring_write(struct net *net, struct append *append, const void *byte
     mark(sqe, append, OP_WRITE);
 }
 
+static void uring_submit(struct net *net)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    if (io_uring_sq_ready(&u->uring) > 0)
+        io_uring_submit(&u->uring); /* what the kernel does not take now goes with the next wait */
+}
+
 static void on_accept(struct net_uring *u, struct listener *listener,
                       const struct io_uring_cqe *cqe)
 {
@@ -283,7 +290,7 @@ struct net *net_uring_new(struct reactor *reactor, const char **reason)
     }
     u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
                           uring_recv_start, uring_recv_stop, uring_send, uring_close, uring_write,
-                          uring_wait};
+                          uring_submit, uring_wait};
     u->reactor = reactor;
     u->epoll_fd = -1;
     if (!register_buffers(u)) {

@@ -252,8 +252,9 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (reactor->disk_full && reactor->options.ring_size == 1)
         return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
-    if (!reactor->options.auto_create && (out->topic == NULL || !out->topic->declared))
-        return PROBLEM_UNKNOWN_TOPIC;
+    if (!reactor->options.auto_create && reactor->options.ring_size == 1 &&
+        (out->topic == NULL || !out->topic->declared))
+        return PROBLEM_UNKNOWN_TOPIC; /* in a cluster only the slice's leader is sure of it */
     if (out->topic == NULL)
         out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
@@ -379,26 +380,27 @@ static void set_key(struct run *run, const struct produce *produce, uint8_t *roo
     run->key_len = produce->key_len;
 }
 
-/* Copies a small event behind the last one. Returns it, with a reference on *body for the run. */
-static const uint8_t *stage(struct reactor *reactor, const uint8_t *bytes, size_t len,
-                            struct body **body)
+/* Copies a small event behind the last one of its slice, so that one stream's lie in a row. Returns
+ * it, with a reference on *body for the run. */
+static const uint8_t *stage(struct reactor *reactor, uint32_t slice, const uint8_t *bytes,
+                            size_t len, struct body **body)
 {
-    struct body *staging = reactor->staging;
-    if (staging == NULL || staging->capacity - staging->len < len) {
+    struct body **lane = &reactor->staging[slice % STAGING_LANES];
+    if (*lane != NULL && (*lane)->refs == 1)
+        (*lane)->len = 0; /* nobody looks at what is in it any more */
+    if (*lane == NULL || (*lane)->capacity - (*lane)->len < len) {
         struct body *next = body_new(&reactor->staging_bytes, STAGING_BYTES);
         if (next == NULL)
             return NULL;
-        if (staging != NULL)
-            body_release(staging);
-        staging = reactor->staging = next;
-    } else if (staging->refs == 1) {
-        staging->len = 0; /* nobody looks at what is in it any more */
+        if (*lane != NULL)
+            body_release(*lane);
+        *lane = next;
     }
-    uint8_t *place = staging->data + staging->len;
+    uint8_t *place = (*lane)->data + (*lane)->len;
     memcpy(place, bytes, len);
-    staging->len += len;
-    staging->refs++;
-    *body = staging;
+    (*lane)->len += len;
+    (*lane)->refs++;
+    *body = *lane;
     return place;
 }
 
@@ -421,7 +423,7 @@ static uint16_t event_run(struct reactor *reactor, const struct produce *produce
     run->value_len = (uint32_t)len;
     run->bytes = (uint32_t)(len + key_len);
     if (staged) {
-        run->values = stage(reactor, bytes, len, &run->body);
+        run->values = stage(reactor, run->stream->slice, bytes, len, &run->body);
         if (run->values == NULL) {
             run_free(run);
             return PROBLEM_BUSY;
@@ -511,6 +513,8 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
         return PROBLEM_NOT_READY;
     if (reactor->disk_full && waiter.kind != WAITER_APPEND)
         return PROBLEM_DISK_FULL;
+    if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
+        return PROBLEM_UNKNOWN_TOPIC;
     switch (produce->content) {
     case CONTENT_EVENT:
         return event_run(reactor, produce, place, waiter, bytes, len, body, detail);

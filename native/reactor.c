@@ -141,8 +141,9 @@ void reactor_free(struct reactor *reactor)
         if (reactor->upcalls[i].body != NULL)
             body_release(reactor->upcalls[i].body);
     }
-    if (reactor->staging != NULL)
-        body_release(reactor->staging);
+    for (uint32_t i = 0; i < STAGING_LANES; i++)
+        if (reactor->staging[i] != NULL)
+            body_release(reactor->staging[i]);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->table);
@@ -553,8 +554,10 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
         int64_t sweep_ns = SWEEP_MS * 1000000LL;
         turn(reactor, left < 0 || left > sweep_ns ? sweep_ns : left);
         if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
-            reactor->now_ms >= end_ms)
+            reactor->now_ms >= end_ms) {
+            reactor->net->submit(reactor->net); /* Python may take its time */
             return;
+        }
         left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
     }
 }

@@ -12,6 +12,7 @@
 #define PLACES_MAX 65536u /* slices of the whole ring */
 #define ROUTE_NONE (-1)
 #define SWEEP_MS 500
+#define STAGING_LANES 8
 
 struct listener {
     int fd;
@@ -89,7 +90,7 @@ struct reactor {
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
     uint8_t key_scratch[HTTP1_HEAD_BYTES_MAX];
-    struct body *staging; /* takes the next small events; its len is what is used */
+    struct body *staging[STAGING_LANES]; /* by slice; each takes the next small events behind len */
     uint64_t staging_bytes;
     uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;

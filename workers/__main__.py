@@ -9,9 +9,12 @@ from barco import __version__
 from barco.errors import BarcoError, ConfigError
 from barco.log import setup
 from barco.model.options import WorkerOptions
+from barco.workers.parts import make_reactor, make_replica_store, make_store, read_bytes
 from barco.workers.reactor.selector import ReactorSelector
 from barco.workers.storage.bulk import open_bulk
-from barco.workers.worker import Worker, make_reactor, make_spool, make_store, read_bytes
+from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.store import ShardStore
+from barco.workers.worker import Worker
 
 EXIT_CONFIG = 78
 
@@ -39,17 +42,19 @@ def main(arguments: list[str]) -> int:
     options = WorkerOptions.from_json(arguments[0])
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
-    if options.ring_size > 1:
-        raise ConfigError("cluster mode is not in this version: leave cluster.brokers out")
     pin(options.core)
     bulk = open_bulk(options.engine, read_bytes(options))
-    store = make_store(options, bulk)
     session = int.from_bytes(os.urandom(7), "little")
-    reactor = make_reactor(options, store.next_epoch, session)
+    if options.ring_size > 1:
+        store: ShardStore | ReplicaStore = make_replica_store(options, bulk)
+        reactor = make_reactor(options, 0, session)
+    else:
+        store = alone = make_store(options, bulk)
+        reactor = make_reactor(options, alone.next_epoch, session)
     selector = ReactorSelector(reactor)
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
-    worker = Worker(options, reactor, store, make_spool(options, bulk), session)
+    worker = Worker(options, reactor, store, bulk, session)
     selector.on_upcall = worker.upcall
     try:
         return loop.run_until_complete(worker.run())

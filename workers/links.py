@@ -149,9 +149,9 @@ async def open_link(
             theirs = hello_from(await read_frame(end))
         if (theirs.ordinal, theirs.worker) != process or theirs.cluster_uuid != hello.cluster_uuid:
             raise PeerError(f"Worker {process} is worker {theirs.ordinal}/{theirs.worker}.")
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError) as error:  # Replication asks why: refused, or silence.
         end.close()
-        raise NotReadyError(f"Broker {process[0]} does not answer.") from None
+        raise NotReadyError(f"Broker {process[0]} does not answer.") from error
     except BaseException:
         end.close()
         raise

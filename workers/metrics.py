@@ -127,10 +127,10 @@ def exposition(
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
             lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
     for name, value in sorted((gossip or {}).items()):
-        if (text := GOSSIP_GAUGES.get(name)) is not None:
-            lines += _series(f"gossip_{name}", "gauge", text, value)
-        elif (text := GOSSIP_COUNTERS.get(name)) is not None:
-            lines += _series(f"gossip_{name}_total", "counter", text, value)
+        if name in GOSSIP_GAUGES:
+            lines += _series(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], value)
+        elif name in GOSSIP_COUNTERS:
+            lines += _series(f"gossip_{name}_total", "counter", GOSSIP_COUNTERS[name], value)
     return ("\n".join(lines) + "\n").encode()
 
 

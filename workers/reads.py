@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX
+from barco.types import MiB
 from barco.workers.seams import LogReaderLike, ReactorLike
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 STEP_BYTES = 2 * CHUNK_RAW_BYTES_MAX
 """How much is fetched at once where the budget counts uncompressed bytes: text compresses five to
 twenty times, so fetching the whole budget would read much for nothing."""
+
+PIECE_BYTES = 1 * MiB
+"""Of one copy out of memory: larger ones would be mapped, faulted in and unmapped every time."""
 
 Slot = tuple[str, int]
 """(topic, slice)."""
@@ -164,7 +168,7 @@ class Reads:
         """The next chunks, from memory or from the disk; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
-        tail = self._reactor.tail_read(topic, slice, offset, want)
+        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES))
         if tail is not None:
             chunks, end, extent.high_watermark = tail
             return [_Piece(b"".join(chunks), end)] if chunks else []

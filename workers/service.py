@@ -43,6 +43,9 @@ async def _no_splits(
     return 0, []
 
 
+CONSUMING = ("poll", "commit", "goodbye")
+
+
 class ShardService:
     """The shard of this worker, as a set of named operations."""
 
@@ -117,6 +120,10 @@ class ShardService:
             "stats": self._stats,
         }
 
+    def may_consume(self) -> bool:
+        """Whether nobody else can be handing out the same events; set by the replica's host."""
+        return True
+
     def follow(self, epoch: int) -> None:
         """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
         self.epoch = epoch
@@ -164,6 +171,8 @@ class ShardService:
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
+        if op in CONSUMING and not self.may_consume():
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------

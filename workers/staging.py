@@ -140,6 +140,7 @@ class Staging:
 
     def open(self) -> None:
         """The shard's state is restored: take up its marks."""
+        self.marks = Marks()
         self.marks.open(self._reactor.compacted(COMMITS))
 
     async def recover(self) -> list[Write]:

@@ -75,6 +75,7 @@ class TopicRegistry:
 
     def open(self) -> None:
         """A generation is open: take up the settings that its log holds."""
+        self._records.clear()
         self._digest = ""
         for _, value in self._reactor.compacted(TOPICS):
             if not value:

@@ -10,25 +10,24 @@ from typing import Any
 
 from barco import limits
 from barco._native import Reactor
-from barco.errors import BarcoError, DiskFullError, NotReadyError, OperatorError
+from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MIN
 from barco.protocol import messages
-from barco.types import KiB, MiB, SliceIndex
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
 from barco.workers.http.messages import problem_response
 from barco.workers.idle_positions import expire
 from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
+from barco.workers.parts import bound_state, make_spool
 from barco.workers.reactor.selector import Upcall
+from barco.workers.replication.host import ReplicaHost
 from barco.workers.service import ShardService
 from barco.workers.siblings import HTTP
-from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.retention import Policy
+from barco.workers.storage.recovery import RecoveryReport
+from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.scan import SegmentSummary
-from barco.workers.storage.spool import Spool
 from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
@@ -49,80 +48,6 @@ DRAIN_SECONDS = 10.0
 log = logging.getLogger("barco.worker")
 
 
-def shard_range(options: WorkerOptions) -> tuple[range, int]:
-    """The worker's slices, and the token at which its range starts."""
-    slices = options.replicas.slices_of(options.shard_number)
-    start, _ = options.placement.slice_bounds(options.range_index, SliceIndex(slices.start))
-    return slices, start
-
-
-def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
-    """The files of the worker's shard."""
-    _, token = shard_range(options)
-    return ShardStore(
-        layout.shard_path(options.data_dir, options.worker),
-        bulk,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        token=token,
-        segment_bytes=options.segment_bytes,
-        policy=Policy(
-            hours=options.retention_hours,
-            shard_bytes=options.retention_bytes // options.workers,
-            sole_member=True,
-        ),
-        on_error=lambda error: log.error(str(error)),
-    )
-
-
-def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
-    """Where events wait for the commit of their write."""
-    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
-
-
-def arena_bytes(options: WorkerOptions) -> int:
-    """A quarter of the budget, a power of two, and room for three of the largest requests."""
-    size = 8 * MiB
-    while size * 2 <= options.memory_bytes // 4 or size < 3 * options.request_bytes_max:
-        size *= 2
-    return size
-
-
-def read_bytes(options: WorkerOptions) -> int:
-    """Buffers for reads from disk: an eighth of the budget, and room for the largest chunk.
-
-    With the arena, bodies and answers (a quarter each) that leaves an eighth for the index and for
-    Python; what lies free between the pieces in use is given back (footprint).
-    """
-    return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
-
-
-def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
-    """The native loop for the generation that will be opened, with the start's own number."""
-    slices, _ = shard_range(options)
-    return Reactor(
-        engine=options.engine,
-        arena_bytes=arena_bytes(options),
-        request_bytes_max=options.request_bytes_max,
-        event_bytes_max=options.event_bytes_max,
-        body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
-        auto_create=options.auto_create,
-        worker=options.shard,
-        workers=options.workers,
-        ring_size=options.ring_size,
-        range_index=options.range_index,
-        peer=options.peer,
-        peers=options.replicas.peers,
-        slices=options.slices_per_range,
-        slice_first=slices.start,
-        slice_last=slices.stop - 1,
-        range_token=TOKEN_MIN,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        session=session,
-        epoch=epoch,
-        connections_max=options.connections_max,
-    )
-
-
 class Worker:
     """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
 
@@ -130,8 +55,8 @@ class Worker:
         self,
         options: WorkerOptions,
         reactor: Reactor,
-        store: ShardStore,
-        spool: Spool,
+        store: ShardStore | ReplicaStore,
+        bulk: BulkIo,
         session: int,
     ) -> None:
         self._options = options
@@ -144,7 +69,7 @@ class Worker:
             reactor=reactor,
             reader=_LateReader(store),
             supervisor=self._supervision,
-            spool=spool,
+            spool=make_spool(options, bulk),
             now_us=lambda: time.time_ns() // 1000,
         )
         self._network = Network(options, reactor, self._service, session)
@@ -164,6 +89,20 @@ class Worker:
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
+        self._replica: ReplicaHost | None = None
+        if isinstance(store, ReplicaStore):
+            self._replica = ReplicaHost(
+                options,
+                session,
+                reactor=reactor,
+                store=store,
+                bulk=bulk,
+                service=self._service,
+                network=self._network,
+                fatal=self._fatal,
+            )
+            names = ("built", "landed", "segment_wanted", "segment_sealed")
+            self._upcalls |= dict.fromkeys(names, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------
 
@@ -197,29 +136,14 @@ class Worker:
 
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
-        report = await self._store.recover(self._reactor.restore, self._reactor.apply_group)
-        self._bound_state()
-        epoch, parents = self._store.open_generation(self._session)
-        assert epoch == self._reactor.log_state()["epoch"]
-        await self._store.start(
-            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
-        )
-        await self._first_segment()
-        self._reactor.open_generation(parents)
-        while self._reactor.log_state()["stable_gseq"] < 1:
-            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
-        self._service.lineage = self._store.lineage
-        self._service.more_stats = self._store.stats
-        self._service.splits = self._store.extents.splits
-        self._service.open(epoch)
-        staging = self._service.staging
-        begun = await staging.recover()
-        await self._network.start()
-        await self._service.adopt_topics(self._network.siblings)
-        # READY means that every slice can be written to through this worker.
-        await self._network.hand_off.connected(PEERS_SECONDS)
-        self._app.open()
-        self._spawn(staging.complete(begun))
+        if self._replica is not None:
+            groups, seconds = await self._replica.open(), 0.0
+            self._app.open()
+            await self._replica.ready()
+            epoch = self._replica.epoch
+        else:
+            report = await self._open_alone(self._store)
+            epoch, groups, seconds = self._service.epoch, report.groups, report.seconds
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
@@ -231,13 +155,42 @@ class Worker:
                 "engine": self._reactor.engine,
                 "engine_reason": self._reactor.engine_reason,
                 "epoch": epoch,
-                "recovered_groups": report.groups,
-                "recovery_seconds": round(report.seconds, 3),
+                "recovered_groups": groups,
+                "recovery_seconds": round(seconds, 3),
             }
         )
         # What start-up made stays for ever: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+
+    async def _open_alone(self, store: Any) -> RecoveryReport:
+        """The only member of its shard: seals the newest generation and opens the next."""
+        report: RecoveryReport = await store.recover(
+            self._reactor.restore, self._reactor.apply_group
+        )
+        bound_state(self._options, self._reactor)
+        epoch, parents = store.open_generation(self._session)
+        assert epoch == self._reactor.log_state()["epoch"]
+        await store.start(
+            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
+        )
+        await self._first_segment()
+        self._reactor.open_generation(parents)
+        while self._reactor.log_state()["stable_gseq"] < 1:
+            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
+        self._service.lineage = store.lineage
+        self._service.more_stats = store.stats
+        self._service.splits = store.extents.splits
+        self._service.open(epoch)
+        staging = self._service.staging
+        begun = await staging.recover()
+        await self._network.start()
+        await self._service.adopt_topics(self._network.siblings)
+        # READY means that every slice can be written to through this worker.
+        await self._network.hand_off.connected(PEERS_SECONDS)
+        self._app.open()
+        self._spawn(staging.complete(begun))
+        return report
 
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
@@ -250,7 +203,9 @@ class Worker:
         end = time.monotonic() + DRAIN_SECONDS
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
-        if status == 0:
+        if self._replica is not None:
+            await self._replica.close()
+        elif status == 0:
             self._reactor.seal()
             end = max(end, time.monotonic() + SEAL_SECONDS)
             while time.monotonic() < end and not self._sealed():
@@ -379,23 +334,6 @@ class Worker:
         if task is not None and self._app.interruptible(task):
             task.cancel()
 
-    def _bound_state(self) -> None:
-        """The state of the shard opens each segment, as one group: it must leave room for others.
-
-        Raises OperatorError when it does not fit any more.
-        """
-        options = self._options
-        most = min(arena_bytes(options) // 2, options.segment_bytes // 4)
-        state = self._reactor.bound_state(most)
-        if state > most * 3 // 2:
-            raise OperatorError(
-                f"the topics, producers and group offsets of this shard take {state // KiB} KiB, "
-                f"for which these limits are too small: raise limits.memory_bytes (a worker's "
-                f"{options.memory_bytes // MiB} MiB) and storage.segment_bytes "
-                f"({options.segment_bytes // MiB} MiB) to what they were"
-            )
-        self._store.state_bytes = state
-
     async def _first_segment(self) -> None:
         """On a full disk nothing is deleted but what retention says: then it is waited for room."""
         while True:
@@ -422,6 +360,7 @@ class Worker:
             return
 
     async def _segment_sealed(self, index: int) -> None:
+        assert isinstance(self._store, ShardStore)
         body = self._reactor.export_index(index)
         summary = SegmentSummary(*self._reactor.segment_summary(index))
         await self._store.segment_sealed(index, body, summary)
@@ -431,7 +370,7 @@ class Worker:
 class _LateReader:
     """The store's reader, which is there only once recovery is done."""
 
-    def __init__(self, store: ShardStore) -> None:
+    def __init__(self, store: ShardStore | ReplicaStore) -> None:
         self._store = store
 
     async def read(

@@ -81,7 +81,9 @@ class Catchup(Peers):
             return
         if held.received >= held.target or held.leading is not None:
             return
-        if self._take(held, message.head) and not held.shut:
+        if not self._take(held, message.head):
+            return
+        if not held.shut:
             held.owed = held.received
         if held.received >= held.target:
             self._lacking.pop(message.gid, None)

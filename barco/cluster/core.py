@@ -39,7 +39,11 @@ class Recovered(NamedTuple):
     header_crc: int
     """Of that group; 0 without one."""
     suspect: bool = False
-    """The log ends in corruption, not in a torn tail (storage rule S5)."""
+    """The log ends in corruption, not in a torn tail (storage rule S5).
+
+    To be told at every start until the generation was sealed and repaired (`Seal`): a member that
+    forgets that it has forgotten would vote.
+    """
 
 
 class Then(NamedTuple):
@@ -82,6 +86,8 @@ class Core:
         self._to_myself: deque[Message] = deque()
         self._serial = self._durable = 0
         self._thens: deque[tuple[int, Then]] = deque()
+        self._found: dict[Gid, Recovered] = {}
+        """Logs without a record: it was not stable yet when the process ended."""
         for generation in settings.ranges:
             self._hold(generation)
         self._load(journal, logs)
@@ -103,20 +109,26 @@ class Core:
                     held.decided = record.value
                 for child in record.value.children:
                     self._hold(child)
-        for gid, found in logs.items():
-            if (held := self._held.get(gid)) is not None:
-                held.tail = held.received = found.tail
-                held.tail_crc = held.received_crc = found.header_crc
-                held.suspect = found.suspect
         for held in self._held.values():
             if held.promised is not None or held.decided is not None:
                 held.fence = Fence.SHUT
-            if held.decided is not None:
-                held.sealed = held.complete
-                held.shown = min(held.tail, held.decided.tail)
-                if held.sealed:
-                    held.suspect = False
-            self._want_all(held)
+        self._found = dict(logs)
+        for gid in list(self._found):
+            if (held := self._held.get(gid)) is not None:
+                self._recovered(held)
+
+    def _recovered(self, held: Held) -> None:
+        """Its log was found on disk; perhaps before its record became stable."""
+        found = self._found.pop(held.generation.gid)
+        held.tail = held.received = found.tail
+        held.tail_crc = held.received_crc = found.header_crc
+        held.suspect = found.suspect
+        if held.fence is Fence.OPEN:
+            held.owed = found.tail  # No promise was stable, so none was given.
+        if held.decided is not None:
+            held.shown = min(held.tail, held.decided.tail)
+            held.sealed = held.complete and not held.suspect
+        self._want_all(held)
 
     def _vote(self, gid: Gid, ballot: Ballot, value: Successor | None) -> None:
         held = self._held.get(gid)
@@ -151,6 +163,8 @@ class Core:
             for gid, _ in generation.parents:
                 if gid not in self._held:
                     self._missing.add(gid)
+        if generation.gid in self._found:
+            self._recovered(held)
         self._want_all(held)
         return held
 

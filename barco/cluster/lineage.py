@@ -1,11 +1,20 @@
 """The lineage: which generation follows which, as far as is known here, and what that starts."""
 
+from collections.abc import Iterator
+
 from barco.cluster.acceptor import Acceptor
 from barco.cluster.core import Then
 from barco.cluster.effects import Follow, Lead, Seal
 from barco.cluster.held import Fence, Held, Leading
 from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
-from barco.model.generation import Gid, Identity, Successor
+from barco.model.generation import (
+    GENESIS_EPOCH,
+    Generation,
+    Gid,
+    Identity,
+    Parent,
+    Successor,
+)
 from barco.protocol.replication import (
     Decided,
     DecidedRecord,
@@ -24,6 +33,9 @@ class Lineage(Acceptor):
     def _start_lineage(self) -> None:
         self._ask_at = self._now
         self._followed = set()
+        for held in list(self._held.values()):
+            if held.complete and not held.sealed:
+                self._grown(held)  # Repaired, and stopped before that was told.
         for held in self._current.values():
             self._told_open(held)
 
@@ -68,21 +80,37 @@ class Lineage(Acceptor):
         generation = held.generation
         if held.decided is not None or generation.is_genesis:
             return
-        if generation.leader == self._me and generation.session == self._session:
+        if self._names_me(held):
             self._lead(held)
         elif held.member and generation.gid not in self._followed:
             self._followed.add(generation.gid)
             self._effects.append(Follow(generation))
             self._acknowledge(held)
 
+    def _names_me(self, held: Held) -> bool:
+        """Whether it is this very process that leads the generation, or will."""
+        generation = held.generation
+        return generation.leader == self._me and generation.session == self._session
+
+    def _ancestors(self, generation: Generation) -> Iterator[Parent]:
+        """The parents whose groups it continues; one that ended without any hands on its own."""
+        for parent in generation.parents:
+            held = self._held.get(parent.gid)
+            if parent.tail > 0:
+                yield parent
+            elif held is not None:
+                yield from self._ancestors(held.generation)
+            elif parent.gid.epoch > GENESIS_EPOCH:
+                yield parent  # Whose child it is, is not known here.
+
     def _lead(self, held: Held) -> None:
         """Open a child, once its parents' groups are all here and everything is stable."""
         generation = held.generation
         if held.leading is not None or held.stopped or held.shut or held.born > self._durable:
             return
-        for gid, tail in generation.parents:
+        for gid, tail in self._ancestors(generation):
             parent = self._held.get(gid)
-            if tail == 0 or (parent is not None and parent.complete):
+            if parent is not None and parent.complete:
                 continue
             if parent is not None:
                 self._want(parent, tail)
@@ -111,7 +139,7 @@ class Lineage(Acceptor):
         return [
             each
             for each in self._open()
-            if any(parent.gid == gid for parent in each.generation.parents)
+            if any(parent.gid == gid for parent in self._ancestors(each.generation))
         ]
 
     def _on_unknown(self, sender: Identity, message: Unknown) -> None:

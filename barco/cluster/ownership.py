@@ -27,6 +27,8 @@ class Ownership(Proposer):
             return False
         if held.leading is not None:
             return self._must_relead(held)
+        if self._names_me(held) and not held.stopped and not held.shut:
+            return False  # About to be opened.
         place = held.generation.place(self._me.ordinal)
         if place == 0:
             return self._owner_acts(held)
@@ -50,8 +52,10 @@ class Ownership(Proposer):
         return self._now - since >= RETURN_SECONDS and self._caught_up(held)
 
     def _led(self, held: Held) -> bool:
-        """Whether another process leads it, as far as anybody in reach can tell."""
+        """Whether a process leads it or will, as far as anybody in reach can tell."""
         leader = held.generation.leader
+        if self._names_me(held) and not held.stopped and not held.shut:
+            return True  # As soon as its parents' groups are all here.
         if leader.ordinal == self._me.ordinal or held.generation.is_genesis:
             return False
         peer = self._peers.get(leader.ordinal)
@@ -70,8 +74,8 @@ class Ownership(Proposer):
 
     def _caught_up(self, held: Held) -> bool:
         if held.shut or any(
-            tail > 0 and ((parent := self._held.get(gid)) is None or not parent.complete)
-            for gid, tail in held.generation.parents
+            (parent := self._held.get(gid)) is None or not parent.complete
+            for gid, _ in self._ancestors(held.generation)
         ):
             return False
         known = max(held.committed, held.target)

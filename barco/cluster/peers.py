@@ -70,11 +70,11 @@ class Peers(Core):
 
     def _link_lost(self, ordinal: int) -> None:
         peer = self._peers.get(ordinal)
+        if peer.lost if peer is not None else ordinal in self._lost:
+            return
         if peer is None:
             self._lost.add(ordinal)
         else:
-            if peer.lost:
-                return
             peer.lost = True
         self._ping_at = self._now  # Others have to know what is seen here.
 

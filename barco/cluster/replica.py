@@ -47,7 +47,7 @@ from barco.cluster.held import Held
 from barco.cluster.ownership import Ownership
 from barco.cluster.peers import Peer
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS
-from barco.model.generation import Gid, Identity, Kind, Successor
+from barco.model.generation import Generation, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
     Accept,
     Accepted,
@@ -141,6 +141,11 @@ class Replica(Ownership):
     def successor(self, gid: Gid) -> Successor | None:
         """The decided `Successor` of a generation, or None."""
         return self._decided.get(gid)
+
+    def record(self, gid: Gid) -> Generation | None:
+        """The record of a generation, if it is known here."""
+        held = self._held.get(gid)
+        return held.generation if held is not None else None
 
     def readable(self, gid: Gid) -> int:
         """gseq up to which this replica's copy of a generation may be shown to readers."""

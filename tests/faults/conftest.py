@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -76,6 +77,21 @@ def module_root(request: pytest.FixtureRequest) -> Iterator[Path]:
     yield directory
     if not request.session.testsfailed:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes appends of the epoll engine fail or lie: see its source."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        pytest.skip("no C compiler")
+    if "LD_PRELOAD" in os.environ:
+        pytest.skip("something else is preloaded")
+    library = tmp_path_factory.mktemp("shim") / "writes.so"
+    source = Path(__file__).parent / "faultlab" / "writes.c"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), str(source)]
+    subprocess.run([*command, "-ldl"], check=True)
+    return library
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,8 +1,6 @@
 """A disk that is full, or that fails: what was acknowledged stays, and what can go on goes on."""
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,21 +144,6 @@ def test_a_dead_disk_ends_the_broker_with_a_clear_word(root: Path, disk: Mount, 
         judge(scene, 1)
     finally:
         scene.close()
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that makes appends fail."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        pytest.skip("no C compiler")
-    if "LD_PRELOAD" in os.environ:
-        pytest.skip("something else is preloaded")
-    library = tmp_path_factory.mktemp("shim") / "writes.so"
-    source = Path(__file__).parent / "faultlab" / "writes.c"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True)
-    return library
 
 
 @pytest.fixture

@@ -96,6 +96,27 @@ def forget_last_groups(data_dir: Path) -> None:
             file.write(bytes(sum(header.group_bytes for _, header in last)))
 
 
+def test_a_broker_without_sync_is_found(root: Path, seed: int, shim: Path) -> None:
+    """It answers before its appends are stable, and writes them only a little later."""
+    scene = Scene(root, seed=seed, name="sabotage")
+    scene.broker.options = ["--engine", "epoll"]
+    scene.broker.env = {"LD_PRELOAD": str(shim), "BARCO_FAULT_WRITES": str(root / "fault")}
+    try:
+        scene.broker.start()
+        (root / "fault").write_text("l")
+        load = scene.run_load()
+        time.sleep(1.5)
+        scene.broker.kill()
+        load.stopping.set()
+        scene.end_load()
+        (root / "fault").unlink()
+        scene.broker.restart()
+        report = scene.verdict(fresh_group=False)
+        assert report.count("C1 lost") > 0
+    finally:
+        scene.close()
+
+
 def test_a_broker_that_forgets_is_found(root: Path, seed: int) -> None:
     scene = Scene(root, seed=seed, name="sabotage")
     try:

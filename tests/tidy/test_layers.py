@@ -58,6 +58,7 @@ IMPURE = {
 
 ENVIRONMENT = {
     "barco.config",
+    "barco.workers.mutants",
     "barco.supervisor.systemd",
     "barco.cli._shared",
     "barco.spark.sessions",

@@ -222,22 +222,29 @@ class Read:
         """The answer of a worker that holds the slice, and which one it was.
 
         This worker if it does, else the leader, else another: events that one of them shows are
-        committed, but each may be a little behind.
+        committed, but one that follows may be a little behind. So where it has nothing (any more),
+        the leader is asked as well.
         """
         context = self._context
-        holders = context.holders(context.shard(place))
+        shard = context.shard(place)
+        leader, holders = context.leaders.peer(shard), context.holders(shard)
         holders.sort(key=lambda worker: worker != context.options.peer)
         failure: BarcoError = NotReadyError("Nobody holds this slice at the moment.")
+        behind: tuple[Any, int] | None = None
         for worker in holders:
             try:
                 answer = await context.ask(worker, "read", args)
-            except BusyError as error:
-                failure = error
+            except (BusyError, CorruptDataError) as error:
+                failure = error  # Not ready, or without its old events: another copy is whole.
                 continue
-            self._check(answer["offset"], answer, last=worker == holders[-1])
-            if answer["offset"] <= answer["end"]:
+            self._check(answer["offset"], answer, last=worker in (leader, holders[-1]))
+            if answer["extent"] is not None or worker == leader:
                 return answer, worker
-        raise failure
+            if behind is None and answer["offset"] <= answer["end"]:
+                behind = (answer, worker)
+        if behind is None:
+            raise failure
+        return behind
 
     async def _read(
         self, place: int, args: dict[str, Any], wait_s: float, stop: int | None

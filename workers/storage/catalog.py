@@ -144,11 +144,19 @@ class Catalog:
                 f"{segment.path}: no group of generation {epoch} is at its start"
             )
         await self._bulk.run(write_sidecar, segment.path, body, epoch, summary)
-        self._insert(segment)
+        if key not in self._segments:  # The generation was sealed meanwhile.
+            self._insert(segment)
         sidecar = await self.sidecar(key)
         for (topic, slice_), parts in self._streams.items():
             if not parts or parts[-1].key != key:  # Else it was looked up a moment ago.
                 parts.extend(_parts(key, sidecar, topic, slice_))
+
+    def add_known(self, epoch: int, index: int) -> None:
+        """Takes in a segment that is whole; its index is read, or made, when it is asked for."""
+        key = SegmentKey(epoch, index)
+        if key not in self._segments:
+            self._insert(self._file(key))
+            self._streams.clear()
 
     def remove(self, key: SegmentKey) -> None:
         """Forgets a segment whose file is gone."""

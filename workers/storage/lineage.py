@@ -8,7 +8,8 @@ passed over: the generations' own groups stay the truth, this file saves looking
 
 import os
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from barco.workers.storage.errors import explain, fsync_directory
 
 _FRAME = struct.Struct("<II")
 _BODY_BYTES_MAX = 64 * KiB
+FIRST_EPOCH = 2
+"""Epoch 1, genesis, is empty and has no files."""
 
 
 @dataclass(slots=True)
@@ -55,10 +58,14 @@ class _Content:
     end: int = 0
     damaged: int = 0
     torn_bytes: int = 0
+    journal: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Lineage:
-    """The journal of one shard. Every method that adds a record returns after the fsync."""
+    """The journal of one shard. Every method that adds a record returns after the fsync.
+
+    They may be called from any thread, one at a time waits for the other.
+    """
 
     def __init__(self, shard: Path, content: _Content) -> None:
         """Use `Lineage.load`."""
@@ -66,6 +73,10 @@ class Lineage:
         self._shard = shard
         self._generations = content.generations
         self._end = content.end
+        self._lock = threading.Lock()
+        self.journal = content.journal
+        """What the replica's machine promised, accepted and learned, as it was read at the start:
+        maps of `barco.protocol.replication_codec`, in order."""
         self.damaged = content.damaged
         """Frames in the middle of the file that were unreadable."""
         self.torn_bytes = content.torn_bytes
@@ -126,9 +137,18 @@ class Lineage:
         """Records that retention removed the last of a generation."""
         self._append({"t": "expired", "e": epoch})
 
-    def _append(self, record: dict[str, Any]) -> None:
-        body = msgpack.packb(record)
-        frame = _FRAME.pack(len(body), crc32c(body)) + body
+    def add_journal(self, records: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Adds (epoch, map) pairs of the replica's machine, all with one fsync."""
+        self._append(*({"t": "journal", "e": epoch, "r": record} for epoch, record in records))
+
+    def _append(self, *records: dict[str, Any]) -> None:
+        with self._lock:
+            self._append_frames(records)
+
+    def _append_frames(self, records: Sequence[dict[str, Any]]) -> None:
+        frame = b""
+        for body in map(msgpack.packb, records):
+            frame += _FRAME.pack(len(body), crc32c(body)) + body
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         try:
             fd = os.open(self.path, flags, 0o600)
@@ -144,7 +164,8 @@ class Lineage:
         if self._end == 0:
             fsync_directory(self._shard)
         self._end += len(frame)
-        _apply(self._generations, record)
+        for record in records:
+            _apply(self._generations, record)
 
 
 def _truncate(path: Path, end: int) -> None:
@@ -174,6 +195,8 @@ def _parse(data: bytes) -> _Content:
             continue
         record, at = frame
         _apply(content.generations, record)
+        if record.get("t") == "journal":
+            content.journal.append(record["r"])
         content.end = at
     return content
 
@@ -202,8 +225,24 @@ def _frames_after(data: bytes, at: int) -> Iterator[int]:
             yield position
 
 
+def _learn(generations: dict[int, Generation], record: dict[str, Any]) -> None:
+    """Sessions and parents of the generations that a machine's record speaks of."""
+    known = [record["generation"]] if "generation" in record else []
+    if record.get("t") == "decided":
+        known = record["value"][2]
+    for (_, epoch), _, _, session, _, parents in known:
+        if epoch < FIRST_EPOCH:
+            continue
+        generation = generations.setdefault(epoch, Generation(epoch))
+        generation.session = session
+        generation.parents = tuple((gid[1], tail) for gid, tail in parents)
+
+
 def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
-    generation = generations.setdefault(record["e"], Generation(record["e"]))
+    if record["e"] < FIRST_EPOCH:
+        generation = Generation(record["e"])
+    else:
+        generation = generations.setdefault(record["e"], Generation(record["e"]))
     match record.get("t"):
         case "opened":
             generation.session = record["s"]
@@ -220,5 +259,8 @@ def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
             generation.tail = record["f"] - 1
         case "expired":
             generation.expired = True
+        case "journal":
+            if isinstance(record.get("r"), dict):
+                _learn(generations, record["r"])
         case _:
             pass  # Written by a later version: it has to be harmless to this one.

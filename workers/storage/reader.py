@@ -83,7 +83,7 @@ class LogReader:
     ) -> None:
         self._catalog = catalog
         self._bulk = bulk
-        self._open_epoch = open_epoch
+        self.open_epoch = open_epoch
         self._locate = locate
         self._locate_timestamp = locate_timestamp
         self._steps: OrderedDict[tuple[str, int, int], int] = OrderedDict()
@@ -202,7 +202,7 @@ class LogReader:
             except FileNotFoundError:
                 continue  # Retention removed it between the look-up and the read.
             except _WrongIndexError as error:
-                if attempt or plan.key.epoch == self._open_epoch:
+                if attempt or plan.key.epoch == self.open_epoch:
                     raise self._corrupt(topic, slice_, plan, error) from None
                 await self._catalog.rebuild(plan.key)
         return ReadResult([], from_offset, 0)
@@ -234,7 +234,7 @@ class LogReader:
             locations.append(Location(file_offset, stored, base, count, 0))
         if not locations:
             return None
-        key = SegmentKey(self._open_epoch, rows[0][0])
+        key = SegmentKey(self.open_epoch, rows[0][0])
         return _Plan(key, layout.segment_path(self._catalog.shard, *key), locations)
 
     async def _read_plan(

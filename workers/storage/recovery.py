@@ -137,10 +137,10 @@ async def _recover(
         if generation.expired or (report.T and generation.sealed):
             continue
         own = scan.Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
-        sources = _sources(shard, generation)
+        sources = sources_of(shard, generation)
         feed = _Feed(_ignore, _ignore) if report.T else _Feed(restore, apply_group)
-        with _Files(shard, generation.epoch, sources) as files:
-            result = await _drive(
+        with SegmentFiles(shard, generation.epoch, sources) as files:
+            result = await drive(
                 scan.scan_generation(
                     sources, own, feed, tail=generation.tail, accept_loss=accept_loss
                 ),
@@ -148,18 +148,18 @@ async def _recover(
                 bulk,
             )
         if not generation.sealed:
-            await _make_stable(sources, bulk)
+            await make_stable(sources, bulk)
         _record(report, generation, result)
         if result.tail == 0:
             report.empty_epochs.append(generation.epoch)
-            _remove_empty(shard, generation.epoch, result)
+            remove_empty(shard, generation.epoch, result)
             continue
-        _trim(shard, generation.epoch, sources, result)
+        trim(shard, generation.epoch, sources, result)
     report.seconds = time.monotonic() - began
     return report
 
 
-async def _make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
+async def make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
     """Before a tail is agreed on: an append that nobody saw end may be in the device's cache only.
 
     Sealed at it, and lost with the power, it would be missed as corruption at the next start.
@@ -218,7 +218,8 @@ class _Feed:
             self._apply(group)
 
 
-def _sources(shard: Path, generation: Generation) -> list[scan.SegmentSource]:
+def sources_of(shard: Path, generation: Generation) -> list[scan.SegmentSource]:
+    """The segments of a generation, for a scan."""
     indexes = layout.segment_indexes(shard, generation.epoch)
     if not indexes and generation.tail:
         directory = layout.generation_path(shard, generation.epoch)
@@ -237,7 +238,7 @@ def _sources(shard: Path, generation: Generation) -> list[scan.SegmentSource]:
     return sources
 
 
-class _Files:
+class SegmentFiles:
     """Opens segments for a scan, one at a time: it goes through them in order."""
 
     def __init__(self, shard: Path, epoch: int, sources: list[scan.SegmentSource]) -> None:
@@ -273,7 +274,8 @@ class _Files:
         return self._sources[which].name
 
 
-async def _drive(walk: scan.Scan, files: _Files, bulk: BulkIo) -> scan.ScanResult:
+async def drive(walk: scan.Scan, files: SegmentFiles, bulk: BulkIo) -> scan.ScanResult:
+    """Runs a scan on files. Raises what reading them raises."""
     try:
         wish = next(walk)
         while True:
@@ -291,7 +293,7 @@ async def _drive(walk: scan.Scan, files: _Files, bulk: BulkIo) -> scan.ScanResul
 # --- Tidying up -----------------------------------------------------------------------------------
 
 
-def _trim(
+def trim(
     shard: Path, epoch: int, sources: list[scan.SegmentSource], result: scan.ScanResult
 ) -> None:
     """Gives back preallocated space: cuts zeros off the last segment, removes unused ones."""
@@ -315,7 +317,7 @@ def _cut(path: Path, size: int) -> None:
         raise explain(error, path, "cut the unused end of") from error
 
 
-def _remove_empty(shard: Path, epoch: int, result: scan.ScanResult) -> None:
+def remove_empty(shard: Path, epoch: int, result: scan.ScanResult) -> None:
     """A generation that never had a group goes away, unless something unknown is in it."""
     directory = layout.generation_path(shard, epoch)
     if result.torn_bytes == 0 and directory.is_dir():

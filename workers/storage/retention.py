@@ -84,7 +84,7 @@ class Retention:
         self._lineage = lineage
         self._bulk = bulk
         self._policy = policy
-        self._open_epoch = open_epoch
+        self.open_epoch = open_epoch
         self._on_truncate = on_truncate
         self.deleted_segments = 0
         self.deleted_bytes = 0
@@ -110,7 +110,7 @@ class Retention:
                     segment.size,
                     segment.newest_wall_us or 0,
                     segment.chunk_count,
-                    segment.key.epoch != self._open_epoch,
+                    segment.key.epoch != self.open_epoch,
                 )
             )
             if len(found) % 32 == 0:
@@ -131,7 +131,7 @@ class Retention:
         await self._bulk.run(discard, shard, layout.sidecar_path(segment.path))
         self.deleted_segments += 1
         self.deleted_bytes += segment.size
-        if key.epoch != self._open_epoch and not layout.segment_indexes(shard, key.epoch):
+        if key.epoch != self.open_epoch and not layout.segment_indexes(shard, key.epoch):
             await self._bulk.run(self._expire, key.epoch)
 
     def _expire(self, epoch: int) -> None:

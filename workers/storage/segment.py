@@ -22,6 +22,7 @@ from pathlib import Path
 from barco.errors import BarcoError, DiskFullError
 from barco.limits import PAGE_BYTES, REQUEST_BYTES_MAX
 from barco.types import MiB
+from barco.workers.mutants import MUTANT, UNSYNCED
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import explain, fsync_directory
@@ -34,6 +35,7 @@ ZERO_DEPTH_AHEAD = 1
 """Behind the broker's back one unit at a time, so that appends do not queue behind zeros."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+APPEND_FLAGS = _OPEN_FLAGS | (os.O_DSYNC if MUTANT != UNSYNCED else 0)
 
 
 class SegmentPool:
@@ -73,7 +75,7 @@ class SegmentPool:
         path = layout.segment_path(self._shard, epoch, index)
         source, capacity = await self._source(state_bytes)
         try:
-            fd = os.open(source, _OPEN_FLAGS | os.O_DSYNC)
+            fd = os.open(source, APPEND_FLAGS)
         except OSError as error:
             raise explain(error, source, "open") from error
         try:

@@ -106,6 +106,22 @@ def test_the_wrong_one_is_refused_and_both_sides_say_why(
     assert any("is refused" in line for line in said)
 
 
+@in_loop
+async def test_a_disk_that_replaces_the_lost_one_is_let_in_and_the_lost_one_no_more() -> None:
+    async with lab_of(2) as lab:
+        await lab.start(0)
+        lost = await lab.start(1)
+        await until(lab.whole)
+        await lab.crash(1)
+        disk = lost.machine.members.me.disk_uuid
+        await lab.start(1, disk_uuid="e" * 32, replaces=disk)
+        await until(lab.whole)
+        await lab.crash(1)
+        await lab.start(1)
+        await until(lambda: 1 in lab.nodes[0].refusals)
+        assert "another disk" in lab.nodes[0].refusals[1]
+
+
 async def speak(lab: Lab, source: str, data: bytes) -> bytes:
     """What broker 0 answers to these bytes, until it closes."""
     reader, writer = await asyncio.open_connection(*lab.addresses[0], local_addr=(source, 0))

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from barco.model.placement import Placement
 from barco.supervisor.tied import start_tied
-from faultlab.wire import call
+from faultlab.wire import Address, call
 
 SMALL = {
     "BARCO_STORAGE_SEGMENT_BYTES": str(2 << 20),
@@ -36,6 +37,9 @@ class StartError(Exception):
 class Broker:
     """One data directory, and the processes that run on it now."""
 
+    host = "127.0.0.1"
+    placement = Placement(1, 8)
+
     def __init__(self, data_dir: Path, *, workers: int = 2, logs: Path | None = None) -> None:
         self.data_dir = data_dir
         self._workers = workers
@@ -51,15 +55,20 @@ class Broker:
         self.log_path = self._logs / "broker.log"
 
     @property
-    def port(self) -> int:
+    def port(self) -> Address:
         """Discovery; any worker may answer."""
-        return self._base
+        return self.host, self._base
 
     @property
-    def ports(self) -> list[int]:
+    def ports(self) -> list[Address]:
         """Where a producer may go: two shared listeners, and each worker's own."""
         shards = [self._base + 50 + worker for worker in range(self._workers)]
-        return [self._base, self._base + 1, *shards]
+        return [(self.host, port) for port in (self._base, self._base + 1, *shards)]
+
+    @property
+    def log_paths(self) -> list[Path]:
+        """One for each start."""
+        return sorted(self._logs.glob("broker-*.log"))
 
     @property
     def pids(self) -> list[int]:
@@ -84,16 +93,19 @@ class Broker:
         """Does not wait until it is ready."""
         self._starts += 1
         self.log_path = self._logs / f"broker-{self._starts:03d}.log"
-        command = [sys.executable, "-m", "barco", "serve", "--dev", "--json", *self.options]
-        command += ["--workers", str(self._workers), "--ports-from", str(self._base)]
         with self.log_path.open("wb") as log:
             self._process = start_tied(
-                [*command, "--data-dir", str(self.data_dir)],
+                [sys.executable, "-P", "-m", "barco", *self.command(), *self.options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
                 env=os.environ | SMALL | self.env,
             )
+
+    def command(self) -> list[str]:
+        """What comes after `barco`."""
+        command = ["serve", "--dev", "--json", "--data-dir", str(self.data_dir)]
+        return [*command, "--workers", str(self._workers), "--ports-from", str(self._base)]
 
     def await_ready(self) -> None:
         """After `begin`. StartError when it ends."""
@@ -112,10 +124,10 @@ class Broker:
             assert time.monotonic() < until, "a worker does not come back"
             time.sleep(0.05)
 
-    def _serves(self, port: int) -> bool:
+    def _serves(self, address: Address) -> bool:
         try:
-            answer = call(port, "GET", "/v1/groups")  # Every worker is asked for it.
-            return answer.status == 200 and call(port, "GET", "/status").status == 200
+            answer = call(address, "GET", "/v1/groups")  # Every worker is asked for it.
+            return answer.status == 200 and call(address, "GET", "/status").status == 200
         except (OSError, EOFError):
             return False
 

@@ -4,7 +4,7 @@ import json
 import time
 
 from faultlab.broker import Broker
-from faultlab.load import NDJSON, TOKEN, chunk_events
+from faultlab.load import NDJSON, chunk_events, place_of, slice_path
 from faultlab.wire import Wire
 
 CHUNKS = "application/vnd.barco.chunks"
@@ -31,7 +31,10 @@ def slices(broker: Broker, topic: str) -> dict[int, int]:
     if answer.status != 200:
         raise ReadError(answer.status, answer.body.decode("utf-8", "replace"))
     found = json.loads(answer.body)["slices"]
-    return {place["index"]: int(place["endOffset"]) for place in found}
+    return {
+        place_of(broker.placement, place["token"], place["index"]): int(place["endOffset"])
+        for place in found
+    }
 
 
 def read_slice(broker: Broker, topic: str, slice_: int, kind: str) -> list[Event]:
@@ -40,7 +43,7 @@ def read_slice(broker: Broker, topic: str, slice_: int, kind: str) -> list[Event
     cursor, events = "earliest", []
     try:
         while True:
-            target = f"/v1/topic/{topic}/slices/{TOKEN}/{slice_}/events"
+            target = slice_path(broker.placement, topic, slice_)
             target += f"?from={cursor}&maxBytes=4000000"
             answer = wire.call("GET", target, headers={"Accept": kind})
             if answer.status == 204:
@@ -48,18 +51,20 @@ def read_slice(broker: Broker, topic: str, slice_: int, kind: str) -> list[Event
             if answer.status != 200:
                 raise ReadError(answer.status, answer.body.decode("utf-8", "replace"))
             if kind == CHUNKS:
-                events += [tuple(event) for event in chunk_events(answer, slice_)]  # type: ignore
+                slices = broker.placement.slices_per_range
+                found = chunk_events(answer, slice_, slices)
+                events += [tuple(event) for event in found]  # type: ignore
             else:
-                events += [_line(line) for line in answer.body.splitlines()]
+                events += [_line(broker, line) for line in answer.body.splitlines()]
             cursor = answer.headers["barco-next-cursor"]
     finally:
         wire.close()
 
 
-def _line(line: bytes) -> Event:
+def _line(broker: Broker, line: bytes) -> Event:
     event = json.loads(line)
     return (
-        event["rangeIndex"],
+        place_of(broker.placement, event["token"], event["rangeIndex"]),
         event["version"],
         int(event["offset"]),
         event["key"],
@@ -69,7 +74,8 @@ def _line(line: bytes) -> Event:
 
 def drain(broker: Broker, topic: str, kind: str = CHUNKS) -> list[Event]:
     """All events of a topic, slice by slice, in the order of their offsets."""
-    return [event for slice_ in range(8) for event in read_slice(broker, topic, slice_, kind)]
+    places = range(broker.placement.size * broker.placement.slices_per_range)
+    return [event for place in places for event in read_slice(broker, topic, place, kind)]
 
 
 def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) -> list[Event]:
@@ -90,7 +96,7 @@ def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) ->
             )
             assert answer.status in (200, 204), answer
             empty = empty + 1 if answer.status == 204 else 0
-            events += [_line(line) for line in answer.body.splitlines()]
+            events += [_line(broker, line) for line in answer.body.splitlines()]
         assert wire.call("POST", f"/v1/consumer/goodbye?consumerId={name}").status == 200
     finally:
         wire.close()

@@ -11,7 +11,7 @@ from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan
 from faultlab.broker import Broker
 from faultlab.drain import CHUNKS, Event
-from faultlab.load import TOKEN, chunk_events
+from faultlab.load import chunk_events, slice_path
 from faultlab.wire import Wire
 
 TOPIC = "t"
@@ -154,7 +154,7 @@ def read_around(broker: Broker, topic: str) -> Served:
     for slice_ in range(8):
         cursor = "earliest"
         while True:
-            target = f"/v1/topic/{topic}/slices/{TOKEN}/{slice_}/events?from={cursor}"
+            target = slice_path(broker.placement, topic, slice_) + f"?from={cursor}"
             answer = wire.call("GET", f"{target}&maxBytes=4000000", headers={"Accept": CHUNKS})
             if answer.status == 204:
                 break
@@ -165,7 +165,7 @@ def read_around(broker: Broker, topic: str) -> Served:
                 served.refused.append((slice_, int(bad[1]), int(bad[2]), text))
                 cursor = f"{0:08x}-{int(bad[2]) + 1:016x}"
                 continue
-            for event in chunk_events(answer, slice_):
+            for event in chunk_events(answer, slice_, 8):
                 served.events[slice_, event[2]] = tuple(event)  # type: ignore[index,assignment]
             cursor = answer.headers["barco-next-cursor"]
     wire.close()

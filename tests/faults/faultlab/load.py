@@ -9,13 +9,26 @@ from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 from barco import _native
+from barco.model.placement import Placement
+from barco.types import Token
 from faultlab.broker import Broker
 from faultlab.history import History, make_value
 from faultlab.wire import Answer, Wire, request
 
-TOKEN = -(2**63)
 BATCH = "application/vnd.barco.batch"
 NDJSON = "application/x-ndjson"
+
+
+def place_of(placement: Placement, token: str, index: int) -> int:
+    """The number of a slice within the whole ring."""
+    at = placement.locate(Token(int(token)))[0]
+    return at * placement.slices_per_range + index
+
+
+def slice_path(placement: Placement, topic: str, place: int) -> str:
+    """Where the events of a slice are read."""
+    at, index = divmod(place, placement.slices_per_range)
+    return f"/v1/topic/{topic}/slices/{placement.token(at)}/{index}/events"
 
 
 class Worker(threading.Thread):
@@ -328,9 +341,10 @@ class Group(Worker):
         events = []
         for line in answer.body.splitlines():
             event = json.loads(line)
-            fields = ("rangeIndex", "version", "offset", "key", "value")
-            slice_, epoch, offset, key, value = (event[name] for name in fields)
-            events.append([slice_, epoch, int(offset), key, value])
+            fields = ("token", "rangeIndex", "version", "offset", "key", "value")
+            token, index, epoch, offset, key, value = (event[name] for name in fields)
+            place = place_of(self.load.broker.placement, token, index)
+            events.append([place, epoch, int(offset), key, value])
         self.load.seen("poll", self, events)
 
     def _committed(self, query: str) -> None:
@@ -349,13 +363,15 @@ class Reader(Worker):
 
     def __init__(self, load: "Load", name: str) -> None:
         super().__init__(load, name)
-        self.cursors = dict.fromkeys(range(8), "earliest")
+        placement = load.broker.placement
+        places = range(placement.size * placement.slices_per_range)
+        self.cursors = dict.fromkeys(places, "earliest")
         self.session = 0
 
     def step(self) -> None:
         assert self.wire is not None
-        slice_ = self.random.randrange(8)
-        target = f"/v1/topic/{self.load.topic}/slices/{TOKEN}/{slice_}/events"
+        slice_ = self.random.choice(list(self.cursors))
+        target = slice_path(self.load.broker.placement, self.load.topic, slice_)
         target += f"?from={self.cursors[slice_]}&maxBytes=300000"
         try:
             answer = self.wire.call(
@@ -365,7 +381,8 @@ class Reader(Worker):
             self.hang_up()
             return
         if answer.status == 200:
-            self.load.seen("read", self, chunk_events(answer, slice_))
+            slices = self.load.broker.placement.slices_per_range
+            self.load.seen("read", self, chunk_events(answer, slice_, slices))
         if answer.status in (200, 204):
             self.cursors[slice_] = answer.headers["barco-next-cursor"]
         elif 400 <= answer.status < 500 and answer.status not in (404, 429):
@@ -373,14 +390,14 @@ class Reader(Worker):
         self.pace(0.03)
 
 
-def chunk_events(answer: Answer, slice_: int) -> list[list[object]]:
+def chunk_events(answer: Answer, slice_: int, slices: int) -> list[list[object]]:
     """[slice, epoch, offset, key, value] of an answer in stored chunks."""
     events: list[list[object]] = []
     start = 0
     if skip := answer.headers.get("barco-start"):
         start = int(skip.rpartition("@")[2])
     for at, _, _, found, epoch, *_ in _native.chunks_scan(answer.body):
-        assert found == slice_
+        assert found % slices == slice_ % slices, "of another slice than was asked for"
         for offset, _, key, value in _native.chunk_events(answer.body, at):
             if offset >= start:
                 text = key.decode() if key is not None else None
@@ -455,7 +472,10 @@ class Load:
     def positions(self, group: str, t0: float, answer: Answer) -> None:
         """The group's committed offsets, as the broker says."""
         places = json.loads(answer.body)["positions"]
-        positions = {place["rangeIndex"]: int(place["offset"]) for place in places}
+        positions = {
+            place_of(self.broker.placement, each["token"], each["rangeIndex"]): int(each["offset"])
+            for each in places
+        }
         self.history.add(
             {
                 "f": "commit",

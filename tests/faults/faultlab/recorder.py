@@ -156,7 +156,7 @@ class Core:
         answers: list[Answer] = []
 
         def client() -> None:
-            wire = Wire(self.port)
+            wire = Wire(("127.0.0.1", self.port))
             wire.send(b"".join(requests))
             answers.extend(wire.answer() for _ in requests)
             wire.close()
@@ -204,7 +204,7 @@ class _Client(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        wire = Wire(self.port)
+        wire = Wire(("127.0.0.1", self.port))
         count = 0
         while count < self.requests and not self.failure:
             burst = []

@@ -4,12 +4,14 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from faultlab.broker import Broker
 from faultlab.checker import Report, check
 from faultlab.drain import CHUNKS, NDJSON, Event, drain, drain_group
 from faultlab.history import History
 from faultlab.load import Load
+from faultlab.ring import Ring
 
 TOTALS: dict[str, dict[str, float]] = {}
 """By kind of fault, for the table at the end of the run."""
@@ -18,10 +20,19 @@ TOTALS: dict[str, dict[str, float]] = {}
 class Scene:
     """A broker and everything that was ever done to its data directory."""
 
-    def __init__(self, root: Path, *, seed: int, name: str, data_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int,
+        name: str,
+        data_dir: Path | None = None,
+        ring: Ring | None = None,
+    ) -> None:
         self.name, self.seed = name, seed
         self.random = random.Random(seed)
-        self.broker = Broker(data_dir or root / "data", logs=root)
+        # A ring is used like a broker by whatever does not know that it is one.
+        self.broker: Any = ring or Broker(data_dir or root / "data", logs=root)
         self.history = History(root / "history.jsonl")
         self.topic = "t"
         self.turn = 0
@@ -84,7 +95,7 @@ class Scene:
 
     def _logs(self, report: Report) -> None:
         """C12: nothing in the logs that nobody expected."""
-        for path in sorted(self.broker.log_path.parent.glob("broker-*.log")):
+        for path in self.broker.log_paths:
             text = path.read_text("utf-8", "replace")
             for sign in ("Traceback", "Assertion", "AddressSanitizer", "assertion"):
                 if sign in text:

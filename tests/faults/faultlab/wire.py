@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 TIMEOUT_S = 8.0
 
+Address = tuple[str, int]
+"""Host and port."""
+
 
 class Answer(NamedTuple):
     """One response."""
@@ -26,8 +29,8 @@ class Answer(NamedTuple):
 class Wire:
     """One connection. OSError or EOFError when it ends; requests may be pipelined."""
 
-    def __init__(self, port: int, timeout: float = TIMEOUT_S) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, address: Address, timeout: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection(address, timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
 
@@ -79,7 +82,7 @@ def request(
 
 
 def call(
-    port: int,
+    address: Address,
     method: str,
     target: str,
     body: bytes = b"",
@@ -87,7 +90,7 @@ def call(
     timeout: float = TIMEOUT_S,
 ) -> Answer:
     """One request on a connection of its own."""
-    wire = Wire(port, timeout)
+    wire = Wire(address, timeout)
     try:
         return wire.call(method, target, body, headers)
     finally:

@@ -1,0 +1,57 @@
+"""Cuts between the brokers of one machine: packets are dropped, so that there is silence."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+Cut = tuple[int, int]
+"""What the first sends to the second does not arrive."""
+
+
+def _both(a: int, b: int) -> list[Cut]:
+    return [(a, b), (b, a)]
+
+
+def shapes() -> dict[str, list[Cut]]:
+    """Twelve: one alone, one that is deaf, one that is mute, and every pair."""
+    found: dict[str, list[Cut]] = {}
+    for one in range(3):
+        others = [other for other in range(3) if other != one]
+        found[f"{one} alone"] = [cut for other in others for cut in _both(one, other)]
+        found[f"{one} deaf"] = [(other, one) for other in others]
+        found[f"{one} mute"] = [(one, other) for other in others]
+        found[f"{others[0]} and {others[1]}"] = _both(*others)
+    return found
+
+
+def why_not() -> str:
+    """Why this machine cannot do it; empty when it can."""
+    if os.geteuid() != 0:
+        return "partitions need root"
+    if shutil.which("nft") is None:
+        return "nft is not installed (apt-get install nftables)"
+    try:
+        with cut(["127.251.251.1", "127.251.251.2"], [(0, 1)]):
+            return ""
+    except subprocess.CalledProcessError as error:
+        return f"nft is refused here: {error.stderr.strip()[:200]}"
+
+
+@contextmanager
+def cut(hosts: Sequence[str], cuts: Sequence[Cut]) -> Iterator[None]:
+    """While it lasts, these packets are dropped. A table of its own; addresses nobody else has."""
+    name = f"barco_faults_{os.getpid()}_{hosts[0].replace('.', '_')}"
+    rules = "".join(f"ip saddr {hosts[a]} ip daddr {hosts[b]} drop\n" for a, b in cuts)
+    table = f"table ip {name} {{ chain cut {{ type filter hook input priority 0;\n{rules}}}\n}}\n"
+    _nft(table)
+    try:
+        yield
+    finally:
+        _nft(f"delete table ip {name}\n")
+
+
+def _nft(text: str) -> None:
+    command = ["nft", "-f", "-"]
+    subprocess.run(command, input=text, capture_output=True, check=True, text=True)

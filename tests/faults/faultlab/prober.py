@@ -1,0 +1,66 @@
+"""How long nothing could be written: clients that try everywhere, all the time."""
+
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from faultlab.ring import KEYS, Ring
+from faultlab.wire import Wire
+
+PACE_S = 0.01
+TIMEOUT_S = 1.0
+"""Of one attempt: meanwhile the clients of the other brokers go on."""
+
+
+class Prober:
+    """For each range of the ring and each broker one client. Knows when each range was written."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._stopping = threading.Event()
+        self._acks: dict[int, list[float]] = defaultdict(list)
+        size, slices = ring.placement.size, ring.placement.slices_per_range
+        self._threads = [
+            threading.Thread(target=self._run, args=(at, KEYS[at * slices], node.port), daemon=True)
+            for at in range(size)
+            for node in ring.nodes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, at: int, key: str, address: tuple[str, int]) -> None:
+        wire = None
+        target = f"/v1/topic/prober/messages?partitionKey={key}"
+        while not self._stopping.is_set():
+            try:
+                wire = wire or Wire(address, TIMEOUT_S)
+                if wire.call("POST", target, b"x").status == 200:
+                    self._acks[at].append(time.monotonic())
+            except (OSError, EOFError):
+                if wire is not None:
+                    wire.close()
+                wire = None
+            time.sleep(PACE_S)
+
+    def gaps(self, since: float, until: float) -> list[float]:
+        """The longest time without any acknowledgement for each range, in this time."""
+        found = []
+        for at in range(self._ring.placement.size):
+            times = sorted(t for t in list(self._acks[at]) if since - 1 <= t <= until)
+            times = [max(times[0], since - 0.05) if times else since, *times, until]
+            found.append(max(b - a for a, b in itertools.pairwise(times)))
+        return found
+
+    def stop(self) -> None:
+        """No client is under way any more."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(30)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so many are not above."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

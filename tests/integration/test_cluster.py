@@ -1,0 +1,269 @@
+"""Three brokers on this machine: any of them takes anything, and any of them may die."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import barco
+from barco.client.codec import token_of
+from barco.client.transport import Pool, Request
+from barco.errors import BarcoError
+from barco.model.placement import Placement
+from barco.types import Token
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
+RING = Placement(3, 8)
+PATIENCE_S = 240.0
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("barco_cluster", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["barco_cluster"] = module  # Dataclasses look themselves up.
+    spec.loader.exec_module(module)
+    module.START_SECONDS = PATIENCE_S
+    return module
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three brokers on addresses that nobody else has, on the usual ports."""
+    script = load_script()
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
+    root = tmp_path_factory.mktemp("cluster")
+    more = "[storage]\nsegment_bytes = 33554432\n"
+    made = script.LocalCluster(root, hosts=hosts, tied=True, more=more)
+    made.write()
+    for ordinal in range(3):
+        made.start(ordinal)
+    made.wait_ready()
+    yield made
+    made.stop()
+
+
+def run(command):
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def request(cluster, ordinal, method, target, body=b"", *, port=9250):
+    """(status, headers, parsed JSON or bytes) of one broker."""
+    return ask(f"{cluster.hosts[ordinal]}:{port}", method, target, body)
+
+
+def ask(endpoint, method, target, body=b""):
+    async def main():
+        pool = Pool(connections_max=1)
+        try:
+            headers = (("Content-Type", "application/json"),)
+            answer = await pool.request(
+                endpoint, Request(method, target, headers, body), timeout_s=60
+            )
+        finally:
+            pool.close()
+        try:
+            return answer.status, answer.headers, json.loads(answer.body)
+        except ValueError:
+            return answer.status, answer.headers, answer.body
+
+    return asyncio.run(main())
+
+
+def key_in(index, start=0):
+    """A key in the token range with this ring index."""
+    number = start
+    while RING.locate(Token(token_of(f"k{number}".encode())))[0] != index:
+        number += 1
+    return f"k{number}"
+
+
+def until(condition, what):
+    """Poll until it holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return found
+
+
+def leaders(cluster):
+    """The broker that leads each shard, as one that answers sees it."""
+    shards = cluster.topology()["shards"]
+    return [shard["ordinal"] if shard["up"] else None for shard in shards]
+
+
+def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
+    for ordinal in range(3):
+        for index in range(3):
+            target = f"/v1/topic/any/messages?partitionKey={key_in(index)}"
+            status, _, answer = request(cluster, ordinal, "POST", target, b"1", port=9251)
+            assert status == 200, answer
+            assert answer["token"] == str(RING.token(index))
+            assert answer["startOffset"] == str(ordinal)
+    status, _, answer = request(cluster, 2, "GET", "/v1/topic/any/slices")
+    slices = answer["slices"]
+    assert status == 200 and len(slices) == 24
+    assert {each["token"] for each in slices} == {str(RING.token(index)) for index in range(3)}
+    written = [each for each in slices if each["endOffset"] != "0"]
+    assert [each["endOffset"] for each in written] == ["3"] * 3
+    for each in written:
+        assert len(each["replicas"]) == len(set(each["replicaEndpoints"])) == 3
+        assert each["endpoint"] == each["replicaEndpoints"][0]
+        for endpoint in each["replicaEndpoints"]:
+            target = f"/v1/topic/any/slices/{each['token']}/{each['index']}/events?from=earliest"
+
+            def read(endpoint=endpoint, target=target):
+                status, _, values = ask(endpoint, "GET", target)
+                return status == 200 and values[0]
+
+            # A follower may be a moment behind.
+            until(lambda read=read: (got := read()) and got["values"] == [1, 1, 1], endpoint)
+            assert read()["token"] == each["token"]
+
+
+def test_the_client_goes_to_the_owners(cluster):
+    with barco.Producer(cluster.endpoints) as producer:
+        acks = [
+            producer.send("direct", b"%d" % number, key=b"k%d" % number) for number in range(300)
+        ]
+        keyless = [producer.send("direct", b"none") for _ in range(50)]
+        for number, ack in enumerate(acks):
+            index, slice_ = RING.locate(Token(token_of(b"k%d" % number)))
+            assert (ack.result(60).token, ack.result(60).slice) == (RING.token(index), slice_)
+        assert all(ack.result(60) for ack in keyless)
+    events = list(barco.read("direct", cluster.endpoints[1]))
+    assert len(events) == 350
+    for event in events:
+        if event.key is not None:
+            index, slice_ = RING.locate(Token(token_of(event.key)))
+            assert (event.token, event.slice) == (RING.token(index), slice_)
+
+
+def test_topics_and_groups_are_the_same_everywhere(cluster):
+    status, _, _ = request(cluster, 1, "PUT", "/v1/topics/settled", b'{"retentionHours": 5}')
+    assert status == 201
+    for ordinal in range(3):
+        status, _, topic = request(cluster, ordinal, "GET", "/v1/topics/settled")
+        assert status == 200 and topic["retentionHours"] == 5 and len(topic["slices"]) in (0, 24)
+    with barco.Producer(cluster.endpoints) as producer:
+        for number in range(300):
+            producer.send("settled", b"%d" % number, key=b"k%d" % number)
+    seen = []
+    with barco.Consumer("settled", group="g", endpoint=cluster.endpoints, start="earliest") as one:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(seen) < 300 and time.monotonic() < deadline:
+            seen += [int(event.value) for event in one.poll(5)]
+        one.commit()
+    assert sorted(seen) == list(range(300))
+    for ordinal in range(3):
+        status, _, group = request(cluster, ordinal, "GET", "/v1/groups/g")
+        assert status == 200 and group["lag"] == 0
+        assert sum(int(each["offset"]) for each in group["positions"]) == 300
+
+
+class Load(threading.Thread):
+    """Writes numbered events for a few keys in each range, and notes what was acknowledged."""
+
+    def __init__(self, endpoints):
+        super().__init__(daemon=True)
+        self.endpoints = endpoints
+        self.acknowledged = defaultdict(list)
+        self.failures = []
+        self.ended = threading.Event()
+
+    def run(self):
+        keys = [key_in(index, 100 * part) for index in range(3) for part in range(3)]
+        with barco.Producer(self.endpoints, delivery_timeout_s=PATIENCE_S) as producer:
+            number = 0
+            while not self.ended.is_set():
+                futures = [(key, number, self._send(producer, key, number)) for key in keys]
+                for key, sent, future in futures:
+                    try:
+                        future.result(PATIENCE_S)
+                        self.acknowledged[key].append(sent)
+                    except (BarcoError, TimeoutError) as error:
+                        self.failures.append((key, sent, error))
+                number += 1
+
+    def _send(self, producer, key, number):
+        return producer.send("load", b"%d" % number, key=key.encode())
+
+    @property
+    def rounds(self):
+        return min((len(each) for each in list(self.acknowledged.values())), default=0)
+
+
+def check_nothing_lost(load, endpoints):
+    found = defaultdict(list)
+    for event in barco.read("load", endpoints):
+        found[event.key.decode()].append(int(event.value))
+    assert not load.failures
+    for key, numbers in load.acknowledged.items():
+        assert found[key] == numbers, key
+
+
+def test_a_leader_dies_and_comes_back(cluster):
+    load = Load(cluster.endpoints)
+    load.start()
+    try:
+        until(lambda: load.rounds >= 5, "the load does not begin")
+        for victim in (0, 2):
+            until(lambda: None not in leaders(cluster), "a shard without a leader")
+            cluster.kill(victim)
+            before = load.rounds
+            until(lambda before=before: load.rounds >= before + 10, "writes do not go on")
+            alive = [o for o in range(3) if o != victim]
+            with barco.Admin(cluster.endpoints[alive[0]], timeout_s=60) as admin:
+                owners = {shard["ordinal"] for shard in admin.topology()["shards"]}
+            assert victim not in owners
+            cluster.start(victim)
+            cluster.wait_ready()
+    finally:
+        load.ended.set()
+        load.join(PATIENCE_S)
+    check_nothing_lost(load, cluster.endpoints)
+
+
+def test_a_lost_disk_is_replaced(cluster):
+    victim = 1
+    with barco.Producer(cluster.endpoints) as producer:
+        for number in range(100):
+            producer.send("kept", b"%d" % number, key=b"k%d" % number)
+    cluster.stop([victim])
+    shutil.rmtree(cluster.data(victim))
+    command = [sys.executable, "-P", "-m", "barco"]
+    config = ["--config", str(cluster.config(victim))]
+    refused = run([*command, "format", *config])
+    assert refused.returncode == 78 and "run barco replace" in refused.stderr, refused
+    done = run([*command, "replace", *config])
+    assert done.returncode == 0, done
+    cluster.start(victim)
+    cluster.wait_ready()
+    until(lambda: None not in leaders(cluster), "a shard without a leader")
+    cluster.kill(0)  # Now the new disk counts: two of three are enough.
+    try:
+        values = sorted(int(event.value) for event in barco.read("kept", cluster.endpoints[1:]))
+        assert values == list(range(100))
+        until(
+            lambda: (
+                request(
+                    cluster, 2, "POST", f"/v1/topic/kept/messages?partitionKey={key_in(0)}", b"1"
+                )[0]
+                == 200
+            ),
+            "the new disk does not help to commit",
+        )
+    finally:
+        cluster.start(0)
+        cluster.wait_ready()

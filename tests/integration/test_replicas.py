@@ -1,0 +1,200 @@
+"""Three processes of one shard: what is acknowledged is on two disks, whoever dies or stalls."""
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from replicas import Member, RefusedError, Shard, until
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    made = Shard(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        for member in made.members:  # Shown when the test fails.
+            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
+        made.end()
+
+
+class Writer:
+    """One client that writes 0, 1, 2 ... to whoever takes them; knows which were acknowledged."""
+
+    def __init__(self, shard: Shard, topic: str = "t") -> None:
+        self.shard = shard
+        self.topic = topic
+        self.acknowledged: list[str] = []
+        self.tried = 0
+        self.longest = 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(60)
+
+    def until_more(self, count: int) -> None:
+        """So many more acknowledgements from here on."""
+        wanted = len(self.acknowledged) + count
+        until("acknowledgements", lambda: len(self.acknowledged) >= wanted)
+
+    def _run(self) -> None:
+        turn, last = 0, time.monotonic()
+        while not self._done.is_set():
+            member = self.shard.members[turn % 3]
+            running = member.process is not None and member.process.poll() is None
+            value = str(self.tried)
+            if running and member.produce(value, self.topic, timeout=2.0) == 200:
+                self.acknowledged.append(value)
+                self.longest = max(self.longest, time.monotonic() - last)
+                last = time.monotonic()
+            else:
+                turn += 1
+                self._done.wait(0.02)
+            if running:
+                self.tried += 1
+
+
+def check_history(found: list[str], writer: Writer) -> None:
+    """Everything acknowledged is there, once, in the order in which it was written."""
+    numbers = [int(value) for value in found]
+    assert numbers == sorted(set(numbers)), "order, and no event twice"
+    missing = set(writer.acknowledged) - set(found)
+    assert not missing, f"lost: {sorted(missing, key=int)[:10]} of {len(writer.acknowledged)}"
+
+
+def same_everywhere(shard: Shard, topic: str = "t") -> list[str]:
+    """What all three show, once they agree."""
+    found: list[list[str]] = []
+
+    def agree() -> bool:
+        try:
+            found[:] = [member.read(topic) for member in shard.members]
+        except (OSError, RefusedError):
+            return False  # It starts, or does not follow yet.
+        return found[0] == found[1] == found[2]
+
+    until("three equal copies", agree)
+    return found[0]
+
+
+def test_an_answer_needs_two_disks(shard: Shard) -> None:
+    leader = shard.leader()
+    assert leader.produce("before") == 200
+    others = [member for member in shard.members if member is not leader]
+    for member in others:
+        member.kill()
+    assert leader.produce("alone", timeout=1.5) != 200
+    for member in others:
+        member.start()
+    shard.leader()
+    found = same_everywhere(shard)
+    assert found[0] == "before" and set(found) <= {"before", "alone"}
+
+
+def test_a_killed_leader_is_taken_over_and_comes_back(shard: Shard) -> None:
+    first = shard.members[0]
+    until("the owner leads", lambda: "leading" in first.log)
+    with Writer(shard) as writer:
+        writer.until_more(100)
+        first.kill()
+        writer.until_more(100)
+        first.start()
+        until("the owner leads again", lambda: first.log.count("leading") > 1)
+        writer.until_more(50)
+    check_history(same_everywhere(shard), writer)
+
+
+def test_all_at_once(shard: Shard) -> None:
+    with Writer(shard) as writer:
+        writer.until_more(100)
+        for member in shard.members:
+            member.kill()
+    for member in shard.members:
+        member.start()
+    shard.leader()
+    check_history(same_everywhere(shard), writer)
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_stopped_follower_delays_nobody(shard: Shard, which: int) -> None:
+    until("the owner leads", lambda: "leading" in shard.members[0].log)
+    stopped = shard.members[which]
+    stopped.kill(signal.SIGSTOP)
+    try:
+        with Writer(shard) as writer:
+            writer.until_more(100)
+    finally:
+        stopped.kill(signal.SIGCONT)
+    check_history(same_everywhere(shard), writer)
+
+
+def test_a_stopped_leader_is_fenced(shard: Shard) -> None:
+    first = shard.members[0]
+    until("the owner leads", lambda: "leading" in first.log)
+    with Writer(shard) as writer:
+        writer.until_more(50)
+        first.kill(signal.SIGSTOP)
+        try:
+            until("another leader", lambda: "leading" in shard.members[1].log)
+            writer.until_more(50)
+        finally:
+            first.kill(signal.SIGCONT)
+        writer.until_more(50)
+    check_history(same_everywhere(shard), writer)
+
+
+def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:
+    """More than the arena holds, over several segments and two generations."""
+    absent = shard.members[2]
+    until("the owner leads", lambda: "leading" in shard.members[0].log)
+    absent.kill()
+    large = "x" * 500_000
+    for number in range(40):
+        assert shard.leader(shard.members[:2]).produce(f"{number} {large}{number}") == 200
+    shard.members[0].stop()
+    absent.start()
+    until("B leads", lambda: "leading" in shard.members[1].log)
+    assert shard.leader(shard.members[1:]).produce("last") == 200
+    shard.members[0].start()
+    found = same_everywhere(shard)
+    assert [value.split()[0] for value in found] == [*map(str, range(40)), "last"]
+    files = [segments(member) for member in shard.members]
+    assert files[0] == files[1] == files[2]
+
+
+def segments(member: Member) -> dict[str, bytes]:
+    """What the sealed generations' files hold, zeros at their ends aside."""
+    shard = member.data_dir / f"shard-{member.ordinal:04d}"
+    newest = max(path.name for path in shard.glob("gen-*"))
+    found = {}
+    for path in sorted(shard.glob("gen-*/seg-*.log")):
+        if path.parent.name < newest and (data := path.read_bytes().rstrip(b"\0")):
+            found[f"{path.parent.name}/{path.name}"] = data
+    return found
+
+
+def test_a_stranger_is_refused(shard: Shard) -> None:
+    """A process of another cluster, by mistake on a member's address, is told why."""
+    stranger = shard.members[2]
+    stranger.kill()
+    shutil.rmtree(stranger.data_dir / "shard-0002")
+    uuid, shard.cluster_uuid = shard.cluster_uuid, "ab" * 16
+    stranger.start()
+    until("a refusal", lambda: "this is cluster" in stranger.log)
+    stranger.kill()
+    shard.cluster_uuid = uuid
+    assert shard.leader(shard.members[:2]).produce("on") == 200

@@ -1,0 +1,101 @@
+"""A simulated disk: what is stable, what is on its way, and what a crash leaves of that."""
+
+from collections import deque
+from random import Random
+
+from barco.cluster.core import Recovered
+from barco.model.generation import Ballot, Gid, GroupHead, Identity
+from barco.protocol.replication import (
+    AcceptedRecord,
+    DecidedRecord,
+    JournalRecord,
+    PromisedRecord,
+)
+
+
+class Disk:
+    """One broker's disk. Logs and journal hold only what is stable."""
+
+    def __init__(self, identity: Identity, replaces: bool = False) -> None:
+        self.identity = identity
+        self.replaces = replaces
+        self.journal: list[JournalRecord] = []
+        self.logs: dict[Gid, list[GroupHead]] = {}
+        self.rotten: dict[Gid, int] = {}
+        """The last good group of a log whose later ones are corrupt."""
+        self.promised: dict[Gid, Ballot] = {}
+        self.accepted: dict[Gid, tuple[Ballot, object]] = {}
+        self.in_flight: dict[Gid, deque[GroupHead]] = {}
+        self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
+        self.full = False
+
+    def log(self, gid: Gid) -> list[GroupHead]:
+        """The stable groups of a generation."""
+        found = self.logs.get(gid)
+        if found is None:
+            found = self.logs[gid] = []
+        return found
+
+    def flying(self, gid: Gid) -> deque[GroupHead]:
+        """Its submitted groups."""
+        found = self.in_flight.get(gid)
+        if found is None:
+            found = self.in_flight[gid] = deque()
+        return found
+
+    def end(self, gid: Gid) -> tuple[int, int]:
+        """(gseq, header_crc) after everything submitted."""
+        flying = self.in_flight.get(gid)
+        if flying:
+            return flying[-1].gseq, flying[-1].header_crc
+        log = self.logs.get(gid)
+        return (log[-1].gseq, log[-1].header_crc) if log else (0, 0)
+
+    def holds(self, gid: Gid, gseq: int) -> bool:
+        """Whether groups 1 to gseq are stable and sound."""
+        return gseq == 0 or len(self.logs.get(gid, ())) >= gseq
+
+    def record(self, record: JournalRecord) -> None:
+        """A journal record is stable now."""
+        self.journal.append(record)
+        if isinstance(record, PromisedRecord):
+            self.promised[record.gid] = record.ballot
+        elif isinstance(record, AcceptedRecord):
+            self.promised[record.gid] = record.ballot
+            self.accepted[record.gid] = (record.ballot, record.value)
+
+    def crash(self, rng: Random) -> list[JournalRecord]:
+        """Of what was on its way, any prefix may have arrived. Returns the journal's part."""
+        arrived = []
+        for _ in range(rng.randint(0, len(self.unsynced))):
+            _, records = self.unsynced.popleft()
+            for record in records:
+                self.record(record)
+                arrived.append(record)
+        self.unsynced.clear()
+        for gid, flying in self.in_flight.items():
+            for _ in range(rng.randint(0, len(flying))):
+                head = flying.popleft()
+                log = self.log(gid)
+                # A hole ends what recovery finds: later groups are not reached.
+                if head.gseq == len(log) + 1:
+                    log.append(head)
+            flying.clear()
+        return arrived
+
+    def recovered(self) -> dict[Gid, Recovered]:
+        """What recovery finds (storage rules S3 and S5)."""
+        found = {}
+        for gid, log in self.logs.items():
+            crc = log[-1].header_crc if log else 0
+            found[gid] = Recovered(len(log), crc, gid in self.rotten)
+        return found
+
+    def rot(self, gid: Gid, gseq: int) -> None:
+        """Group `gseq` can not be read any more, and so nothing after it."""
+        del self.log(gid)[gseq - 1 :]
+        self.rotten[gid] = gseq - 1
+
+    def decided(self, gid: Gid) -> bool:
+        """Whether the journal knows the generation's successor."""
+        return any(isinstance(each, DecidedRecord) and each.gid == gid for each in self.journal)

@@ -1,0 +1,220 @@
+"""The 19 mutants: the machine, or its surroundings, with one rule less each.
+
+Each is a subclass that takes one method's rule away, so that production pays nothing for it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from barco.cluster.effects import Lead
+from barco.cluster.held import Fence, Held, Leading
+from barco.cluster.proposer import Proposal
+from barco.cluster.replica import Replica
+from barco.model.generation import Ballot, Generation, Gid, GroupHead, Kind, Parent, Successor
+from barco.protocol.replication import Append
+from barco.types import Epoch
+
+
+class FollowerNotFenced(Replica):
+    """1: F1 without "promised is unset"."""
+
+    def _fences(self, held: Held) -> bool:
+        return held.decided is not None or held.suspect or held.broken
+
+
+class LeaderWritesOn(Replica):
+    """2: L2 and L5: the leader's own promise changes nothing for it."""
+
+    def _drain(self, held: Held) -> None:
+        if held.leading is not None and held.decided is None:
+            held.fence = Fence.SHUT
+        else:
+            super()._drain(held)
+
+    def _end_session(self, held: Held) -> None:
+        pass
+
+    def _may_commit(self, held: Held) -> bool:
+        return held.decided is None
+
+
+class OwnTail(Replica):
+    """4: P2 with the proposer's own tail."""
+
+    def _tail(self, held: Held, proposal: Proposal) -> int:
+        return held.tail
+
+
+class LeaderResumes(Replica):
+    """5: L6: a restarted leader goes on in its old generation."""
+
+    def _names_me(self, held: Held) -> bool:
+        return held.generation.leader == self._me
+
+    def _lead(self, held: Held) -> None:
+        if held.generation.session == self._session or held.leading is not None or held.stopped:
+            super()._lead(held)
+            return
+        if held.shut or held.promised is not None:
+            return
+        others = tuple(m.ordinal for m in held.generation.members if m != self._me)
+        held.leading = Leading(others, self._clock)
+        held.leading.built = held.tail
+        self._effects.append(Lead(held.generation))
+
+    def _append_of(self, held: Held, head: GroupHead) -> Append:
+        return Append(held.generation.gid, held.generation.session, head, held.committed)
+
+
+class NoDrain(Replica):
+    """6: A1 without the drain: the promise leaves while appends are in flight."""
+
+    def _drained(self, held: Held) -> bool:
+        return held.fence is not Fence.OPEN
+
+
+class TailApart(Replica):
+    """7: the tails are asked for before the fence, in messages of their own."""
+
+    def _tail(self, held: Held, proposal: Proposal) -> int:
+        gid = held.generation.gid
+        tails = [held.tail if self._me.ordinal in proposal.promises else 0]
+        for ordinal in proposal.promises:
+            peer = self._peers.get(ordinal)
+            if peer is not None and peer.ping is not None:
+                tails += [view.tail for view in peer.ping.views if view.gid == gid]
+        return max(tails)
+
+
+class AcceptsWithout(Replica):
+    """10: A2 without holding groups 1 to T."""
+
+    def _holds(self, held: Held, tail: int) -> bool:
+        return True
+
+
+class GapsAllowed(Replica):
+    """11: F1 without gseq = tail + 1."""
+
+    def _follows(self, held: Held, head: GroupHead) -> bool:
+        return head.gseq > held.received
+
+
+class LeaderAlone(Replica):
+    """12: L3 without a follower."""
+
+    def _committable(self, held: Held) -> int:
+        return held.tail
+
+
+class BallotReused(Replica):
+    """13: a ballot without the session: a restart counts from one again."""
+
+    def _ballot(self, held: Held) -> Ballot:
+        gid = held.generation.gid
+        self._rounds[gid] = self._rounds.get(gid, 0) + 1
+        return Ballot(self._rounds[gid], self._me.ordinal, 0)
+
+
+class NotAdopted(Replica):
+    """14: P2 without adopting accepted values."""
+
+    def _highest_accepted(self, proposal: Proposal) -> Successor | None:
+        return None
+
+
+class RecoveredCounts(Replica):
+    """15: L5, last sentence: copies received through recovery count for an acknowledgement."""
+
+    def _acknowledge(self, held: Held) -> None:
+        if held.promised is not None and held.decided is None:
+            held.owed = held.received
+        super()._acknowledge(held)
+
+    def _end_session(self, held: Held) -> None:
+        pass
+
+    def _may_commit(self, held: Held) -> bool:
+        return held.decided is None
+
+
+class EpochLookedUp(Replica):
+    """16: the epoch after the highest that is known for this token."""
+
+    def _child_epoch(self, template: Generation, parents: tuple[Parent, ...]) -> Epoch:
+        known = [gid.epoch for gid in self._held if gid.token == template.gid.token]
+        return Epoch(1 + max(known, default=0))
+
+
+class MergesEarly(Replica):
+    """17: the range behind is taken over before its generation is sealed."""
+
+    def _handed(self, token: int) -> Held | None:
+        held = self._current.get(token)
+        if held is None or held.decided is not None or held.generation.gid not in self._wanted():
+            return super()._handed(token)
+        held.decided = Successor(held.tail, Kind.HANDOFF, ())
+        return held
+
+    def _wanted(self) -> set[Gid]:
+        found: set[Gid] = self.__dict__.setdefault("_wanted_gids", set())
+        return found
+
+    def _absorb(self, held: Held, donor: Held) -> None:
+        self._wanted().add(donor.generation.gid)
+        self._drive()
+
+
+class EpochOwnPlusOne(Replica):
+    """18: epoch = own + 1 instead of 1 + max(parents)."""
+
+    def _child_epoch(self, template: Generation, parents: tuple[Parent, ...]) -> Epoch:
+        return Epoch(1 + parents[0].gid.epoch)
+
+
+class SplitInTwo(Replica):
+    """19: a split decides its halves one after the other."""
+
+    def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:
+        whole = super()._split_value(held, tail, children)
+        return replace(whole, kind=Kind.RELEAD, children=whole.children[:1])
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One rule less."""
+
+    number: int
+    name: str
+    replica: Any = Replica
+    forgetful: bool = False
+    """Promises and accepts are lost at a crash."""
+    same_disk_uuid: bool = False
+    """A wiped disk comes back under its old identity."""
+    early_stable: bool = False
+    """A group counts as stable when its write is submitted."""
+    four: bool = False
+    """Needs splits and merges."""
+
+
+MUTANTS = (
+    Mutant(1, "follower append not fenced", FollowerNotFenced),
+    Mutant(2, "leader keeps writing after its promise", LeaderWritesOn),
+    Mutant(3, "promise and accept kept in memory", forgetful=True),
+    Mutant(4, "tail = own tail instead of the highest of the quorum", OwnTail),
+    Mutant(5, "restarted leader resumes its generation", LeaderResumes),
+    Mutant(6, "promise does not drain in-flight writes", NoDrain),
+    Mutant(7, "fence and tail read are separate messages", TailApart),
+    Mutant(8, "a wiped disk returns under its old identity", same_disk_uuid=True),
+    Mutant(9, "acknowledgement before stable, then power loss", early_stable=True),
+    Mutant(10, "accept without holding [1..T]", AcceptsWithout),
+    Mutant(11, "gaps allowed", GapsAllowed),
+    Mutant(12, "client acknowledgement on the leader alone", LeaderAlone),
+    Mutant(13, "ballot reused", BallotReused),
+    Mutant(14, "accepted values not adopted", NotAdopted),
+    Mutant(15, "leader counts recovered copies", RecoveredCounts),
+    Mutant(16, "epoch from a look-up of history", EpochLookedUp, four=True),
+    Mutant(17, "merge active before the donor is sealed", MergesEarly, four=True),
+    Mutant(18, "epoch = own + 1 instead of max(parents) + 1", EpochOwnPlusOne, four=True),
+    Mutant(19, "split in two registers", SplitInTwo, four=True),
+)

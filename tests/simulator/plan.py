@@ -1,0 +1,308 @@
+"""The faults of one seed, drawn beforehand: a failure can be repeated with fewer of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from barco.cluster import events as on
+from barco.model.generation import Generation, Gid, Identity
+
+from .oracle import Violation
+from .world import MIDDLE, World
+
+CLOSE_SECONDS = 6.0
+"""A close world does in this time what others do in a minute."""
+
+LIVENESS_SECONDS = 25.0
+"""After the last fault a healed quorum has to make progress within this time."""
+
+
+class Fault(NamedTuple):
+    """Something that goes wrong."""
+
+    time: float
+    kind: str
+    ordinal: int
+    other: int
+    number: float
+    """Uniform in [0, 1); each kind makes of it what it needs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    seed: int
+    seconds: float
+    steps: int
+    acks: int
+    generations: int
+    violation: Violation | None = None
+
+
+KINDS = {
+    "crash": 6,
+    "power": 3,
+    "power_all": 1,
+    "pause": 4,
+    "cut": 4,
+    "isolate": 4,
+    "heal": 8,
+    "noise": 3,
+    "slow": 2,
+    "elect": 5,
+    "wipe": 1,
+    "rot": 2,
+    "full": 1,
+    "resign": 1,
+}
+CLOSE = {
+    "crash": 6,
+    "power": 4,
+    "cut": 6,
+    "heal": 8,
+    "elect": 16,
+    "noise": 2,
+    "slow": 2,
+    "pause": 1,
+}
+"""For worlds where everything takes long and the faults come in quick succession."""
+
+FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
+"""With broker D, ranges are split and merged."""
+
+
+def plan(seed: int, seconds: float, *, four: bool = False) -> list[Fault]:
+    """The faults of a seed, by time."""
+    rng = Random(f"plan {seed}")
+    kinds = FOUR if four else CLOSE if close(seed) else KINDS
+    names, weights = list(kinds), list(kinds.values())
+    pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
+    faults, time = [], 1.0 + rng.random()
+    while time < seconds:
+        kind = rng.choices(names, weights)[0]
+        one, two = rng.sample(range(4 if four else 3), 2)
+        faults.append(Fault(time, kind, one, two, rng.random()))
+        time += pace * rng.expovariate(1.0) + (1e-3 if rng.random() < 0.8 else 20 * pace)
+    return faults
+
+
+def slowness(seed: int) -> tuple[float, float, float]:
+    """Of a close world: seconds on the network, factor of the disks, seconds between groups."""
+    rng = Random(f"slowness {seed}")
+    delay = rng.choice((0.002, 0.005, 0.015))
+    return delay, rng.choice((1.0, 4.0, 15.0)), rng.choice((0.3, 1.0, 3.0)) * delay
+
+
+def close(seed: int) -> bool:
+    """Every third seed: slow network and disks, many groups, faults at every moment."""
+    return seed % 3 == 2
+
+
+class Chaos:
+    """Carries the faults of a plan out on a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def do(self, fault: Fault) -> None:
+        """One fault."""
+        getattr(self, "_" + fault.kind)(fault)
+
+    def _again(self, ordinal: int, number: float) -> None:
+        """The broker starts again, soon or later."""
+        world = self.world
+        world.at(world.time + (0.05 if number < 0.5 else 6 * number), world.start, ordinal)
+
+    def _crash(self, fault: Fault) -> None:
+        self.world.crash(fault.ordinal)
+        self._again(fault.ordinal, fault.number)
+
+    def _power(self, fault: Fault) -> None:
+        self.world.crash(fault.ordinal, quiet=True)
+        self._again(fault.ordinal, fault.number)
+
+    def _power_all(self, fault: Fault) -> None:
+        for broker in self.world.brokers:
+            self.world.crash(broker.ordinal, quiet=True)
+            self._again(broker.ordinal, (fault.number * (3 + broker.ordinal)) % 1.0)
+
+    def _pause(self, fault: Fault) -> None:
+        broker = self.world.brokers[fault.ordinal]
+        if broker.replica is not None and not broker.paused:
+            broker.paused = True
+            life = broker.life
+            seconds = 0.1 + 8 * fault.number**3
+            self.world.at(self.world.time + seconds, self._resume, fault.ordinal, life)
+
+    def _resume(self, ordinal: int, life: int) -> None:
+        broker = self.world.brokers[ordinal]
+        if broker.life == life and broker.paused:
+            broker.resume()
+
+    def _cut(self, fault: Fault) -> None:
+        self.world.cuts.add((fault.ordinal, fault.other))
+        if fault.number < 0.5:
+            self.world.cuts.add((fault.other, fault.ordinal))
+
+    def _isolate(self, fault: Fault) -> None:
+        for broker in self.world.brokers:
+            if broker.ordinal != fault.ordinal:
+                if fault.number < 0.8:
+                    self.world.cuts.add((fault.ordinal, broker.ordinal))
+                if fault.number > 0.2:
+                    self.world.cuts.add((broker.ordinal, fault.ordinal))
+
+    def _heal(self, fault: Fault) -> None:
+        self.world.heal()
+        for broker in self.world.brokers:
+            broker.slow = self.world.usual_slow
+            if broker.disk.full:  # Its process starts anew when there is space again.
+                broker.disk.full = False
+                self._crash(fault._replace(ordinal=broker.ordinal))
+
+    def _noise(self, fault: Fault) -> None:
+        self.world.loss = 0.3 * fault.number
+        self.world.duplication = 0.3 * (1 - fault.number)
+        self.world.delay = self.world.usual_delay + 0.1 * fault.number**2
+
+    def _slow(self, fault: Fault) -> None:
+        self.world.brokers[fault.ordinal].slow = 1 + 100 * fault.number**2
+
+    def _elect(self, fault: Fault) -> None:
+        """Somebody proposes for no reason: P1 is for liveness only."""
+        broker = self.world.brokers[fault.ordinal]
+        opened = sorted(self.world.oracle.opened)
+        gid = opened[int(fault.number * len(opened))]
+        place = self.world.oracle.generations[gid].place(fault.ordinal)
+        if broker.replica is not None and place is not None and place < 2:
+            broker.step(on.Elect(gid))
+
+    def _resign(self, fault: Fault) -> None:
+        self.world.brokers[fault.ordinal].step(on.Resign())
+        self._crash(fault)
+
+    def _wipe(self, fault: Fault) -> None:
+        world = self.world
+        if len(world.oracle.decided) > 1 and world.oracle.fault_free():
+            world.wipe(fault.ordinal)
+            self._again(fault.ordinal, fault.number)
+
+    def _rot(self, fault: Fault) -> None:
+        world = self.world
+        disk = world.brokers[fault.ordinal].disk
+        gids = sorted(gid for gid, log in disk.logs.items() if len(log) > 1)
+        if gids and world.oracle.fault_free():
+            gid = gids[int((fault.number * 7) % 1.0 * len(gids))]
+            gseq = 1 + int(fault.number * (len(disk.logs[gid]) - 1))
+            world.rot(fault.ordinal, gid, gseq)
+
+    def _full(self, fault: Fault) -> None:
+        self.world.brokers[fault.ordinal].disk.full = True
+
+    # --- With four brokers ------------------------------------------------------------------
+
+    def _identity(self, ordinal: int) -> Identity:
+        return self.world.brokers[ordinal].disk.identity
+
+    def _split(self, fault: Fault) -> None:
+        """D joins between A and B."""
+        new = self.world.brokers[3]
+        for broker, generation in self.world.leaders():
+            whole = (generation.gid.token, generation.end) == (0, 1000)
+            if not whole or broker.ordinal != 0 or new.replica is None:
+                continue
+            a, b, c, d = (self._identity(ordinal) for ordinal in range(4))
+            zero = generation.gid
+            first = Generation(zero, MIDDLE, a, broker.session, (a, d, b), ())
+            second = Generation(Gid(MIDDLE, 1), 1000, d, new.session, (d, b, c), ())
+            broker.step(on.Split(zero, (first, second)))
+
+    def _absorb(self, fault: Fault) -> None:
+        """D leaves."""
+        world = self.world
+        donor = next((g for g in world.oracle.opened.values() if g.gid.token == MIDDLE), None)
+        donor = donor or world.oracle.handed_at(MIDDLE)
+        if donor is None:
+            return
+        for broker, generation in world.leaders():
+            if generation.end == MIDDLE and broker.ordinal == 0:
+                broker.step(on.Absorb(generation.gid, donor))
+
+
+def run(
+    seed: int,
+    seconds: float,
+    *,
+    mutant: object = None,
+    four: bool = False,
+    liveness: bool = True,
+    lemmas: bool = True,
+    faults: list[Fault] | None = None,
+    trace: bool = False,
+    made: Callable[[World], None] | None = None,
+) -> Outcome:
+    """One seed: faults, then a healed quorum that must make progress."""
+    world = World(seed, mutant=mutant, brokers=4 if four else 3, trace=trace)
+    world.oracle.lemmas = lemmas
+    if made is not None:
+        made(world)
+    rng = Random(f"clocks {seed}")
+    chaos = Chaos(world)
+    if close(seed):
+        world.usual_delay, world.usual_slow, world.group_seconds = slowness(seed)
+        world.delay = world.usual_delay
+        seconds = min(seconds, CLOSE_SECONDS)
+    violation = None
+    try:
+        for broker in world.brokers:
+            broker.slow = world.usual_slow
+            broker.offset = rng.choice((0.0, 1e3, 1e8 * rng.random()))
+            broker.rate = rng.choice((1.0, 1.0, 1.2, 0.8))
+            world.at(rng.random(), world.start, broker.ordinal)
+        for fault in plan(seed, seconds, four=four) if faults is None else faults:
+            world.run(fault.time)
+            chaos.do(fault)
+        world.run(seconds)
+        if liveness:
+            _must_progress(world, chaos, rng)
+        if missing := world.oracle.history():
+            raise Violation("I2", f"acknowledged and gone: {missing}")
+    except Violation as found:
+        violation = found
+    oracle = world.oracle
+    return Outcome(seed, world.time, world.steps, oracle.acks, len(oracle.generations), violation)
+
+
+def _must_progress(world: World, chaos: Chaos, rng: Random) -> None:
+    """Heal two or three brokers, and see whether every open range is written to again."""
+    world.usual_delay, world.usual_slow = 0.0005, 1.0
+    chaos.do(Fault(world.time, "heal", 0, 0, 0.0))
+    whole = world.oracle.fault_free() and 1 in {e for _, e in world.oracle.decided}
+    left_out = rng.choice((None, 0, 1, 2)) if whole and len(world.brokers) == 3 else None
+    for broker in world.brokers:
+        world.at(world.time, chaos._resume, broker.ordinal, broker.life)
+        world.at(world.time + 0.1, world.start, broker.ordinal)
+        if left_out is not None and broker.ordinal != left_out:
+            world.cuts |= {(left_out, broker.ordinal), (broker.ordinal, left_out)}
+    before = world.contents
+    until = world.time + LIVENESS_SECONDS
+    while world.time < until:
+        world.run(world.time + 0.5)
+        if world.oracle.handed:  # The control plane goes on with what it has begun.
+            chaos.do(Fault(world.time, "absorb", 0, 0, 0.0))
+        if _progressed(world, before):
+            return
+    healed = "all" if left_out is None else f"all but {left_out}"
+    raise Violation("liveness", f"no progress within {LIVENESS_SECONDS} s, {healed} healed")
+
+
+def _progressed(world: World, before: int) -> bool:
+    """Whether each open range has acknowledged a group that was built after the healing."""
+    oracle = world.oracle
+    for gid in oracle.opened:
+        told = oracle.acknowledged.get(gid, 0)
+        if not told or oracle.contents[gid][told] <= before:
+            return False
+    return not oracle.handed

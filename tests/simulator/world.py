@@ -1,0 +1,210 @@
+"""The simulated cluster: one clock, one network, brokers, an oracle; all from one seed."""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from math import log
+from random import Random
+from typing import Any
+
+from barco.cluster import events as on
+from barco.cluster.core import Recovered
+from barco.cluster.replica import Replica, Settings
+from barco.model.generation import Generation, Gid, Identity, genesis
+from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, PromisedRecord
+
+from .broker import Broker
+from .disk import Disk
+from .oracle import Oracle
+
+START, MIDDLE, END = 0, 500, 1000
+"""The range of the simulated shard, and where it may be split."""
+
+TRACE_EVENTS = 4000
+
+
+class World:
+    """Brokers A, B, C of one range and, for splits, D; ordinals 0, 1, 2, 3."""
+
+    frozen = False
+    """True: nothing happens by itself; the explorer chooses what is next."""
+
+    def __init__(self, seed: int, *, mutant: Any = None, brokers: int = 3, trace: bool = False):
+        self.seed = seed
+        self.rng = Random(seed)
+        self.mutant = mutant
+        self.time = 0.0
+        self.steps = 0
+        self.trace: deque[tuple[float, int, Any]] | None = (
+            deque(maxlen=TRACE_EVENTS) if trace else None
+        )
+        self.ranges = (genesis(START, END, (0, 1, 2)),)
+        self.oracle = Oracle(self)
+        self.loss = self.duplication = 0.0
+        self.delay = self.usual_delay = 0.0005
+        self.usual_slow = 1.0
+        self.group_seconds = 0.1
+        self._last: dict[tuple[int, int], float] = {}
+        self.cuts: set[tuple[int, int]] = set()
+        self.contents = 0
+        self.uuids = 0
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+        self.brokers = [Broker(self, Disk(self.new_identity(o))) for o in range(brokers)]
+        self.early_stable = getattr(mutant, "early_stable", False)
+        self._forgetful = getattr(mutant, "forgetful", False)
+        self._replica = getattr(mutant, "replica", Replica)
+
+    # --- What is random once per world ------------------------------------------------------
+
+    def new_identity(self, ordinal: int) -> Identity:
+        self.uuids += 1
+        return Identity(ordinal, ordinal.to_bytes(8, "big") + self.uuids.to_bytes(8, "big"))
+
+    def new_session(self) -> int:
+        return self.rng.getrandbits(63)
+
+    def new_content(self, broker: Broker, gid: Gid, gseq: int) -> int:
+        """A header_crc that no other group has."""
+        self.contents += 1
+        return self.contents
+
+    def machine(
+        self,
+        settings: Settings,
+        journal: Iterable[JournalRecord],
+        logs: Mapping[Gid, Recovered],
+        random: Callable[[], float],
+        now: float,
+    ) -> Replica:
+        return self._replica(settings, journal, logs, random, now)
+
+    def forgets(self, record: JournalRecord) -> bool:
+        """Mutant 3: promises are kept in memory only."""
+        return self._forgetful and isinstance(record, (PromisedRecord, AcceptedRecord))
+
+    # --- Time -------------------------------------------------------------------------------
+
+    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (time, self._count, call, args))
+
+    def run(self, until: float) -> None:
+        queue = self._queue
+        while queue and queue[0][0] <= until:
+            self.time, _, call, args = heapq.heappop(queue)
+            call(*args)
+        self.time = until
+
+    def io(self, broker: Broker, call: Callable[..., None], *args: Any) -> None:
+        """A disk operation of this broker completes, in its own time."""
+        rng = self.rng.random
+        seconds = 0.0005 + 0.002 * rng() * broker.slow
+        if rng() < 0.01:
+            seconds += 0.2 * rng() * broker.slow
+        self.at(self.time + seconds, call, *args)
+
+    # --- Network ----------------------------------------------------------------------------
+
+    def send(self, sender: Broker, ordinal: int, message: Message) -> None:
+        self.oracle.sent(sender, message)
+        if (sender.ordinal, ordinal) in self.cuts:
+            return
+        rng = self.rng.random
+        if self.loss and rng() < self.loss:
+            return
+        at = self.time + self.delay * (0.4 - log(1.0 - rng()))
+        if not self.loss:  # Then it is a connection, and keeps the order.
+            link = (sender.ordinal, ordinal)
+            at = self._last[link] = max(at, self._last.get(link, 0.0) + 1e-6)
+        args = (ordinal, on.Received(sender.disk.identity, sender.session, message))
+        self.at(at, self.deliver, *args)
+        if self.duplication and rng() < self.duplication:
+            self.at(at + self.delay * 20 * rng(), self.deliver, *args)
+
+    def deliver(self, ordinal: int, event: on.Received) -> None:
+        if (event.sender.ordinal, ordinal) in self.cuts:
+            return
+        broker = self.brokers[ordinal]
+        if broker.replica is not None:
+            broker.step(event)
+        else:
+            self.refused(event.sender.ordinal, ordinal)
+
+    def refused(self, ordinal: int, gone: int) -> None:
+        """Nobody listens there: the connection is refused."""
+        broker = self.brokers[ordinal]
+        if broker.replica is not None and (gone, ordinal) not in self.cuts:
+            self.at(self.time + 2 * self.delay, broker.later, broker.life, on.LinkLost(gone))
+
+    # --- Load -------------------------------------------------------------------------------
+
+    def work(self, broker: Broker, gid: Gid) -> None:
+        """Clients write to this leader for as long as it leads."""
+        if not self.frozen:
+            at = self.time + self.group_seconds * 2 * self.rng.random()
+            self.at(at, self._work, broker, broker.life, gid)
+
+    def _work(self, broker: Broker, life: int, gid: Gid) -> None:
+        if life != broker.life or gid not in broker.leads:
+            return
+        if not broker.paused:
+            broker.build(gid)
+        self.work(broker, gid)
+
+    # --- Faults -----------------------------------------------------------------------------
+
+    def start(self, ordinal: int) -> None:
+        if self.brokers[ordinal].replica is None:
+            self.brokers[ordinal].start()
+
+    def crash(self, ordinal: int, *, quiet: bool = False) -> None:
+        """The process dies; its peers see their connections reset, unless the machine died."""
+        broker = self.brokers[ordinal]
+        if broker.replica is None:
+            return
+        broker.crash()
+        for peer in self.brokers:
+            if not quiet and peer.replica is not None and (ordinal, peer.ordinal) not in self.cuts:
+                event = on.LinkLost(ordinal)
+                self.at(self.time + self.delay, peer.later, peer.life, event)
+
+    def wipe(self, ordinal: int) -> None:
+        """The disk is lost; an empty one takes its place, under `barco replace`."""
+        broker = self.brokers[ordinal]
+        self.crash(ordinal)
+        identity = self.new_identity(ordinal)
+        if getattr(self.mutant, "same_disk_uuid", False):
+            identity = broker.disk.identity
+        self.oracle.lost(broker.disk.identity)
+        honest = identity != broker.disk.identity
+        broker.disk = Disk(identity, replaces=honest)
+
+    def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
+        """Corruption of a group that is followed by another: a restart or a scrub finds it."""
+        broker = self.brokers[ordinal]
+        log = broker.disk.log(gid)
+        if not 1 <= gseq < len(log) or broker.disk.flying(gid) or gid in broker.leads:
+            return
+        if broker.disk.unsynced:
+            return  # A vote that was given before is on its way.
+        self.oracle.corrupted(broker.disk.identity, gid)
+        broker.disk.rot(gid, gseq)
+        if broker.replica is not None:
+            crc = broker.disk.log(gid)[-1].header_crc if gseq > 1 else 0
+            broker.step(on.Corrupted(gid, gseq - 1, crc))
+
+    def stopped(self, broker: Broker, reason: str) -> None:
+        """A machine that must not go on; its process is started again."""
+        broker.crash()
+        self.at(self.time + 1.0, self.start, broker.ordinal)
+
+    def heal(self) -> None:
+        """No more faults on the network."""
+        self.cuts.clear()
+        self.loss = self.duplication = 0.0
+        self.delay = self.usual_delay
+
+    def leaders(self) -> list[tuple[Broker, Generation]]:
+        """Who believes to lead what."""
+        return [(b, g) for b in self.brokers if b.replica is not None for g in b.leads.values()]

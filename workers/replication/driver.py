@@ -1,0 +1,426 @@
+"""Runs the machine of one replica: what it is told, and what is done about what it asks for.
+
+Effects are carried out in order; what takes time (the journal, changes of generation, reads of old
+groups) goes on beside, and is told when it is done.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barco._native import Reactor
+from barco.cluster import effects as fx
+from barco.cluster import events as ev
+from barco.cluster.core import Recovered, Settings
+from barco.cluster.replica import Replica
+from barco.errors import BarcoError, ProtocolError
+from barco.limits import REPLICATION_PENDING_BYTES_MAX
+from barco.model.generation import Generation, Gid, GroupHead, Identity
+from barco.protocol import replication as r
+from barco.protocol.link import Hello
+from barco.protocol.replication_codec import from_map, to_map
+from barco.types import Epoch, MiB
+from barco.workers.mutants import MUTANT, UNFENCED
+from barco.workers.reactor.selector import Upcall
+from barco.workers.replication.journal import Journal, read_journal
+from barco.workers.replication.link import Dial, Incoming, Link
+from barco.workers.replication.logs import Logs
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.replicas import Found, ReplicaStore
+
+SERVE_BYTES_MAX = 4 * MiB
+"""Groups for one `Fetch` at most; whoever got too few asks again."""
+
+RECENT_GROUPS_MAX = 4096
+"""Whose place in the arena is kept in mind."""
+
+RESUME_SECONDS = 0.01
+"""Between two looks at whether a peer that had to wait may go on."""
+
+log = logging.getLogger("barco.replication")
+
+
+class UnfencedReplica(Replica):
+    """Mutant 1: the follower's fence is left out."""
+
+    def _fences(self, held: Any) -> bool:
+        return held.decided is not None
+
+
+class Driver:
+    """One replica with its peers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        dials: Mapping[int, Dial],
+        *,
+        reactor: Reactor,
+        store: ReplicaStore,
+        bulk: BulkIo,
+        group_bytes_max: int,
+        on_lead: Callable[[Generation], None],
+        on_follow: Callable[[Generation], None],
+        on_stop: Callable[[str], None],
+        fatal: Callable[[str], None],
+    ) -> None:
+        """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
+        here. `on_stop`: no longer. `fatal`: end the process."""
+        self._settings = settings
+        self._reactor = reactor
+        self._store = store
+        self._fatal = fatal
+        self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
+        self._group_bytes_max = group_bytes_max
+        self._token = settings.ranges[0].gid.token
+        self._links = {
+            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal))
+            for ordinal, dial in dials.items()
+        }
+        self._inputs: set[Incoming] = set()
+        self._sessions: dict[int, int] = {}
+        self._paused = False
+        self._journal = Journal(
+            store.lineage, bulk, persisted=self._persisted, failed=self._journal_failed
+        )
+        self.logs = Logs(
+            reactor,
+            store,
+            stable=self._stable,
+            failed=self._append_failed,
+            fatal=fatal,
+            ended=lambda gid: self._machine.successor(gid) is not None,
+            session_of=self._session_of,
+        )
+        self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
+        self._stepping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        """gseq to (position, length) of the groups that this process built."""
+        self._draining: set[Gid] = set()
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        self._machine: Replica
+        self.role = "starting"
+        self.generation: Generation | None = None
+        self.steps = 0
+        self.groups_served = 0
+
+    # --- Life ---------------------------------------------------------------------------------
+
+    def start(self, found: Mapping[int, Found]) -> None:
+        """Everything is recovered: take part."""
+        logs = {
+            Gid(self._token, Epoch(epoch)): Recovered(each.tail, each.header_crc, each.suspect)
+            for epoch, each in found.items()
+        }
+        kind = UnfencedReplica if MUTANT == UNFENCED else Replica
+        now = asyncio.get_running_loop().time()
+        journal = read_journal(self._store.lineage)
+        self._machine = kind(self._settings, journal, logs, random.random, now)
+        self.logs.adopt(self._token)
+        for link in self._links.values():
+            link.start()
+        self._carry_out(self._machine.start(now), None)
+        self._set_timer()
+
+    async def close(self) -> None:
+        """Ends all of it. A leader has drained before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for incoming in list(self._inputs):
+            incoming.close()
+        for link in self._links.values():
+            await link.close()
+        for task in self._serving.values():
+            task.cancel()
+        await asyncio.gather(*self._serving.values(), return_exceptions=True)
+        await self.logs.close()
+        await self._journal.close()
+
+    def resign(self) -> None:
+        """This process is about to stop: the next in line may act at once."""
+        self.post(ev.Resign())
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads the shard's open generation."""
+        return self.role == "leader"
+
+    def serves_consumers(self) -> bool:
+        """Whether no other leader can hand out the same events."""
+        return self._machine.serves_consumers(asyncio.get_running_loop().time())
+
+    def status(self) -> dict[str, Any]:
+        """For /status and the metrics."""
+        return {
+            "role": self.role,
+            "open": self._machine.status(),
+            "peers": {
+                ordinal: {
+                    "connected": link.connected,
+                    "dropped": link.dropped,
+                    "sent_bytes": link.sent_bytes,
+                }
+                for ordinal, link in self._links.items()
+            },
+            "groups_served": self.groups_served,
+        }
+
+    # --- Events -------------------------------------------------------------------------------
+
+    def post(self, event: ev.Event, group: bytearray | None = None) -> None:
+        """Tell the machine; at once, or after what it is being told just now."""
+        self._events.append((event, group))
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            loop = asyncio.get_running_loop()
+            while self._events:
+                event, group = self._events.popleft()
+                self.steps += 1
+                self._carry_out(self._machine.step(loop.time(), event), group)
+            self._set_timer()
+        finally:
+            self._stepping = False
+
+    def _set_timer(self) -> None:
+        due = self._machine.deadline()
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() == due:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.post(ev.Tick())
+
+    def upcall(self, upcall: Upcall) -> None:
+        """From the reactor: built, landed, segment_wanted or segment_sealed."""
+        kind = upcall[0]
+        if kind == "built":
+            _, gseq, prev_crc, header_crc, pos, length = upcall
+            self._built(GroupHead(gseq, prev_crc, header_crc, length), pos)
+        elif kind == "landed":
+            self.logs.landed(upcall[1])
+            self._look_at_drains()
+        elif kind == "segment_wanted":
+            self.logs.want_segment()
+
+    def _built(self, head: GroupHead, pos: int) -> None:
+        if self.logs.current is None:
+            return
+        self.logs.built(head)
+        self._recent[head.gseq] = (pos, head.bytes)
+        while len(self._recent) > RECENT_GROUPS_MAX:
+            self._recent.popitem(last=False)
+        self.post(ev.Built(self.logs.current, head))
+
+    def _session_of(self, gid: Gid) -> int | None:
+        generation = self._machine.record(gid)
+        return generation.session if generation is not None else None
+
+    def _stable(self, gid: Gid, gseq: int, header_crc: int) -> None:
+        self.post(ev.Stable(gid, gseq, header_crc))
+
+    def _append_failed(self, gid: Gid, reason: str) -> None:
+        log.error("%s", reason)
+        self.post(ev.IoFailed(gid, reason))
+
+    def _persisted(self, serial: int) -> None:
+        self.post(ev.Persisted(serial))
+
+    def _journal_failed(self, reason: str) -> None:
+        self.post(ev.IoFailed(None, reason))
+
+    # --- Peers --------------------------------------------------------------------------------
+
+    def _lost_link(self, ordinal: int) -> Callable[[], None]:
+        return lambda: self.post(ev.LinkLost(ordinal))
+
+    def take(self, hello: Hello, end: socket.socket) -> None:
+        """A peer has dialled."""
+        if hello.ordinal not in self._links:
+            log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
+            end.close()
+            return
+        incoming = Incoming(
+            end,
+            hello,
+            received=self._received,
+            on_lost=self._incoming_lost,
+            group_bytes_max=self._group_bytes_max,
+        )
+        for other in list(self._inputs):
+            if other.hello.ordinal == hello.ordinal:
+                self._inputs.discard(other)
+                other.close()  # The peer has dialled anew: nothing more comes on the old one.
+        self._sessions[hello.ordinal] = hello.session
+        self._inputs.add(incoming)
+        incoming.start()
+
+    def _incoming_lost(self, incoming: Incoming) -> None:
+        self._inputs.discard(incoming)
+        ordinal = incoming.hello.ordinal
+        if self._sessions.get(ordinal) == incoming.hello.session:
+            self.post(ev.LinkLost(ordinal))
+
+    def _received(
+        self, incoming: Incoming, message: dict[str, Any], group: bytearray | None
+    ) -> None:
+        value = from_map(message)
+        if isinstance(value, r.CARRIES_GROUP):
+            if group is None or len(group) != value.head.bytes:
+                raise ProtocolError("a group is not as long as its message says")
+        elif group is not None:
+            raise ProtocolError("a group came with a message that has none")
+        hello = incoming.hello
+        sender = identity(hello.ordinal, hello.disk_uuid)
+        self.post(ev.Received(sender, hello.session, value), group)
+        if self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX and not self._paused:
+            self._paused = True
+            self._pause_inputs()
+
+    def _pause_inputs(self) -> None:
+        """Back-pressure: what does not come in yet, its sender keeps or drops."""
+        self._paused = self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX // 2
+        for incoming in self._inputs:
+            incoming.pause(self._paused)
+        if self._paused:
+            asyncio.get_running_loop().call_later(RESUME_SECONDS, self._pause_inputs)
+
+    # --- Effects ------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[fx.Effect], group: bytearray | None) -> None:
+        for effect in effects:
+            _DO[type(effect)](self, effect, group)
+
+    def _send(self, effect: fx.Send, group: bytearray | None) -> None:
+        link = self._links.get(effect.ordinal)
+        if link is None:
+            return
+        message = effect.message
+        if isinstance(message, r.Append):
+            place = self._recent.get(message.head.gseq)
+            if place is not None and message.gid == self.logs.current:
+                link.send(to_map(message), place=place)
+            return
+        link.send(to_map(message))
+
+    def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
+        self._journal.add(effect)
+
+    def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
+        assert group is not None, "the machine asks for the group of this step"
+        self.logs.append(effect.gid, effect.head, group)
+
+    def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
+        if effect.gid == self.logs.current:
+            self._reactor.replicated(effect.gseq)
+
+    def _lead(self, effect: fx.Lead, group: bytearray | None) -> None:
+        generation = effect.generation
+        log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
+        self.generation = generation
+        self._recent.clear()
+        self.logs.lead(generation, lambda: self._opened(generation))
+
+    def _opened(self, generation: Generation) -> None:
+        if self.generation == generation:
+            self.role = "leader"
+            self._on_lead(generation)
+
+    def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
+        generation = effect.generation
+        log.info(
+            "following epoch %d of shard %d, led by broker %d",
+            generation.gid.epoch,
+            self._token,
+            generation.leader.ordinal,
+        )
+        self.generation = generation
+        self.role = "follower"
+        self.logs.follow(generation)
+        self._on_follow(generation)
+
+    def _drain(self, effect: fx.Drain, group: bytearray | None) -> None:
+        if effect.gid == self.logs.leading:
+            self._reactor.drain_generation()
+        self.logs.abandon(effect.gid)
+        self.logs.release(effect.gid)
+        self._draining.add(effect.gid)
+        asyncio.get_running_loop().call_soon(self._look_at_drains)
+
+    def _look_at_drains(self) -> None:
+        """After what the reactor has told so far: its appends come before."""
+        for gid in list(self._draining):
+            if self.logs.settled(gid):
+                self._draining.discard(gid)
+                gseq, header_crc = self.logs.position(gid)
+                self.post(ev.Drained(gid, gseq, header_crc))
+            elif gid != self.logs.current:
+                asyncio.get_running_loop().call_later(0.001, self._look_at_drains)
+
+    def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
+        log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)
+        self.logs.abandon(effect.gid)
+        if effect.gid == self.logs.leading:
+            self._reactor.fence()
+        if self.generation is not None and self.generation.gid == effect.gid:
+            self.role = "fenced"
+            self._on_stop(effect.reason)
+
+    def _seal(self, effect: fx.Seal, group: bytearray | None) -> None:
+        self.logs.seal(effect.gid, effect.tail)
+
+    def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
+        self._fatal(effect.reason)
+
+    # --- Serving ------------------------------------------------------------------------------
+
+    def _serve(self, effect: fx.Serve, group: bytearray | None) -> None:
+        """One answer at a time to each peer: it asks again."""
+        task = self._serving.get(effect.ordinal)
+        if task is None or task.done():
+            loop = asyncio.get_running_loop()
+            self._serving[effect.ordinal] = loop.create_task(self._send_groups(effect))
+
+    async def _send_groups(self, effect: fx.Serve) -> None:
+        link = self._links[effect.ordinal]
+        try:
+            groups = await self._store.groups.read(
+                effect.gid.epoch, effect.first, effect.last, SERVE_BYTES_MAX
+            )
+        except BarcoError as error:
+            log.error("groups for broker %d: %s", effect.ordinal, error)
+            return
+        for header, data in groups:
+            head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
+            if not link.send(to_map(r.Fetched(effect.gid, head)), data=data):
+                return
+            self.groups_served += 1
+
+
+_DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
+    fx.Send: Driver._send,
+    fx.Persist: Driver._persist,
+    fx.AppendForeign: Driver._append_foreign,
+    fx.Serve: Driver._serve,
+    fx.Commit: Driver._commit,
+    fx.Lead: Driver._lead,
+    fx.Follow: Driver._follow,
+    fx.Drain: Driver._drain,
+    fx.StopLeading: Driver._stop_leading,
+    fx.Seal: Driver._seal,
+    fx.Stop: Driver._stop,
+}
+
+
+def identity(ordinal: int, disk_uuid: str) -> Identity:
+    """Of a broker, from the texts of broker.json."""
+    return Identity(ordinal, bytes.fromhex(disk_uuid))  # type: ignore[arg-type]

@@ -1,0 +1,185 @@
+"""A worker of a cluster as the host of one replica: store, driver, service and routes together.
+
+The shard's operations are open for as long as this process leads; reads by position and the lists
+of topics also while it follows, up to what is committed.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from barco._native import Reactor
+from barco.cluster.core import Settings
+from barco.errors import BarcoError
+from barco.limits import GROUP_HEADER_BYTES
+from barco.model.generation import Generation, genesis
+from barco.model.options import WorkerOptions
+from barco.model.token import TOKEN_MAX
+from barco.protocol.link import REPLICATION, Hello
+from barco.types import MiB, SliceIndex
+from barco.workers.leaders import NOBODY
+from barco.workers.links import open_link
+from barco.workers.network import Network
+from barco.workers.parts import arena_bytes, bound_state
+from barco.workers.reactor.selector import Upcall
+from barco.workers.replication.driver import Driver, identity
+from barco.workers.replication.link import Dial
+from barco.workers.service import ShardService
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.replicas import ReplicaStore
+
+READY_SECONDS = 10.0
+"""How long a start waits for the shard to have a leader before it says that it is ready."""
+
+log = logging.getLogger("barco.replication")
+
+
+def genesis_of(options: WorkerOptions) -> Generation:
+    """The first generation of this worker's shard range."""
+    placement, index = options.placement, options.range_index
+    slices = options.replicas.slices_of(options.shard_number)
+    token, _ = placement.slice_bounds(index, SliceIndex(slices.start))
+    _, end = placement.slice_bounds(index, SliceIndex(slices.stop - 1))
+    if index == placement.size - 1 and slices.stop == options.slices_per_range:
+        end = TOKEN_MAX + 1
+    return genesis(token, end, tuple(ordinal for ordinal, _ in options.members))
+
+
+class ReplicaHost:
+    """The replica of one worker process."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        session: int,
+        *,
+        reactor: Reactor,
+        store: ReplicaStore,
+        bulk: BulkIo,
+        service: ShardService,
+        network: Network,
+        fatal: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._reactor = reactor
+        self._store = store
+        self._service = service
+        self._network = network
+        self._fatal = fatal
+        self._opening: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        me = identity(options.ordinal, options.disk_uuid)
+        dials: dict[int, Dial] = {
+            ordinal: functools.partial(
+                open_link, options, (ordinal, number), network.hello, REPLICATION
+            )
+            for ordinal, number in options.members
+            if (ordinal, number) != options.process
+        }
+        self.driver = Driver(
+            Settings(
+                me=me,
+                session=session,
+                ranges=(genesis_of(options),),
+                replaces=options.replaces,
+            ),
+            dials,
+            reactor=reactor,
+            store=store,
+            bulk=bulk,
+            group_bytes_max=arena_bytes(options) + GROUP_HEADER_BYTES + MiB,
+            on_lead=self._leads,
+            on_follow=self._follows,
+            on_stop=self._stops,
+            fatal=fatal,
+        )
+
+    async def open(self) -> int:
+        """Recovers, listens, takes part; returns how many generations have a log here."""
+        found = await self._store.recover(self._reactor)
+        bound_state(self._options, self._reactor)
+        self._service.lineage = self._store.topology
+        self._service.more_stats = self._store.stats
+        self._service.splits = self._store.extents.splits
+        self._service.may_consume = self.driver.serves_consumers
+        self._network.links.handle(REPLICATION, self._dialled)
+        await self._network.start()
+        self.driver.start(found)
+        return len(found)
+
+    async def ready(self) -> bool:
+        """Whether the shard has a leader, here or elsewhere; waits a while for it."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+            return True
+        except TimeoutError:
+            return False
+
+    @property
+    def epoch(self) -> int:
+        """Of the newest generation known."""
+        generation = self.driver.generation
+        return generation.gid.epoch if generation is not None else 1
+
+    async def close(self) -> None:
+        """Before the store is closed."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self.driver.close()
+
+    def upcall(self, upcall: Upcall) -> None:
+        """built, landed, segment_wanted or segment_sealed."""
+        if upcall[0] == "segment_sealed":
+            asyncio.get_running_loop().create_task(self._sealed(self._store.epoch, upcall[1]))
+        else:
+            self.driver.upcall(upcall)
+
+    async def _sealed(self, epoch: int, index: int) -> None:
+        try:
+            if await self._store.segment_sealed(epoch, index):
+                self._reactor.drop_index(index)
+        except (BarcoError, OSError) as error:
+            self._fatal(str(error))
+
+    # --- Peers --------------------------------------------------------------------------------
+
+    def _dialled(self, hello: Hello, end: Any) -> None:
+        process = (hello.ordinal, hello.worker)
+        if process not in self._options.members:
+            log.error("worker %d/%d holds another shard than this one", *process)
+            end.close()
+            return
+        self.driver.take(hello, end)
+
+    # --- What the machine decides ---------------------------------------------------------------
+
+    def _leads(self, generation: Generation) -> None:
+        self._opening = asyncio.get_running_loop().create_task(self._open_service(generation))
+
+    async def _open_service(self, generation: Generation) -> None:
+        """GEN_START has to be committed before anything is built upon it."""
+        epoch = generation.gid.epoch
+        while self._reactor.log_state()["committed"] < 1:
+            if self.driver.generation != generation or not self.driver.leading:
+                return
+            await asyncio.sleep(0.001)
+        self._service.open(epoch)
+        self._network.led_by(epoch, self._options.ordinal)
+        self._ready.set()
+        try:
+            await self._service.adopt_topics(self._network.siblings)
+        except BarcoError as error:
+            log.warning("topic settings of siblings are not known: %s", error)
+
+    def _follows(self, generation: Generation) -> None:
+        self._service.follow(generation.gid.epoch)
+        self._network.led_by(generation.gid.epoch, generation.leader.ordinal)
+        self._ready.set()
+
+    def _stops(self, reason: str) -> None:
+        self._service.follow(self.epoch)
+        self._network.led_by(self.epoch, NOBODY)

@@ -1,0 +1,301 @@
+"""Connections between replicas: each process dials its peers and sends on what it dialled.
+
+Nothing here waits for a peer. What does not fit into a link's queue is dropped; the protocol asks
+again. A group is sent from the arena, without a copy, for as long as it is there.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+
+from barco._native import Reactor
+from barco.errors import NotReadyError, PeerError, ProtocolError
+from barco.limits import REPLICATION_QUEUE_BYTES_MAX
+from barco.protocol.link import Hello
+from barco.types import KiB
+from barco.workers.replication import wire
+
+RETRY_SECONDS_FIRST = 0.02
+RETRY_SECONDS_MAX = 0.2
+"""Between two attempts. Loop-back and data centres alike: an attempt costs nothing."""
+
+Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, socket.socket]]]
+"""Opens a connection to a peer, hello and all (`barco.workers.links.open_link`)."""
+
+RECEIVES_PER_TURN = 16
+"""Then the loop's others have their turn."""
+
+log = logging.getLogger("barco.replication")
+
+
+class _Item(NamedTuple):
+    """A frame that waits: its head, then either bytes or a place in the arena."""
+
+    head: bytes
+    data: bytes | bytearray | None
+    pos: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + self.length
+
+
+class Link:
+    """The outgoing connection to one peer."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        ordinal: int,
+        dial: Dial,
+        on_lost: Callable[[], None],
+    ) -> None:
+        """`ordinal`: the peer's. `on_lost`: reset, closed or refused."""
+        self._reactor = reactor
+        self._ordinal = ordinal
+        self._dial = dial
+        self._on_lost = on_lost
+        self._socket: socket.socket | None = None
+        self._queue: deque[_Item] = deque()
+        self._queued = 0
+        self._sent = 0
+        self._writing = False
+        self._refusal = ""
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Frames that found the queue full."""
+        self.sent_bytes = 0
+
+    def start(self) -> None:
+        """Dial, from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._hang_up()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the peer has said welcome."""
+        return self._socket is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether another group would be dropped."""
+        return self._queued > REPLICATION_QUEUE_BYTES_MAX
+
+    def send(
+        self,
+        message: Mapping[str, Any],
+        data: bytes | bytearray | None = None,
+        place: tuple[int, int] | None = None,
+    ) -> bool:
+        """Queues a frame, with a group's bytes or its (position, length) in the arena.
+
+        False: it was dropped.
+        """
+        length = place[1] if place is not None else len(data) if data is not None else 0
+        if self._socket is None or (length and self.full):
+            self.dropped += 1
+            return False
+        pos = place[0] if place is not None else 0
+        item = _Item(wire.encode(message, length), data, pos, length)
+        self._queue.append(item)
+        self._queued += item.size
+        if not self._writing:
+            self._write()
+        return True
+
+    # --- Sending ------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        end = self._socket
+        if end is None:
+            return
+        try:
+            while self._queue:
+                item = self._queue[0]
+                done = self._push(end, item)
+                if done is None:
+                    if self._sent:  # The arena went round while it was half sent.
+                        raise ConnectionError("the peer is too slow")
+                    done = item.size
+                    self.dropped += 1
+                elif done == 0:
+                    self._want_to_write(end, True)
+                    return
+                self._sent += done
+                self.sent_bytes += done
+                if self._sent == item.size:
+                    self._queue.popleft()
+                    self._queued -= item.size
+                    self._sent = 0
+            self._want_to_write(end, False)
+        except OSError as error:
+            self._lose(error)
+
+    def _push(self, end: socket.socket, item: _Item) -> int | None:
+        """Bytes taken by the kernel; 0: it is full; None: the group is no longer in memory."""
+        if item.data is None and item.length:
+            return self._reactor.send_group(
+                end.fileno(), item.head, item.pos, item.length, self._sent
+            )
+        try:
+            if self._sent < len(item.head):
+                parts = [memoryview(item.head)[self._sent :], item.data or b""]
+                return end.sendmsg(parts)
+            return end.send(memoryview(item.data or b"")[self._sent - len(item.head) :])
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def _want_to_write(self, end: socket.socket, want: bool) -> None:
+        if want != self._writing:
+            loop = asyncio.get_running_loop()
+            if want:
+                loop.add_writer(end.fileno(), self._write)
+            else:
+                loop.remove_writer(end.fileno())
+            self._writing = want
+
+    # --- Dialling -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        delay = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                await self._connect()
+                delay = RETRY_SECONDS_FIRST
+                self._refusal = ""
+                await self._until_closed()
+            except TimeoutError:
+                pass
+            except (PeerError, ProtocolError) as error:
+                if str(error) != self._refusal:
+                    self._refusal = str(error)
+                    log.error("broker %d: %s", self._ordinal, error)
+            except OSError:
+                self._on_lost()
+            self._hang_up()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, RETRY_SECONDS_MAX)
+
+    async def _connect(self) -> None:
+        try:
+            _, self._socket = await self._dial()
+        except NotReadyError as error:
+            # Refused or reset: its process is gone. Silence is for the machine to judge.
+            if isinstance(error.__cause__, ConnectionError):
+                raise ConnectionError("refused") from error
+            raise TimeoutError from error
+
+    async def _until_closed(self) -> None:
+        """The peer says nothing more on this connection, but that it is gone."""
+        end = self._socket
+        assert end is not None
+        loop = asyncio.get_running_loop()
+        while await loop.sock_recv(end, 4 * KiB):
+            pass
+        raise ConnectionError("closed")
+
+    def _lose(self, error: OSError) -> None:
+        """A send failed: the reader above notices as soon as the socket is shut down."""
+        end = self._socket
+        if end is not None:
+            self._want_to_write(end, False)
+            self._socket = None
+            self._forget()
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            self._dying = end
+
+    _dying: socket.socket | None = None
+
+    def _hang_up(self) -> None:
+        for end in (self._socket, self._dying):
+            if end is not None:
+                if end is self._socket:
+                    self._want_to_write(end, False)
+                end.close()
+        self._socket = self._dying = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self._queued = self._sent = 0
+
+
+class Incoming:
+    """A connection that a peer dialled: frames in, nothing out."""
+
+    def __init__(
+        self,
+        end: socket.socket,
+        hello: Hello,
+        *,
+        received: Callable[["Incoming", dict[str, Any], bytearray | None], None],
+        on_lost: Callable[["Incoming"], None],
+        group_bytes_max: int,
+    ) -> None:
+        self.hello = hello
+        self._socket = end
+        self._received = received
+        self._on_lost = on_lost
+        self._frames = wire.Frames(self._take, group_bytes_max)
+        self._reading = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Read, from now on."""
+        self.pause(False)
+
+    def pause(self, paused: bool) -> None:
+        """Whether the peer has to wait: what it sends stays in the kernel, up to a few MiB."""
+        if self._closed or self._reading is not paused:
+            return
+        loop = asyncio.get_running_loop()
+        self._reading = not paused
+        if paused:
+            loop.remove_reader(self._socket.fileno())
+        else:
+            loop.add_reader(self._socket.fileno(), self._read)
+
+    def close(self) -> None:
+        """Hang up, without a word to anybody."""
+        if not self._closed:
+            self.pause(True)
+            self._closed = True
+            self._socket.close()
+
+    def _take(self, message: dict[str, Any], group: bytearray | None) -> None:
+        self._received(self, message, group)
+
+    def _read(self) -> None:
+        try:
+            for _ in range(RECEIVES_PER_TURN):
+                if not self._reading:
+                    return
+                count = self._socket.recv_into(self._frames.room())
+                if count == 0:
+                    raise ConnectionError("closed")
+                self._frames.filled(count)
+        except (BlockingIOError, InterruptedError):
+            return
+        except ProtocolError as error:
+            log.error("closing broker %d's connection: %s", self.hello.ordinal, error)
+            self._lost()
+        except OSError:
+            self._lost()
+
+    def _lost(self) -> None:
+        if not self._closed:
+            self.close()
+            self._on_lost(self)

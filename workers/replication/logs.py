@@ -1,0 +1,285 @@
+"""Where groups from peers go: the core has the newest generation, files the older ones.
+
+One change of generation at a time: `follow`, `lead` and `seal` are carried out in the order in
+which they were asked for; groups for a generation that is to come wait for it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from barco._native import Reactor
+from barco.errors import BarcoError, DiskFullError
+from barco.model.generation import Generation, Gid, GroupHead
+from barco.workers.storage.replicas import ReplicaStore
+
+SETTLE_SECONDS = 0.0005
+"""Between two looks at whether the core's last appends have landed; a fail-over waits for it."""
+
+DISK_FULL_RETRY_SECONDS = 2.0
+
+Data = bytes | bytearray
+
+log = logging.getLogger("barco.replication")
+
+
+class Logs:
+    """The logs of one replica."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        store: ReplicaStore,
+        *,
+        stable: Callable[[Gid, int, int], None],
+        failed: Callable[[Gid, str], None],
+        fatal: Callable[[str], None],
+        ended: Callable[[Gid], bool],
+        session_of: Callable[[Gid], int | None],
+    ) -> None:
+        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation. `ended`:
+        whether its successor is known; `session_of`: whose groups it has."""
+        self._ended = ended
+        self._session_of = session_of
+        self._heads: dict[Gid, list[tuple[int, int]]] = {}
+        self._reactor = reactor
+        self._store = store
+        self._stable = stable
+        self._failed = failed
+        self._fatal = fatal
+        self.current: Gid | None = None
+        """The generation that the core has."""
+        self.leading: Gid | None = None
+        self._coming: list[Gid] = []
+        """To be the core's, in this order."""
+        self._pending: dict[Gid, deque[Data]] = {}
+        self.pending_bytes = 0
+        self._crcs: deque[tuple[int, int]] = deque()
+        """(gseq, header_crc) of the core's groups that are not stable yet."""
+        self._copying: dict[Gid, asyncio.Task[None]] = {}
+        self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._wanting = False
+        self.token = 0
+
+    def adopt(self, token: int) -> None:
+        """After recovery: the core may hold a generation already."""
+        self.token = token
+        if self._store.epoch:
+            self.current = Gid(token, self._store.epoch)  # type: ignore[arg-type]
+            generation = self._store.lineage.get(self._store.epoch)
+            if generation is not None and not generation.sealed:
+                self._reactor.follow()
+
+    # --- Groups -------------------------------------------------------------------------------
+
+    def append(self, gid: Gid, head: GroupHead, data: Data) -> None:
+        """The next group of this generation, as its leader built it."""
+        self._pending.setdefault(gid, deque()).append(data)
+        self.pending_bytes += len(data)
+        if gid == self.current:
+            self._crcs.append((head.gseq, head.header_crc))
+            self._feed()
+        elif gid in self._coming or self._may_come(gid):
+            self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
+        else:
+            self._copy(gid)
+
+    def _may_come(self, gid: Gid) -> bool:
+        """Whether the core is to have it as soon as its record is in the journal."""
+        if gid in self._copying or self._ended(gid):
+            return False
+        return self.current is None or gid.epoch > self.current.epoch
+
+    def _feed(self) -> None:
+        """Give the core what it has room for."""
+        gid = self.current
+        queue = self._pending.get(gid) if gid is not None else None
+        while queue and gid is not None:
+            verdict = self._reactor.take_group(queue[0])
+            if verdict == "wait":
+                return
+            self.pending_bytes -= len(queue.popleft())
+            if verdict != "taken":
+                self.pending_bytes -= sum(map(len, queue))
+                queue.clear()
+                self._failed(gid, f"a group of {gid} was refused: {verdict}")
+
+    def _copy(self, gid: Gid) -> None:
+        self._heads.pop(gid, None)
+        task = self._copying.get(gid)
+        if task is None or task.done():
+            loop = asyncio.get_running_loop()
+            self._copying[gid] = loop.create_task(self._write_copies(gid))
+
+    async def _write_copies(self, gid: Gid) -> None:
+        log_ = self._store.copy(gid.epoch, self._session_of(gid))
+        queue = self._pending.setdefault(gid, deque())
+        while queue:
+            groups = list(queue)
+            queue.clear()
+            try:
+                end = await log_.append(groups)
+            except (BarcoError, ValueError) as error:
+                self._failed(gid, str(error))
+                return
+            finally:
+                self.pending_bytes -= sum(map(len, groups))
+            self._stable(gid, end.tail, end.header_crc)
+
+    # --- The core's upcalls -------------------------------------------------------------------
+
+    def built(self, head: GroupHead) -> None:
+        """The leader's core has built a group."""
+        self._crcs.append((head.gseq, head.header_crc))
+
+    def landed(self, gseq: int) -> None:
+        """All groups of the core up to this one are stable."""
+        crc = None
+        while self._crcs and self._crcs[0][0] <= gseq:
+            crc = self._crcs.popleft()
+        if crc is not None and self.current is not None:
+            self._stable(self.current, *crc)
+        self._feed()
+
+    def want_segment(self) -> None:
+        """The core needs its next segment."""
+        if not self._wanting:
+            self._wanting = True
+            asyncio.get_running_loop().create_task(self._next_segment())
+
+    async def _next_segment(self) -> None:
+        try:
+            epoch = self._store.epoch
+            segment = await self._prepare()
+            self._wanting = False
+            if epoch == self._store.epoch:
+                self._reactor.add_segment(*segment)
+                self._feed()
+        except (BarcoError, OSError) as error:
+            self._fatal(str(error))
+
+    async def _prepare(self) -> tuple[int, int, int]:
+        while True:
+            try:
+                return await self._store.next_segment()
+            except DiskFullError as error:
+                log.error("the disk is full: %s", error)
+                self._reactor.set_disk_full(True)
+                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
+
+    # --- Generations --------------------------------------------------------------------------
+
+    def position(self, gid: Gid) -> tuple[int, int]:
+        """(gseq, header_crc) of the last stable group."""
+        if gid == self.current:
+            state = self._reactor.log_state()
+            return state["stable_gseq"], state["header_crc"] if state["stable_gseq"] else 0
+        end = self._store.copy(gid.epoch, self._session_of(gid)).position
+        return end.tail, end.header_crc
+
+    def release(self, gid: Gid) -> None:
+        """It has ended: what waits for the core to have it goes into its files."""
+        if self._pending.get(gid) and gid != self.current and gid not in self._coming:
+            self._copy(gid)
+
+    def settled(self, gid: Gid) -> bool:
+        """Whether nothing that was asked for is under way."""
+        if self._pending.get(gid):
+            return False
+        if gid == self.current:
+            return bool(self._reactor.log_state()["settled"])
+        task = self._copying.get(gid)
+        return task is None or task.done()
+
+    def follow(self, generation: Generation) -> None:
+        """The core is to have this generation, and take its groups from a leader."""
+        if generation.gid != self.current and generation.gid not in self._coming:
+            self._coming.append(generation.gid)
+            self._do(lambda: self._follow(generation))
+
+    def lead(self, generation: Generation, opened: Callable[[], None]) -> None:
+        """The core is to lead it; `opened` is called when GEN_START may be built."""
+        self._coming.append(generation.gid)
+        self._do(lambda: self._lead(generation, opened))
+
+    def abandon(self, gid: Gid) -> bool:
+        """A generation that was to be led is not any more; False: it is open already."""
+        if gid in self._coming:
+            self._coming.remove(gid)
+            return True
+        return False
+
+    def seal(self, gid: Gid, tail: int) -> None:
+        """All of its history is here."""
+        self._do(lambda: self._seal(gid, tail))
+
+    def _do(self, job: Callable[[], Awaitable[None]]) -> None:
+        self._jobs.append(job)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._jobs:
+            try:
+                await self._jobs.popleft()()
+            except (BarcoError, OSError) as error:
+                self._fatal(str(error))
+                return
+
+    async def _quiet(self, gid: Gid | None) -> None:
+        while gid is not None and not self.settled(gid):
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _begin(self, generation: Generation) -> None:
+        await self._quiet(self.current)
+        self._reactor.fence()
+        self.current = self.leading = None
+        self._store.begin(generation.gid.epoch, generation.session)
+        self._crcs.clear()
+        self._wanting = False
+        self.current = generation.gid
+        if generation.gid in self._coming:
+            self._coming.remove(generation.gid)
+        for gid in [gid for gid, queue in self._pending.items() if queue]:
+            if gid.epoch < generation.gid.epoch:
+                self._copy(gid)
+
+    async def _follow(self, generation: Generation) -> None:
+        if self.current is not None and self.current.epoch >= generation.gid.epoch:
+            return
+        await self._begin(generation)
+        self._crcs.extend(self._heads.pop(generation.gid, ()))
+        self._reactor.follow()
+        self._feed()
+
+    async def _lead(self, generation: Generation, opened: Callable[[], None]) -> None:
+        if generation.gid not in self._coming:
+            return  # Fenced before it began.
+        await self._quiet(self.current)
+        parents = [(parent.gid.epoch, parent.tail) for parent in generation.parents]
+        await self._store.restore_state(parents)
+        if generation.gid not in self._coming:
+            return
+        await self._begin(generation)
+        self._wanting = True
+        segment = await self._prepare()
+        self._wanting = False
+        self._reactor.add_segment(*segment)
+        if self.current != generation.gid:
+            return
+        self.leading = generation.gid
+        self._reactor.open_generation(self._store.pack_parents(parents))
+        opened()
+
+    async def _seal(self, gid: Gid, tail: int) -> None:
+        await self._quiet(gid)
+        await self._store.seal(gid.epoch, tail)
+
+    async def close(self) -> None:
+        """Ends what is under way."""
+        tasks = [*self._copying.values()] + ([self._worker] if self._worker is not None else [])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,142 @@
+"""Whole groups of any generation by number, as they stand in the segments: for `Fetch`."""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+from barco.limits import PAGE_BYTES
+from barco.types import KiB, MiB
+from barco.workers.storage import layout
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.catalog import FileCache, SegmentKey
+from barco.workers.storage.errors import explain
+from barco.workers.storage.scan import GroupHeader, parse_header
+
+WINDOW_BYTES = 1 * MiB
+HEADERS_WINDOW_BYTES = 64 * KiB
+"""Looking for a group, only headers are read."""
+
+PLACES_MAX = 4096
+"""Where groups stand, of those looked at last: whoever catches up comes back for the next one."""
+
+
+class Place(NamedTuple):
+    """Where a group stands."""
+
+    segment: int
+    offset: int
+
+
+class GroupFiles:
+    """Reads groups. What is found is not verified but for the header: the receiver does that."""
+
+    def __init__(self, shard: Path, bulk: BulkIo, files: FileCache) -> None:
+        self._shard = shard
+        self._bulk = bulk
+        self._files = files
+        self._places: OrderedDict[tuple[int, int], Place] = OrderedDict()
+        self._firsts: dict[SegmentKey, int] = {}
+
+    async def read(
+        self, epoch: int, first: int, last: int, bytes_max: int
+    ) -> list[tuple[GroupHeader, bytes]]:
+        """Groups from `first` to `last`, fewer where that is more than `bytes_max`, but one.
+
+        None at all if retention has removed it. Raises BarcoError when the disk fails.
+        """
+        place = await self.find(epoch, first)
+        found: list[tuple[GroupHeader, bytes]] = []
+        want, total = first, 0
+        while place is not None and want <= last:
+            groups, length = await self._window(epoch, place, want, WINDOW_BYTES)
+            if not groups and length > WINDOW_BYTES:
+                groups, length = await self._window(epoch, place, want, length)
+            for header, group in groups:
+                if header.gseq > last or (found and total + len(group) > bytes_max):
+                    return found
+                found.append((header, group))
+                total += len(group)
+                want, place = want + 1, Place(place.segment, place.offset + len(group))
+            if not groups:
+                place = await self._next_segment(epoch, place, want)
+            if place is not None:
+                self._remember(epoch, want, place)
+        return found
+
+    async def find(self, epoch: int, gseq: int) -> Place | None:
+        """Where a group begins, or would begin in the last segment; None: it is not here."""
+        known = self._places.get((epoch, gseq))
+        if known is not None:
+            return known
+        chosen: int | None = None
+        for index in layout.segment_indexes(self._shard, epoch):
+            first = await self._first(SegmentKey(epoch, index))
+            if first is None or first > gseq:
+                break
+            chosen = index
+        if chosen is None:
+            return None
+        return await self._walk(epoch, chosen, gseq)
+
+    async def _walk(self, epoch: int, segment: int, gseq: int) -> Place | None:
+        offset = 0
+        while True:
+            view = await self._read(SegmentKey(epoch, segment), offset, HEADERS_WINDOW_BYTES)
+            at = 0
+            while at < len(view):
+                header = parse_header(view, at)
+                if header is None or header.epoch != epoch or header.gseq > gseq:
+                    return None
+                if header.gseq == gseq:
+                    self._remember(epoch, gseq, Place(segment, offset + at))
+                    return Place(segment, offset + at)
+                at += header.group_bytes
+            if len(view) < PAGE_BYTES:
+                return None
+            offset += at
+
+    async def _window(
+        self, epoch: int, place: Place, gseq: int, length: int
+    ) -> tuple[list[tuple[GroupHeader, bytes]], int]:
+        """Whole groups from a place on, and the length of the first that is cut off."""
+        view = await self._read(SegmentKey(epoch, place.segment), place.offset, length)
+        found: list[tuple[GroupHeader, bytes]] = []
+        at = 0
+        while at < len(view):
+            header = parse_header(view, at)
+            if header is None or header.epoch != epoch or header.gseq != gseq + len(found):
+                return found, 0
+            if at + header.group_bytes > len(view):
+                return found, header.group_bytes
+            found.append((header, bytes(view[at : at + header.group_bytes])))
+            at += header.group_bytes
+        return found, 0
+
+    async def _next_segment(self, epoch: int, place: Place, gseq: int) -> Place | None:
+        key = SegmentKey(epoch, place.segment + 1)
+        return Place(key.segment, 0) if await self._first(key) == gseq else None
+
+    async def _first(self, key: SegmentKey) -> int | None:
+        """The number of a segment's first group."""
+        known = self._firsts.get(key)
+        if known is None:
+            header = parse_header(await self._read(key, 0, PAGE_BYTES))
+            if header is None or header.epoch != key.epoch:
+                return None
+            known = self._firsts[key] = header.gseq
+        return known
+
+    async def _read(self, key: SegmentKey, offset: int, length: int) -> memoryview:
+        path = layout.segment_path(self._shard, *key)
+        try:
+            with self._files.lease(key, path) as fd:
+                return await self._bulk.read(fd, offset, length)
+        except FileNotFoundError:
+            return memoryview(b"")
+        except OSError as error:
+            raise explain(error, path, "read") from error
+
+    def _remember(self, epoch: int, gseq: int, place: Place) -> None:
+        self._places[epoch, gseq] = place
+        while len(self._places) > PLACES_MAX:
+            self._places.popitem(last=False)

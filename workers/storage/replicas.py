@@ -1,0 +1,449 @@
+"""The files of one replica of a shard: several generations, of which the core has the newest.
+
+    store = ReplicaStore(...)
+    logs = await store.recover(core)           # what the machine is told of each generation
+    await store.begin(epoch, session)          # the core holds this generation from now on
+    await store.seal(epoch, tail)              # history ends there: into the catalog with it
+
+A generation is `sealed` in lineage.log when all of its history is here; what its successor is, the
+machine's own records in the same file say.
+"""
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from barco.errors import BarcoError
+from barco.limits import GROUP_HEADER_BYTES
+from barco.workers.storage import layout, scan
+from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.copied import CopiedLog, Position
+from barco.workers.storage.errors import CorruptLogError, explain
+from barco.workers.storage.extents import StreamExtents
+from barco.workers.storage.groups import GroupFiles
+from barco.workers.storage.index import write_sidecar
+from barco.workers.storage.lineage import Generation, Lineage
+from barco.workers.storage.reader import LogReader
+from barco.workers.storage.recovery import (
+    SegmentFiles,
+    drive,
+    make_stable,
+    pack_parents,
+    sources_of,
+)
+from barco.workers.storage.retention import Policy, Retention
+from barco.workers.storage.scan import SegmentSummary, Tags
+from barco.workers.storage.segment import APPEND_FLAGS, SegmentPool, remove_temporaries
+from barco.workers.storage.trash import discard, empty_trash
+
+EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
+"""A snapshot of a shard that never had an event (native/snapshot.c)."""
+
+State = tuple[int, int]
+"""(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
+
+
+class Found(NamedTuple):
+    """What recovery found of a generation's log."""
+
+    tail: int
+    header_crc: int
+    suspect: bool
+
+
+class Core(Protocol):
+    """The part of `_native.Reactor` that the files need."""
+
+    def begin_generation(self, epoch: int, session: int, /) -> None: ...
+    def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
+    def load_group(self, group: bytes | memoryview, /) -> None: ...
+    def restore(self, snapshot: bytes | memoryview, /) -> None: ...
+    def apply_group(self, group: bytes | memoryview, /) -> None: ...
+    def log_state(self) -> dict[str, int]: ...
+    def export_index(self, segment: int, /) -> bytes: ...
+    def segment_summary(self, segment: int, /) -> tuple[int, int, int, int, int, int, int, int]: ...
+    def locate(
+        self, topic: str, slice: int, from_offset: int, max_chunks: int, /
+    ) -> list[tuple[int, int, int, int, int]]: ...
+    def locate_timestamp(self, topic: str, slice: int, timestamp_us: int, /) -> int | None: ...
+    def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
+
+
+class ReplicaStore:
+    """Recovers, extends, seals, reads and expires the generations of one replica."""
+
+    reader: LogReader
+    extents: StreamExtents
+    """Both are there after `recover`."""
+
+    def __init__(
+        self,
+        shard_dir: str | os.PathLike[str],
+        bulk: BulkIo,
+        *,
+        cluster_uuid: bytes,
+        token: int,
+        segment_bytes: int,
+        policy: Policy,
+        on_error: Callable[[BarcoError], None],
+    ) -> None:
+        self._shard = Path(shard_dir)
+        layout.make_directory(self._shard)
+        self._bulk = bulk
+        self._tags = Tags(cluster_uuid, token, 0)
+        self._policy = policy
+        self._on_error = on_error
+        self.lineage = Lineage.load(self._shard)
+        self._pool = SegmentPool(self._shard, segment_bytes, bulk, on_error=on_error)
+        self._catalog = Catalog(
+            self._shard, self.lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
+        )
+        self.groups = GroupFiles(self._shard, bulk, self._catalog.files)
+        self._retention: Retention | None = None
+        self._indexing: asyncio.Task[None] | None = None
+        self._core: Core
+        self.epoch = 0
+        """Of the generation that the core has; 0: none."""
+        self._next_index = 0
+        self._fds: dict[int, int] = {}
+        self._before: State = (0, 0)
+        self._copies: dict[int, CopiedLog] = {}
+
+    # --- Recovery -----------------------------------------------------------------------------
+
+    async def recover(self, core: Core) -> dict[int, Found]:
+        """Finds the end of every log; the core gets the newest that has one. By epoch.
+
+        Nothing is sealed, and nothing is given up: that is for the members to decide.
+        """
+        self._core = core
+        await self._bulk.run(layout.check_data_dir, self._shard)
+        remove_temporaries(self._shard)
+        empty_trash(self._shard)
+        logs: dict[int, Found] = {}
+        for generation in reversed(self.lineage.generations()):
+            if generation.expired or generation.sealed and (self.epoch or not generation.tail):
+                logs[generation.epoch] = Found(generation.tail or 0, 0, False)
+            else:
+                found = await self._recover_one(generation)
+                if found.tail or found.suspect:
+                    logs[generation.epoch] = found
+        await self._catalog.load()
+        for epoch, log in self._copies.items():
+            self._know_closed(epoch, log.position.segment)
+        self._know_closed(self.epoch, self._next_index - 1)
+        self._make_readers()
+        self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
+        return logs
+
+    async def _recover_one(self, generation: Generation) -> Found:
+        """Scans one log; loads it into the core if that has none yet."""
+        tags = self._tags_of(generation)
+        sources = sources_of(self._shard, generation)
+        load = _Load(self._core, generation, sources) if not self.epoch else None
+        suspect = False
+        with SegmentFiles(self._shard, generation.epoch, sources) as files:
+            try:
+                walk = scan.scan_generation(sources, tags, load, tail=generation.tail)
+                result = await drive(walk, files, self._bulk)
+            except CorruptLogError as error:
+                self._on_error(error)
+                suspect = True
+                walk = scan.scan_generation(sources, tags, load, accept_loss=True)
+                result = await drive(walk, files, self._bulk)
+        if not generation.sealed:
+            await make_stable(sources, self._bulk)
+            if not suspect:
+                await self._drop_behind(generation.epoch, result)
+        position = Position(result.tail, result.last_crc, result.end_segment, result.end_bytes)
+        if result.tail == 0:
+            position.segment = -1
+        if load is not None and result.tail:
+            self.epoch, self._next_index = generation.epoch, result.end_segment + 1
+            self._fds[result.end_segment] = load.fd
+        elif not generation.sealed:
+            self._copies[generation.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
+        return Found(result.tail, result.last_crc, suspect)
+
+    async def _drop_behind(self, epoch: int, result: scan.ScanResult) -> None:
+        """Segments behind the end were never acknowledged: their names are needed again."""
+        for index in layout.segment_indexes(self._shard, epoch):
+            if index > result.end_segment or result.tail == 0:
+                await self._bulk.run(
+                    discard, self._shard, layout.segment_path(self._shard, epoch, index)
+                )
+
+    def _know_closed(self, epoch: int, open_index: int) -> None:
+        """All segments of an unsealed generation but its last are whole."""
+        for index in layout.segment_indexes(self._shard, epoch) if epoch else ():
+            if index < open_index:
+                self._catalog.add_known(epoch, index)
+
+    def _make_readers(self) -> None:
+        core = self._core
+        self.reader = LogReader(
+            self._catalog,
+            self._bulk,
+            open_epoch=self.epoch,
+            locate=core.locate,
+            locate_timestamp=core.locate_timestamp,
+        )
+        self.extents = StreamExtents(
+            self._catalog, locate=core.locate, locate_timestamp=core.locate_timestamp
+        )
+        self._retention = Retention(
+            self._catalog,
+            self.lineage,
+            self._bulk,
+            self._policy,
+            open_epoch=self.epoch,
+            on_truncate=core.truncate_stream,
+        )
+
+    async def _build_missing(self) -> None:
+        try:
+            await self._catalog.build_missing()
+        except (BarcoError, OSError) as error:
+            self._on_error(error if isinstance(error, BarcoError) else BarcoError(str(error)))
+
+    def _tags_of(self, generation: Generation) -> Tags:
+        tags = self._tags
+        return Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
+
+    # --- The core's generation ----------------------------------------------------------------
+
+    def begin(self, epoch: int, session: int) -> None:
+        """The core leaves its generation, of which nothing may be under way, and has this one."""
+        assert epoch > self.epoch
+        if self.epoch:
+            self._leave()
+        self._core.begin_generation(epoch, session)
+        self.epoch, self._next_index = epoch, 0
+        self.reader.open_epoch = epoch
+        if self._retention is not None:
+            self._retention.open_epoch = epoch
+
+    def _leave(self) -> None:
+        """What the core had goes on as a log of files, if there is more of it to come."""
+        state = self._core.log_state()
+        if state["gseq"]:
+            self._before = (self.epoch, state["gseq"])
+        generation = self.lineage.get(self.epoch)
+        if generation is not None and not generation.sealed:
+            segment = state["segment"]
+            position = Position(
+                state["stable_gseq"], state["header_crc"], segment, state["segment_used"]
+            )
+            tags = self._tags_of(generation)
+            self._copies[self.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
+        for index, fd in self._fds.items():
+            os.close(fd)
+            if index > state["segment"]:  # Prepared, and not needed.
+                discard(self._shard, layout.segment_path(self._shard, self.epoch, index))
+        self._fds.clear()
+
+    @property
+    def state(self) -> State:
+        """What the core's state is the sum of."""
+        gseq = self._core.log_state()["gseq"] if self.epoch else 0
+        return (self.epoch, gseq) if gseq else self._before
+
+    async def next_segment(self) -> tuple[int, int, int]:
+        """(index, descriptor, capacity) for the core; errors as `SegmentPool.prepare`."""
+        epoch, index = self.epoch, self._next_index
+        self._next_index = index + 1
+        try:
+            fd, capacity = await self._pool.prepare(epoch, index)
+        except BaseException:
+            self._next_index = min(self._next_index, index)
+            raise
+        if self.epoch != epoch:  # Another generation has begun meanwhile.
+            os.close(fd)
+            discard(self._shard, layout.segment_path(self._shard, epoch, index))
+            return await self.next_segment()
+        self._fds[index] = fd
+        return index, fd, capacity
+
+    async def segment_sealed(self, epoch: int, index: int) -> bool:
+        """All of a segment is history: into the catalog. False: its generation has gone by."""
+        if epoch != self.epoch:
+            return False
+        body = self._core.export_index(index)
+        summary = SegmentSummary(*self._core.segment_summary(index))
+        await self._catalog.add_sealed(epoch, index, body, summary)
+        fd = self._fds.pop(index, -1)
+        if fd >= 0:
+            os.close(fd)
+        return epoch == self.epoch
+
+    async def restore_state(self, parents: Sequence[tuple[int, int]]) -> None:
+        """Makes the core's state the sum of the history that ends with these parents."""
+        wanted = self._resolve(parents)
+        if self.state == wanted:
+            return
+        self._core.restore(EMPTY_STATE)
+        epoch, tail = wanted
+        generation = self.lineage.get(epoch)
+        if generation is None or not tail:
+            return
+        sources = sources_of(self._shard, generation)
+        with SegmentFiles(self._shard, epoch, sources) as files:
+            feed = _Replay(self._core)
+            tags = self._tags_of(generation)
+            walk = scan.scan_generation(sources, tags, feed, tail=tail)
+            await drive(walk, files, self._bulk)
+
+    def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
+        """The nearest ancestor with a group; a generation without any hands on its parents'."""
+        for epoch, tail in parents:
+            if tail:
+                return (epoch, tail)
+            generation = self.lineage.get(epoch)
+            if generation is not None and (found := self._resolve(generation.parents)) != (0, 0):
+                return found
+        return (0, 0)
+
+    def pack_parents(self, parents: Sequence[tuple[int, int]]) -> bytes:
+        """Parents as the core takes them."""
+        return pack_parents(list(parents))
+
+    # --- Other generations --------------------------------------------------------------------
+
+    def copy(self, epoch: int, session: int | None) -> CopiedLog:
+        """The log of a generation that the core does not have, to append to."""
+        log = self._copies.get(epoch)
+        if log is None:
+            tags = Tags(self._tags.cluster_uuid, self._tags.token, epoch, session)
+            log = self._copies[epoch] = CopiedLog(self._shard, self._bulk, tags, Position())
+        return log
+
+    async def seal(self, epoch: int, tail: int) -> None:
+        """All of a generation's history is here, and it ends with this group."""
+        generation = self.lineage.get(epoch)
+        if generation is not None and generation.sealed:
+            return
+        segments, place = await (
+            self._seal_core(tail) if epoch == self.epoch else self._seal_copy(epoch, tail)
+        )
+        await self._bulk.run(self.lineage.sealed, epoch, tail, place[0], place[1])
+        for index in segments:
+            self._catalog.add_known(epoch, index)
+        self._copies.pop(epoch, None)
+
+    async def _seal_core(self, tail: int) -> tuple[list[int], tuple[int, int]]:
+        """Segments with history, and where it ends."""
+        history: list[int] = []
+        place = (0, 0)
+        for index in range(self._core.log_state()["segment"] + 1 if tail else 0):
+            try:
+                summary = SegmentSummary(*self._core.segment_summary(index))
+            except ValueError:
+                history.append(index)  # In the catalog already.
+                continue
+            if summary.first_gseq > tail:
+                break
+            history.append(index)
+            place = (index, summary.end_bytes)
+            if summary.last_gseq <= tail:
+                body = self._core.export_index(index)
+                path = layout.segment_path(self._shard, self.epoch, index)
+                await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
+            else:
+                place = await self._end_of(self.epoch, tail)
+        return history, place
+
+    async def _seal_copy(self, epoch: int, tail: int) -> tuple[list[int], tuple[int, int]]:
+        place = await self._end_of(epoch, tail)
+        indexes = layout.segment_indexes(self._shard, epoch) if tail else []
+        return [index for index in indexes if index <= place[0]], place
+
+    async def _end_of(self, epoch: int, tail: int) -> tuple[int, int]:
+        """(segment, byte) behind a group."""
+        groups = await self.groups.read(epoch, tail, tail, 0) if tail else []
+        place = await self.groups.find(epoch, tail) if groups else None
+        if place is None:
+            return (0, 0)
+        return (place.segment, place.offset + len(groups[0][1]))
+
+    # --- The rest -----------------------------------------------------------------------------
+
+    async def run_retention(self, now_us: int) -> int:
+        """Deletes what is due by the wall clock `now_us`; returns how many segments."""
+        return await self._retention.run(now_us) if self._retention is not None else 0
+
+    def stats(self) -> dict[str, int]:
+        """Counters and sizes, for /status and the metrics."""
+        segments = self._catalog.segments()
+        return {
+            "storage_sealed_segments": len(segments),
+            "storage_sealed_bytes": sum(segment.size for segment in segments),
+            "storage_rebuilt_indexes": self._catalog.rebuilt,
+            "storage_damaged_lineage_records": self.lineage.damaged,
+            "storage_buffer_bytes": self._bulk.buffers.bytes_out,
+            "storage_free_bytes": layout.disk_space(self._shard).free,
+        }
+
+    def topology(self) -> list[dict[str, int]]:
+        """The generations that hold data or may get some, oldest first."""
+        return [
+            {"epoch": g.epoch, "tail": -1 if g.tail is None else g.tail}
+            for g in self.lineage.generations()
+            if not g.expired
+        ][-64:]
+
+    async def close(self) -> None:
+        """After the core's last append: ends background work and closes every file."""
+        if self._indexing is not None:
+            self._indexing.cancel()
+            await asyncio.gather(self._indexing, return_exceptions=True)
+            self.reader.close()
+        await self._pool.close()
+        self._catalog.close()
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+
+class _Replay:
+    """Feeds history to the core as state alone."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
+        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
+            self._core.restore(group[GROUP_HEADER_BYTES:][: header.body_bytes])
+        elif header.chunk_count:
+            self._core.apply_group(group)
+
+
+class _Load:
+    """Feeds the last segment of a generation to the core, which goes on from there."""
+
+    def __init__(
+        self, core: Core, generation: Generation, sources: Sequence[scan.SegmentSource]
+    ) -> None:
+        self._core = core
+        self._generation = generation
+        self._sources = {source.index: source for source in sources}
+        self.fd = -1
+
+    def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
+        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
+            self._start(segment, header.session)
+        self._core.load_group(group)
+
+    def _start(self, segment: int, session: int) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        source = self._sources[segment]
+        try:
+            self.fd = os.open(source.name, APPEND_FLAGS)
+        except OSError as error:
+            raise explain(error, source.name, "open") from error
+        self._core.begin_generation(self._generation.epoch, session)
+        self._core.load_segment(segment, self.fd, source.size)
