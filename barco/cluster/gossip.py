@@ -150,10 +150,11 @@ class Gossip:
     def receive(self, sender: int, message: Message, now: float) -> list[Effect]:
         """A message of another broker; its identity is known from the connection's greeting."""
         self._enter(now)
+        news = 0
         if isinstance(message, (Ping, Ack, PingRequest, Push, Sync, SyncReply)):
             # What comes in bulk is old to the others: they compare for themselves.
             bulk = isinstance(message, SyncReply) and len(message.facts) > BULK_FACTS
-            self._learn(message.facts, now, tell=not bulk)
+            news = self._learn(message.facts, now, tell=not bulk)
         if isinstance(message, Push):
             if message.number:
                 self._out.append(AckWanted(sender, message.number))
@@ -162,7 +163,7 @@ class Gossip:
         elif isinstance(message, Sync):
             self._compare(sender, message)
         elif isinstance(message, SyncReply):
-            self._compared(sender, message)
+            self._compared(sender, message, news)
         else:
             self.members.receive(sender, message, now)
         self._contradict(sender)
@@ -277,7 +278,9 @@ class Gossip:
             self.members.changed(BrokerInfo.of(fact), past, now)
         return True
 
-    def _learn(self, packed: Iterable[bytes], now: float, *, tell: bool) -> None:
+    def _learn(self, packed: Iterable[bytes], now: float, *, tell: bool) -> int:
+        """Take what is new and worth keeping; how many that were."""
+        news = 0
         for item in packed:
             fact = Fact.unpack(item)
             if fact.kind == BROKER and int(fact.key) >= self._ring:
@@ -288,7 +291,8 @@ class Gossip:
             if known is not None and fact.kind == BROKER and known.version == fact.version:
                 self.members.also_suspected(fact)
             if self._accept(fact):
-                self._take(fact, now, tell=tell, news=True)
+                news += self._take(fact, now, tell=tell, news=True)
+        return news
 
     def _contradict(self, sender: int) -> None:
         """Who is heard of though it is said to be gone is told so, and denies."""
@@ -434,8 +438,12 @@ class Gossip:
                 return
             facts.append(packed[place])
 
-    def _compared(self, sender: int, reply: SyncReply) -> None:
-        """Its facts are taken already; what it lacks goes back."""
+    def _compared(self, sender: int, reply: SyncReply, taken: int) -> None:
+        """Its facts are taken already; what it lacks goes back.
+
+        There may be more, and it is asked for at once as long as some of it is news: two that
+        cannot agree (one has forgotten on purpose what the other still knows) do not go on so.
+        """
         given = set(reply.facts)
         buckets = {bucket for bucket in reply.whole if bucket < BUCKETS}
         news = [f.packed for f in self.store.in_buckets(buckets) if f.packed not in given]
@@ -446,5 +454,5 @@ class Gossip:
                 left -= len(news[-1]) + 5
                 part.append(news.pop())
             self._out.append(Send(sender, Push(facts=tuple(part))))
-        if reply.more and given:
+        if reply.more and taken:
             self._sync(sender)

@@ -56,6 +56,10 @@ class Counters:
     refusals: int = 0
 
 
+class NotTriedError(ConnectionError):
+    """The last attempt is too short a time ago for another."""
+
+
 class Counted:
     """A stream whose bytes are counted."""
 
@@ -240,7 +244,7 @@ class GossipNode:
             if self._loop.time() < peer.retry_at:
                 # Tried just now, in vain: the machine is told the same again.
                 await asyncio.sleep(limits.GOSSIP_BACKOFF_SECONDS_MIN / 2)
-                raise ConnectionError
+                raise NotTriedError
             peer.refused = False
             async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
                 link = await self._open(peer)
@@ -281,7 +285,7 @@ class GossipNode:
 
     def _not_connected(self, peer: Peer, error: BaseException) -> None:
         now = self._loop.time()
-        if now >= peer.retry_at:
+        if not isinstance(error, NotTriedError):
             peer.failures += 1
             peer.refused = getattr(error, "errno", None) == errno.ECONNREFUSED
             delay = limits.GOSSIP_BACKOFF_SECONDS_MIN * 2 ** min(peer.failures - 1, 10)

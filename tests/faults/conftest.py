@@ -13,7 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
 
-from faultlab.round import COLUMNS, TOTALS
+from faultlab.prober import percentile
+from faultlab.round import COLUMNS, OUTAGES, TOTALS
 
 from barco.errors import BarcoError
 from barco.workers.storage import layout
@@ -106,3 +107,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for each in COLUMNS
         ]
         line(f"{name:<24}" + "".join(cells))
+    if OUTAGES:
+        line(f"{'no write for, s':<24}{'ranges':>11}{'p50':>11}{'p99':>11}{'worst':>11}")
+    for name, seconds in OUTAGES.items():
+        figures = [percentile(seconds, share) for share in (0.5, 0.99, 1.0)]
+        line(f"{name:<24}{len(seconds):>11}" + "".join(f"{each:>11.2f}" for each in figures))

@@ -229,7 +229,8 @@ class Read:
         shard = context.shard(place)
         leader, holders = context.leaders.peer(shard), context.holders(shard)
         holders.sort(key=lambda worker: worker != context.options.peer)
-        failure: BarcoError = NotReadyError("Nobody holds this slice at the moment.")
+        # Of those that only follow none need be as far as a cursor that a leader gave.
+        failure: BarcoError = NotReadyError("Nobody who is up to date holds this slice just now.")
         behind: tuple[Any, int] | None = None
         for worker in holders:
             try:
@@ -237,7 +238,7 @@ class Read:
             except (BusyError, CorruptDataError) as error:
                 failure = error  # Not ready, or without its old events: another copy is whole.
                 continue
-            self._check(answer["offset"], answer, last=worker in (leader, holders[-1]))
+            self._check(answer["offset"], answer, last=worker == leader)
             if answer["extent"] is not None or worker == leader:
                 return answer, worker
             if behind is None and answer["offset"] <= answer["end"]:

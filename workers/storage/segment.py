@@ -61,6 +61,7 @@ class SegmentPool:
         self._bulk = bulk
         self._on_error = on_error
         self._spare_task: asyncio.Task[None] | None = None
+        self._preparing = asyncio.Lock()
         self._started = False
 
     async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
@@ -71,6 +72,11 @@ class SegmentPool:
         and it and its name are stable. Raises DiskFullError (nothing is left behind, call again
         later), DataDirError, OperatorError (too many open files) or DiskError.
         """
+        # One at a time: the segment of a generation may still be made when the next one begins.
+        async with self._preparing:
+            return await self._prepare(epoch, index, state_bytes)
+
+    async def _prepare(self, epoch: int, index: int, state_bytes: int) -> tuple[int, int]:
         await self._spare_done()
         path = layout.segment_path(self._shard, epoch, index)
         source, capacity = await self._source(state_bytes)

@@ -79,25 +79,40 @@ def drain(broker: Broker, topic: str, kind: str = CHUNKS) -> list[Event]:
 
 
 def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) -> list[Event]:
-    """What a group that never was before gets, until two polls in a row give nothing."""
-    wire = Wire(broker.port, 30)
+    """What a group that never was before gets, until two rounds in a row give nothing.
+
+    Of a ring each broker hands out what it leads: all of them are asked.
+    """
+    wires = [Wire(node.port, 30) for node in getattr(broker, "nodes", [broker])]
     events: list[Event] = []
     try:
         query = f"consumerId={name}&group={name}&topic={topic}&onNewGroup=startFromEarliest"
-        answer = wire.call("PUT", f"/v1/consumer/register?{query}")
+        answer = wires[0].call("PUT", f"/v1/consumer/register?{query}")
         assert answer.status == 200, answer
         empty, until = 0, time.monotonic() + limit_s
         while empty < 2:
             assert time.monotonic() < until, "the group never comes to an end"
-            answer = wire.call(
-                "POST",
-                f"/v1/consumer/poll?consumerId={name}&maxBytes=4000000",
-                headers={"Accept": NDJSON},
-            )
-            assert answer.status in (200, 204), answer
-            empty = empty + 1 if answer.status == 204 else 0
-            events += [_line(broker, line) for line in answer.body.splitlines()]
-        assert wire.call("POST", f"/v1/consumer/goodbye?consumerId={name}").status == 200
+            polls = [_poll(broker, wire, name) for wire in wires]
+            events += [event for found, _ in polls for event in found]
+            empty = 0 if any(found or not whole for found, whole in polls) else empty + 1
+        for wire in wires:
+            assert wire.call("POST", f"/v1/consumer/commit?consumerId={name}").status == 204
+        assert wires[0].call("POST", f"/v1/consumer/goodbye?consumerId={name}").status == 200
     finally:
-        wire.close()
+        for wire in wires:
+            wire.close()
     return events
+
+
+def _poll(broker: Broker, wire: Wire, name: str) -> tuple[list[Event], bool]:
+    """What one broker has, and whether it could look at everything that it leads."""
+    answer = wire.call(
+        "POST",
+        f"/v1/consumer/poll?consumerId={name}&maxBytes=4000000&waitMs=200",
+        headers={"Accept": NDJSON},
+    )
+    assert answer.status in (200, 204, 503), answer
+    # A leader that is new does not hand out anything for a while, and says so.
+    whole = answer.status != 503 and not answer.headers.get("barco-unavailable-slices")
+    lines = answer.body.splitlines() if answer.status == 200 else []
+    return [_line(broker, line) for line in lines], whole

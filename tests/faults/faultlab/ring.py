@@ -5,12 +5,14 @@ import json
 import os
 import random
 import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from barco.model.placement import Placement
 from barco.model.token import token_of
+from barco.supervisor.tied import start_tied
 from faultlab.broker import Broker
 from faultlab.mount import Mount
 from faultlab.wire import Address, call
@@ -149,6 +151,24 @@ class Ring:
             return answer.status == 200 and call(node.port, "GET", "/status").status == 200
         except (OSError, EOFError):
             return False
+
+    def epochs(self) -> dict[str, int]:
+        """The generation of each range that is open now, by the token."""
+        answer = call(self.port, "GET", "/v1/topology")
+        assert answer.status == 200, answer
+        shards = json.loads(answer.body)["shards"]
+        return {shard["token"]: int(shard["version"]) for shard in shards}
+
+    @contextlib.contextmanager
+    def busy(self, cores: int) -> Iterator[None]:
+        """Somebody else uses all of so many cores."""
+        idlers = [start_tied([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+        try:
+            yield
+        finally:
+            for idler in idlers:
+                idler.kill()
+                idler.wait()
 
     def close(self) -> None:
         """Whatever still runs ends."""

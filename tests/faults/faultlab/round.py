@@ -13,8 +13,18 @@ from faultlab.history import History
 from faultlab.load import Load
 from faultlab.ring import Ring
 
+REPLICA_S = 30.0
+
 TOTALS: dict[str, dict[str, float]] = {}
 """By kind of fault, for the table at the end of the run."""
+
+OUTAGES: dict[str, list[float]] = {}
+"""By kind of fault: seconds in which one range of a ring could not be written."""
+
+
+def outage(name: str, seconds: float) -> None:
+    """One range, one fault: for the table."""
+    OUTAGES.setdefault(name, []).append(seconds)
 
 
 class Scene:
@@ -77,15 +87,27 @@ class Scene:
     def verdict(self, *, fresh_group: bool = True) -> Report:
         """Reads everything back and checks all that was ever done; fails the test on a finding."""
         self.broker.wait_ready()
-        stored = drain(self.broker, self.topic, CHUNKS)
+        first, *others = getattr(self.broker, "nodes", [self.broker])
+        stored = drain(first, self.topic, CHUNKS)
         report = check(self.history.records(), stored, self.topic)
-        if drain(self.broker, self.topic, NDJSON) != stored:
+        if drain(first, self.topic, NDJSON) != stored:
             report.add("C6 offsets", "chunks and NDJSON do not agree")
+        for other in others:
+            self._replica(report, other, stored)
         if fresh_group:
             self._fresh_group(report, stored)
         self._logs(report)
         print(f"{self.name}: {report}")
         return report
+
+    def _replica(self, report: Report, node: Broker, stored: list[Event]) -> None:
+        """C13, as far as clients see it: each broker has everything, sooner or later."""
+        until = time.monotonic() + REPLICA_S
+        while (found := drain(node, self.topic, CHUNKS)) != stored:
+            if time.monotonic() > until:
+                report.add("C13 replica", f"{node.host} has {len(found)} of {len(stored)}")
+                return
+            time.sleep(0.5)
 
     def _fresh_group(self, report: Report, stored: list[Event]) -> None:
         given = drain_group(self.broker, self.topic, f"fresh-{self.turn}")

@@ -205,3 +205,24 @@ def test_one_seed_is_one_history() -> None:
         world.run(20.0)
         histories.append((world.messages, world.bytes, world.nodes[3].store.digests()))
     assert histories[0] == histories[1]
+
+
+def test_two_that_cannot_agree_do_not_compare_without_end() -> None:
+    """One has forgotten, and will not take back, what the other one has more of than fits."""
+    world = World(2, seed=15)
+    facts = [consumer(f"{number:0120}", number + 1) for number in range(4_000)]
+    for fact in facts:
+        world.nodes[0].store.merge(fact, tell=False)
+    world.nodes[1]._accept = lambda fact: fact.kind != facts[0].kind
+    world.reset()
+    world.run(60.0)
+    assert max(world.messages) < 60 * 6
+    assert max(world.bytes) < 60 * 200_000
+
+
+def test_a_newcomer_gets_more_than_fits_in_one_message() -> None:
+    world = World(2, seed=16)
+    facts = [consumer(f"{number:0120}", number + 1) for number in range(4_000)]
+    for fact in facts:
+        world.nodes[0].store.merge(fact, tell=False)
+    assert world.run(60.0, seldom(world, lambda: world.knows(facts[-1]) == 2 and world.same(), 9))

@@ -282,6 +282,18 @@ def test_a_spare_that_fails_is_told_and_tried_again(shard, go, monkeypatch):
     go(test)
 
 
+def test_segments_of_two_generations_at_once(shard, go, engine):
+    async def test(bulk):
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
+        made = await asyncio.gather(*(pool.prepare(epoch, 0) for epoch in (2, 3, 4)))
+        for fd, _ in made:
+            os.close(fd)
+        assert layout.generation_epochs(shard) == [2, 3, 4]
+        await pool.close()
+
+    go(test, engine)
+
+
 def test_closing_while_a_spare_is_made(shard, go, engine):
     async def test(bulk):
         pool = SegmentPool(shard, 64 << 20, bulk, first_bytes=4096)
