@@ -86,6 +86,8 @@ ROWS = (
     Row("spark-keys-100", "bytes sent for keys alone, 100 B", "%", 10, True, 1),
     Row("spark-broker-100", "the broker's CPU against Spark's, 100 B", "%", 10, True, 1),
     Row("spark-broker-1k", "… 1 KiB", "%", 10, True, 1),
+    Row("spark-write-100", "df.write of 100 B rows against Parquet", "x", 0.6, False, 2),
+    Row("spark-write-1k", "… of 1 KiB rows", "x", 0.6, False, 2),
     Row("memory-idle", "memory of an idle worker", "MiB", 64, True, 1),
     Row("memory-load", "memory under load above the budget, at most", "MiB", 64, True, 1),
     Row("recovery", "recovery of 10 GiB of log until ready", "s", 10, True, 2),
