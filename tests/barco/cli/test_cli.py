@@ -1,6 +1,7 @@
 """The command line itself: help, exit codes, interruption."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0 and not done.stderr
     for command in present():
-        assert f"\n    {command} " in done.stdout
+        assert re.search(rf"^    {command}\s", done.stdout, re.MULTILINE)
     assert "Exit codes:" in done.stdout
 
 
