@@ -12,7 +12,7 @@ help: ## Print this list
 setup: ## Install what is missing and leave a working .venv/bin/barco
 	@scripts/setup.sh
 
-demo: setup ## Start a broker, load 336,776 real flights, read them back, print a table
+demo: setup ## Start a broker, load 336,776 flights, read them back, ask Spark, print a table
 	@$(PYTHON) scripts/demo.py
 
 demo-stop: ## Stop the broker that the demo left running
@@ -49,7 +49,8 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 chaos: setup ## SIGKILL and cut-off disks under load; nothing acknowledged may be lost
-	$(PYTHON) -m pytest -m chaos tests/faults tests/spark
+	$(PYTHON) -m pytest -m chaos tests/faults tests/spark \
+	    tests/integration/test_spark_write.py
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py

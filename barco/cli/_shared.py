@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -107,6 +110,19 @@ def start_of(place_text: str) -> str | int:
     if place_text in ("earliest", "latest"):
         return place_text
     return int(place_text.removeprefix("timestamp:"))
+
+
+def java_missing() -> str:
+    """Why Spark finds no Java, and what to do; empty if there is one."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(Path(home, "bin", "java"), os.X_OK):
+        return f"JAVA_HOME is {home}, but there is no program bin/java"
+    if home or shutil.which("java") is not None:
+        return ""
+    return (
+        "Spark needs Java 17 or newer: install it (Debian: apt-get install "
+        "default-jre-headless) or set JAVA_HOME"
+    )
 
 
 def print_json(document: Any) -> None:

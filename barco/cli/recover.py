@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from barco.cli.dump import load_identity, processes, shard_numbers
+from barco.errors import DataDirError
 from barco.supervisor import datadir
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import open_bulk
@@ -20,7 +21,8 @@ the damage was acknowledged, and barco never gives up acknowledged events by its
 file is the better way. Where that is not possible, this command gives up the events of the shard
 from the damaged group on, and records it in lineage.log. The bytes stay in their files.
 
-Without --accept-data-loss it only says what would be lost. The broker must be stopped.
+Without --accept-data-loss it only says what would be lost. The broker must be stopped. For a broker
+of a cluster nothing is given up: two others hold copies (see barco replace).
 """
 
 EPILOG = """\
@@ -56,6 +58,11 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at each shard, and give up what has to be."""
     identity = load_identity(args.data_dir)
+    if identity.ring_size > 1 and args.accept_data_loss:
+        raise DataDirError(
+            f"{args.data_dir} belongs to a broker of a cluster: two others hold copies. Start it"
+            " with both of them up, or give the broker an empty disk with barco replace"
+        )
     uuid = bytes.fromhex(identity.cluster_uuid)
     lock = datadir.open_lock(args.data_dir)
     try:

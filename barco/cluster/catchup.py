@@ -62,13 +62,18 @@ class Catchup(Peers):
             self._send(ordinal, Gap(message.gid, held.tail))
 
     def _join(self, held: Held, ordinal: int, first: int) -> None:
-        """A follower that has all stable groups gets the ones in flight, and then every new one."""
+        """A follower that lacks only recent groups gets these, and from then on every new one.
+
+        Had it to have all that is stable first, it would never be there under load: while one
+        fetch is answered the next groups land. It is answered all the same, because a group may
+        have left the leader's memory.
+        """
         leading = held.leading
         assert leading is not None
-        if first <= held.tail:
+        if first <= leading.built - len(leading.recent):
             return
         leading.live[ordinal] = True
-        for head in leading.pending:
+        for head in leading.recent:
             if head.gseq >= first:
                 self._send(ordinal, self._append_of(held, head))
 

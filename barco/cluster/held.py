@@ -4,6 +4,7 @@ from collections import deque
 from enum import IntEnum
 from typing import NamedTuple
 
+from barco.limits import JOIN_GROUPS_MAX
 from barco.model.generation import Ballot, Generation, GroupHead, Identity, Successor
 
 
@@ -29,12 +30,16 @@ class Wish(NamedTuple):
 class Leading:
     """The part of a leader in its own generation."""
 
-    __slots__ = ("appended", "built", "fenced", "fenced_at", "live", "moved_at", "pending")
+    __slots__ = (
+        *("appended", "built", "fenced", "fenced_at", "live", "moved_at", "pending", "recent"),
+    )
 
     def __init__(self, followers: tuple[int, ...], now: float) -> None:
         self.built = 0
         self.pending: deque[GroupHead] = deque()
         """Built, not yet stable here; a handful, because the pipeline is bounded."""
+        self.recent: deque[GroupHead] = deque(maxlen=JOIN_GROUPS_MAX)
+        """The last ones built: a follower that lacks no more than these gets them, and is live."""
         self.appended = dict.fromkeys(followers, 0)
         """Ordinal to the last group that is stable there, as its APPENDED said."""
         self.live = dict.fromkeys(followers, True)

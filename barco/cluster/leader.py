@@ -23,6 +23,7 @@ class Leader(Follower):
             leading.moved_at = self._clock
         leading.built = event.head.gseq
         leading.pending.append(event.head)
+        leading.recent.append(event.head)
         append = self._append_of(held, event.head)
         for ordinal, live in leading.live.items():
             if live:

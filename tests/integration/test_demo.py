@@ -1,4 +1,4 @@
-"""`make demo`, as a person and as CI runs it."""
+"""`make demo`, as a person and as CI runs it; the half on Spark: tests/spark/test_write.py."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
 
 def demo(directory: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--dir", str(directory), *arguments],
+        [sys.executable, str(SCRIPT), "--dir", str(directory), "--no-spark", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

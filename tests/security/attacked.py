@@ -38,6 +38,10 @@ class AttackedBroker(RunningBroker):
     def wire(self, listener: str = "produce", **options: Any) -> Wire:
         return Wire.to(self.port(listener), **options)
 
+    def shard_wire(self, shard: int) -> Wire:
+        """To the process that owns a shard."""
+        return Wire.to(self.port(shard=shard))
+
     def exchange(self, *pieces: bytes, **options: Any) -> Response:
         """One request on a connection of its own; the answer."""
         with self.wire(**options) as wire:

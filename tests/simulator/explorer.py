@@ -5,18 +5,27 @@ crash is an action; a message that is never delivered is one that is never chose
 is switched off: whoever is told to propose, proposes (safety does not depend on rule P1).
 """
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from barco.cluster import events as on
 from barco.cluster.replica import Replica
 from barco.model.generation import Gid
-from barco.protocol.replication import Message
+from barco.protocol.replication import (
+    Decided,
+    Fenced,
+    Fetch,
+    Fetched,
+    Gap,
+    Message,
+    Nack,
+    Unknown,
+)
 
 from .broker import Broker
+from .copying import copy_world
 from .mutants import MUTANTS
 from .oracle import Violation
 from .world import START, World
@@ -35,23 +44,22 @@ def driven(machine: Any) -> Any:
 
 
 _DRIVEN = {each.replica: driven(each.replica) for each in MUTANTS}
-for _class in _DRIVEN.values():  # So that pickle finds them.
-    globals()[_class.__name__] = _class
-    _class.__module__ = __name__
-    _class.__qualname__ = _class.__name__
 
 
-class Pending:
+class Pending(NamedTuple):
     """Something that may happen next."""
 
-    __slots__ = ("args", "call", "label")
-
-    def __init__(self, call: Callable[..., None], args: tuple[Any, ...], label: Any) -> None:
-        self.call, self.args, self.label = call, args, label
+    owner: int
+    """Ordinal of the broker whose disk or clock it is; NETWORK for a message."""
+    call: str
+    args: tuple[Any, ...]
 
     @property
     def is_message(self) -> bool:
-        return self.label[0] == "message"
+        return self.owner == NETWORK
+
+
+NETWORK = -1
 
 
 class _Keep(Random):
@@ -91,22 +99,22 @@ class Frozen(World):
         """Let it happen."""
         if not again:
             self.pending.remove(item)
-        item.call(*item.args)
+        getattr(self if item.is_message else self.brokers[item.owner], item.call)(*item.args)
 
     # --- What World does with time ----------------------------------------------------------
 
     def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
-        self.pending.append(Pending(call, args, ("at", call.__name__, *_plain(call, args))))
+        owner = getattr(call, "__self__", None)
+        assert isinstance(owner, Broker), "only brokers set timers here"
+        self.pending.append(Pending(owner.ordinal, call.__name__, args))
 
     def io(self, broker: Broker, call: Callable[..., None], *args: Any) -> None:
-        self.pending.append(Pending(call, args, ("io", *_plain(call, args))))
+        self.pending.append(Pending(broker.ordinal, call.__name__, args))
 
     def send(self, sender: Broker, ordinal: int, message: Message) -> None:
         self.oracle.sent(sender, message)
         event = on.Received(sender.disk.identity, sender.session, message)
-        self.pending.append(
-            Pending(self.deliver, (ordinal, event), ("message", sender.session, ordinal, message))
-        )
+        self.pending.append(Pending(NETWORK, "deliver", (ordinal, event)))
 
     def deliver(self, ordinal: int, event: on.Received) -> None:
         self.brokers[ordinal].step(event)
@@ -126,17 +134,8 @@ class Frozen(World):
         self.rng.all = keep
         broker = self.brokers[ordinal]
         broker.crash()
-        self.pending = [each for each in self.pending if each.is_message or not _of(each, broker)]
+        self.pending = [each for each in self.pending if each.owner != ordinal]
         broker.start()
-
-
-def _plain(call: Callable[..., None], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    owner = getattr(call, "__self__", None)
-    return (owner.ordinal if isinstance(owner, Broker) else -1, *args)
-
-
-def _of(item: Pending, broker: Broker) -> bool:
-    return getattr(item.call, "__self__", None) is broker
 
 
 # --- Random walks -----------------------------------------------------------------------------
@@ -242,10 +241,9 @@ class Space(Frozen):
         ballots, groups, restarts, repeats = self.left
         seen = set()
         for index, item in enumerate(self.pending):
-            key = hash(item.label)
-            if key in seen:
+            if item in seen:
                 continue
-            seen.add(key)
+            seen.add(item)
             yield ("fire", index)
             if repeats and item.is_message:
                 yield ("again", index)
@@ -282,7 +280,7 @@ class Space(Frozen):
         self._settle_disks()
 
     def _settle_disks(self) -> None:
-        """Journals and drains are as fast as they can be; appends are not."""
+        """Journals, drains and eager messages are as fast as they can be; appends are not."""
         while True:
             item = next((p for p in self.pending if _at_once(p)), None)
             if item is None:
@@ -292,13 +290,19 @@ class Space(Frozen):
     def fingerprint(self) -> int:
         """Equal for equal states."""
         brokers = tuple(_broker_state(broker) for broker in self.brokers)
-        pending = tuple(sorted(hash(item.label) for item in self.pending))
+        pending = tuple(sorted(map(hash, self.pending)))
         told = tuple(sorted(self.oracle.acknowledged.items()))
         return hash((brokers, pending, told, tuple(self.left)))
 
 
+EAGER = (Nack, Fenced, Gap, Unknown, Fetch, Fetched, Decided)
+"""Messages whose delay adds no new ends: they only repeat what disks and votes already say."""
+
+
 def _at_once(item: Pending) -> bool:
-    return not item.is_message and item.call.__name__ != "landed"
+    if item.is_message:
+        return isinstance(item.args[1].message, EAGER)
+    return item.call != "landed"
 
 
 def _broker_state(broker: Broker) -> tuple[Any, ...]:
@@ -330,12 +334,12 @@ def explore(bounds: Bounds, *, mutant: Any = None, states_max: int = 10**9) -> E
     except Violation as found:
         return Explored(violation=found)
     seen = {first.fingerprint()}
-    stack = [pickle.dumps(first)]
+    stack: list[Space] = [first]
     while stack and result.states < states_max:
         result.states += 1
-        packed = stack.pop()
-        for action in list(pickle.loads(packed).actions()):
-            space: Space = pickle.loads(packed)
+        parent = stack.pop()
+        for action in list(parent.actions()):
+            space: Space = copy_world(parent)
             try:
                 space.act(action)
             except Violation as found:
@@ -344,6 +348,6 @@ def explore(bounds: Bounds, *, mutant: Any = None, states_max: int = 10**9) -> E
             print_ = space.fingerprint()
             if print_ not in seen:
                 seen.add(print_)
-                stack.append(pickle.dumps(space))
+                stack.append(space)
     result.exhausted = not stack
     return result

@@ -1,6 +1,7 @@
 """The command line itself: help, exit codes, interruption."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0 and not done.stderr
     for command in present():
-        assert f"\n    {command} " in done.stdout
+        assert re.search(rf"^    {command}\s", done.stdout, re.MULTILINE)
     assert "Exit codes:" in done.stdout
 
 
@@ -166,3 +167,11 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         ["bash", "-c", command], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "0" and done.stderr == ""
+
+
+def test_a_cluster_gives_nothing_up(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    run("format", "--config", str(cluster_file(tmp_path)), "--data-dir", str(path))
+    assert run("recover", str(path)).returncode == 0
+    done = run("recover", str(path), "--accept-data-loss")
+    assert done.returncode == 78 and "two others hold copies" in done.stderr

@@ -229,3 +229,24 @@ def test_times():
     assert _shared.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
     assert _shared.time_of(2**62) == f"{2**62}us"
     assert _shared.size_of(1536) == "1.5 KiB"
+
+
+def test_spark_load_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = ["spark-load", "x.ndjson", "--topic", "t"]
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert main(load) == 1
+    said = capsys.readouterr().err
+    assert "Java 17" in said and "apt-get" in said or "pip install" in said
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert main(load) == 1
+    said = capsys.readouterr().err
+    assert "/nowhere" in said or "pip install" in said
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(load) == 1
+    assert "pip install 'barco[spark]'" in capsys.readouterr().err
+    assert main(["spark-load", "--topic", "t"]) == 2
+    assert main([*load, "--to", "x"]) == 2
+    assert main(["spark-load", "--topic", "t", "--to", "x", "--key-field", "k"]) == 2

@@ -1,0 +1,38 @@
+"""Every order of events within small bounds, and long random walks."""
+
+from .copying import copy_world
+from .explorer import Bounds, Space, explore, walk
+from .mutants import MUTANTS
+
+WALKS = 600
+
+
+def test_one_ballot_and_a_restart_exhaustively() -> None:
+    found = explore(Bounds(ballots=1, groups=0, restarts=1))
+    assert found.violation is None, found.violation
+    assert found.exhausted and found.states > 1000
+
+
+def test_the_beginning_of_three_ballots() -> None:
+    found = explore(Bounds(ballots=3, groups=1, restarts=1, repeats=1), states_max=500)
+    assert found.violation is None, found.violation
+
+
+def test_the_search_finds_a_follower_that_is_not_fenced() -> None:
+    (mutant,) = (each for each in MUTANTS if each.number == 1)
+    found = explore(Bounds(ballots=2, groups=2, restarts=0), mutant=mutant, states_max=20_000)
+    assert found.violation is not None and found.violation.invariant == "I2"
+
+
+def test_random_walks() -> None:
+    for seed in range(100_000, 100_000 + WALKS):
+        walked = walk(seed)
+        assert walked.violation is None, f"walk {seed}: {walked.violation}"
+
+
+def test_a_copy_shares_nothing_that_changes() -> None:
+    first = Space(Bounds(ballots=1, groups=1, restarts=1))
+    before = first.fingerprint()
+    for action in list(first.actions()):
+        copy_world(first).act(action)
+        assert first.fingerprint() == before
