@@ -40,7 +40,7 @@ SHARDS_AT_ONCE = 16
 PIECE_BYTES = 512 * KiB
 """Values of one staged batch, which is one stored chunk: what readers like best."""
 
-_WRITER = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
+_WRITER = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _TOPIC = re.compile(r"(?!__)(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,127}", re.ASCII)
 
 Rows = dict[str, dict[int, int]]

@@ -21,7 +21,7 @@ from barco.workers.http.messages import (
     parse_number,
 )
 
-_NAME = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _STATES = ("prepared", "committed")
 
 
