@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bench import machine
@@ -27,8 +26,6 @@ class Cost:
     """Of the JVM and the Python workers."""
     broker_cpu: float
     """Of the broker's workers."""
-    broker_bytes: int = 0
-    """Sent by the broker in answers of stored chunks, headers not counted."""
 
 
 def session(cores: int = 2, **settings: str) -> Any:
@@ -130,6 +127,55 @@ def noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def size_of(directory: Path) -> float:
-    """MiB of a directory's files."""
-    return sum(path.stat().st_size for path in machine.files(directory)) / MiB
+def row_source() -> Any:
+    """barco's source with a reader that yields tuples, as one that does not know Arrow would.
+
+    Classes of a function are sent to Spark's workers by value: they cannot import this module.
+    """
+    from pyspark.sql.datasource import DataSourceReader
+
+    from barco.spark import BarcoSource
+
+    class RowReader(DataSourceReader):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def partitions(self) -> Any:
+            return self.inner.partitions()
+
+        def read(self, partition: Any) -> Iterator[Any]:
+            for batch in self.inner.read(partition):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    class RowSource(BarcoSource):
+        @classmethod
+        def name(cls) -> str:
+            return "barco_rows"
+
+        def reader(self, schema: Any) -> Any:
+            return RowReader(super().reader(schema))
+
+    return RowSource
+
+
+def bytes_sent(server: Broker, topic: str, columns: tuple[str, ...]) -> int:
+    """What the broker sends for some columns of a whole topic."""
+    from barco.spark.fetch import Brokers, SliceFetch, Source
+    from barco.spark.plan import slices_of
+
+    total = 0
+    described = Brokers([endpoint_of(server)], 10.0).slices(topic)
+    for each in slices_of(topic, described):
+        source = Source(topic, each.token, each.index, (each.endpoint,))
+        fetch = SliceFetch(source, columns, fetch_bytes=4 * MiB, timeout_s=30)
+        at = each.start
+        while at < each.end:
+            body, at, _ = fetch.get(at, each.end)
+            total += len(body)
+        fetch.close()
+    return total
+
+
+def endpoint_of(server: Broker) -> str:
+    """For the option `endpoints`."""
+    return f"127.0.0.1:{server.ready['ports']['discovery']}"

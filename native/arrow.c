@@ -35,8 +35,9 @@ static int append_timestamps(struct arrow_columns *c, const struct chunk_view *v
     int64_t bytes = unpack(view, SECTION_TS_DELTA, c->scratch);
     if (bytes < 0)
         return -1;
+    uint64_t base = (uint64_t)view->base_timestamp_us;
     for (uint32_t i = 0; i < view->count; i++)
-        out[i] = view->base_timestamp_us + (bytes > 0 ? c->scratch[i] : 0);
+        out[i] = (int64_t)(base + (bytes > 0 ? c->scratch[i] : 0));
     return 0;
 }
 

@@ -32,6 +32,9 @@ WORKERS = 1
 MEMORY_BYTES = 64 * 1024 * 1024
 """For each process: there are three for each worker of each broker, all on this machine."""
 
+SEGMENT_BYTES = 32 * 1024 * 1024
+"""Nine processes have a segment and a spare each, and a new one for each generation."""
+
 TOML = """\
 [broker]
 ordinal = {ordinal}
@@ -43,7 +46,9 @@ uuid = "{uuid}"
 [limits]
 memory_bytes = {memory}
 request_bytes_max = 4194304
-{more}"""
+[storage]
+segment_bytes = {segment}
+"""
 
 
 class ClusterError(Exception):
@@ -59,8 +64,6 @@ class LocalCluster:
     workers: int = WORKERS
     tied: bool = False
     """They end with this process; else they stay."""
-    more: str = ""
-    """Further sections of the files."""
     python: str = sys.executable
     _started: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -95,7 +98,7 @@ class LocalCluster:
                 brokers=json.dumps(list(self.hosts)),
                 uuid=uuid,
                 memory=MEMORY_BYTES,
-                more=self.more,
+                segment=SEGMENT_BYTES,
             )
             self.config(ordinal).write_text(text)
 

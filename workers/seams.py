@@ -175,3 +175,13 @@ class SiblingsLike(Protocol):
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
     ) -> set[int]:
         """Who answered with a true value first; the other calls are cancelled. Empty: none did."""
+
+
+class Gate(Protocol):
+    """What a replica may give out now."""
+
+    def serves_consumers(self) -> bool:
+        """Whether nobody else can be handing out the same events to a group."""
+
+    def readable(self) -> bool:
+        """Whether all of the history is here, and nothing shown that may not become it."""

@@ -17,6 +17,7 @@ from barco.workers.membership import Member, Membership
 from barco.workers.neighbours import Neighbours
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
+    Gate,
     LogReaderLike,
     ReactorLike,
     SiblingsLike,
@@ -44,10 +45,26 @@ async def _no_splits(
 
 
 CONSUMING = ("poll", "commit", "goodbye")
+READING = ("read", "plan")
+
+
+class Open:
+    """The gate of a shard with one member."""
+
+    def serves_consumers(self) -> bool:
+        """Nobody else does."""
+        return True
+
+    def readable(self) -> bool:
+        """All of it is here."""
+        return True
 
 
 class ShardService:
     """The shard of this worker, as a set of named operations."""
+
+    gate: Gate = Open()
+    """Set by the host of a replica."""
 
     def __init__(
         self,
@@ -120,10 +137,6 @@ class ShardService:
             "stats": self._stats,
         }
 
-    def may_consume(self) -> bool:
-        """Whether nobody else can be handing out the same events; set by the replica's host."""
-        return True
-
     def follow(self, epoch: int) -> None:
         """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
         self.epoch = epoch
@@ -171,8 +184,10 @@ class ShardService:
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
-        if op in CONSUMING and not self.may_consume():
+        if op in CONSUMING and not self.gate.serves_consumers():
             raise NotReadyError("The shard's leader has not heard of its followers for a while.")
+        if op in READING and not self.gate.readable():
+            raise NotReadyError("This replica is catching up.")
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------

@@ -336,6 +336,7 @@ class Worker:
 
     async def _first_segment(self) -> None:
         """On a full disk nothing is deleted but what retention says: then it is waited for room."""
+        assert isinstance(self._store, ShardStore)
         while True:
             try:
                 self._reactor.add_segment(*await self._store.next_segment())
@@ -347,6 +348,7 @@ class Worker:
                 await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
 
     async def _next_segment(self) -> None:
+        assert isinstance(self._store, ShardStore)
         while True:
             try:
                 index, fd, capacity = await self._store.next_segment()

@@ -142,6 +142,10 @@ class Replica(Ownership):
         """The decided `Successor` of a generation, or None."""
         return self._decided.get(gid)
 
+    def catching_up(self) -> bool:
+        """Whether groups of a generation that has ended are missing here."""
+        return any(held.decided is not None for held in self._lacking.values())
+
     def record(self, gid: Gid) -> Generation | None:
         """The record of a generation, if it is known here."""
         held = self._held.get(gid)

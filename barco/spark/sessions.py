@@ -17,6 +17,12 @@ SETTINGS = {
 }
 """For drivers whose executors have barco installed too."""
 
+JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Spark reads each cell of a batch through checks of bounds and of reference counts: a tenth of its
+time, for batches that its own Python workers have made."""
+
+_JAVA_SETTINGS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+
 
 def register(spark: SparkSession) -> None:
     """Make `format("barco")` known to a session. Harmless where it is known already."""
@@ -34,7 +40,10 @@ def session(
     builder = SparkSession.builder.appName(app)
     if master is not None:
         builder = builder.master(master)
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    chosen = SETTINGS | dict(settings or {})
+    for name in _JAVA_SETTINGS:
+        chosen[name] = f"{chosen.get(name, '')} {JAVA_OPTIONS}".strip()
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     found: SparkSession = builder.getOrCreate()
     register(found)

@@ -2,6 +2,8 @@
  * of proportion, and what is accepted can be sealed and read again. */
 #include "fuzz_codec.h"
 
+#include "arrow.h"
+
 static void forge_chunk(uint8_t *data, size_t len)
 {
     struct chunk_header h;
@@ -36,12 +38,68 @@ static void check_again(const struct chunk_view *view, const struct batch_column
     free(out);
 }
 
+/* Fills Arrow's columns from a chunk or a part of one. */
+static int fill_columns(const struct chunk_view *view, uint32_t columns)
+{
+    struct arrow_columns c = {0};
+    const struct chunk_section *keys, *values;
+    keys = chunk_section_get(view->sections, view->section_count, SECTION_KEYS);
+    values = chunk_section_get(view->sections, view->section_count, SECTION_VALUES);
+    c.scratch = malloc((size_t)view->count * 4);
+    if (columns & ARROW_TIMESTAMP)
+        c.timestamps = malloc((size_t)view->count * 8);
+    if (columns & ARROW_KEY) {
+        c.key_offsets = malloc((size_t)view->count * 4 + 4);
+        c.key_validity = calloc(1, view->count / 8 + 1);
+        c.keys = malloc(keys == NULL ? 1 : keys->raw_len);
+    }
+    if (columns & ARROW_VALUE) {
+        c.value_offsets = malloc((size_t)view->count * 4 + 4);
+        c.values = malloc(values->raw_len + 1);
+    }
+    int status = arrow_append(&c, view);
+    REQUIRE(status == -1 || (status == 0 && c.rows == view->count));
+    free(c.scratch);
+    free(c.timestamps);
+    free(c.key_offsets);
+    free(c.key_validity);
+    free(c.keys);
+    free(c.value_offsets);
+    free(c.values);
+    return status;
+}
+
+/* A part made of a chunk is read as the chunk itself; any bytes may be taken for a part. */
+static void check_parts(const uint8_t *data, size_t len, const struct chunk_view *whole)
+{
+    for (uint32_t columns = 0; columns < 8; columns++) {
+        uint32_t parts = arrow_parts(columns);
+        struct chunk_view view;
+        size_t bytes;
+        if (chunk_open_part(data, len, parts, &view, &bytes) == 0) {
+            REQUIRE(bytes <= len);
+            fill_columns(&view, columns);
+        }
+        if (whole == NULL)
+            continue;
+        size_t made = chunk_part_bytes(whole, parts);
+        uint8_t *part = malloc(made);
+        chunk_part_write(whole, parts, part);
+        REQUIRE(chunk_open_part(part, made, parts, &view, &bytes) == 0 && bytes == made);
+        REQUIRE(chunk_open_part(part, made - 1, parts, &view, &bytes) == -2);
+        chunk_open_part(part, made, parts, &view, &bytes);
+        REQUIRE(fill_columns(&view, columns) == fill_columns(whole, columns));
+        free(part);
+    }
+}
+
 static void check_chunk(const uint8_t *data, size_t len)
 {
     struct chunk_view view;
     struct batch_columns columns;
     int status = chunk_open(data, len, &view);
     REQUIRE(status == 0 || status == -1 || status == -2);
+    check_parts(data, len, status == 0 ? &view : NULL);
     if (status != 0)
         return;
     REQUIRE(view.stored_bytes <= len && view.section_count <= CHUNK_SECTIONS_MAX);

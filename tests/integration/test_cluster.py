@@ -43,14 +43,15 @@ def cluster(tmp_path_factory):
     net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
     hosts = tuple(f"{net}.{number + 1}" for number in range(3))
     root = tmp_path_factory.mktemp("cluster")
-    more = "[storage]\nsegment_bytes = 33554432\n"
-    made = script.LocalCluster(root, hosts=hosts, tied=True, more=more)
+    made = script.LocalCluster(root, hosts=hosts, tied=True)
     made.write()
     for ordinal in range(3):
         made.start(ordinal)
     made.wait_ready()
     yield made
     made.stop()
+    for ordinal in range(3):  # Gigabytes, most of them zeros.
+        shutil.rmtree(made.data(ordinal), ignore_errors=True)
 
 
 def run(command):

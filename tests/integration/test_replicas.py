@@ -172,8 +172,13 @@ def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:
     shard.members[0].start()
     found = same_everywhere(shard)
     assert [value.split()[0] for value in found] == [*map(str, range(40)), "last"]
-    files = [segments(member) for member in shard.members]
-    assert files[0] == files[1] == files[2]
+
+    def equal() -> bool:
+        files = [segments(member) for member in shard.members]
+        print([{name: len(data) for name, data in each.items()} for each in files])
+        return files[0] == files[1] == files[2]
+
+    until("equal files", equal)
 
 
 def segments(member: Member) -> dict[str, bytes]:

@@ -56,11 +56,11 @@ def kill_one(pids: list[int], turn: int) -> int:
 
 @contextmanager
 def killing(
-    victims: Callable[[], list[int]], *, first_s: float, pause_s: float, most: int
+    victims: Callable[[int], list[int]], *, first_s: float, pause_s: float, most: int
 ) -> Iterator[list[float]]:
     """While the block runs, kills one of what `victims` gives again and again, `most` times.
 
-    Yields the list of when it did.
+    `victims` is told how many have been killed. Yields the list of when that was.
     """
     times: list[float] = []
     stop = threading.Event()
@@ -68,7 +68,7 @@ def killing(
     def work() -> None:
         stop.wait(first_s)
         while not stop.is_set() and len(times) < most:
-            if kill_one(victims(), len(times)):
+            if kill_one(victims(len(times)), len(times)):
                 times.append(time.monotonic())
                 stop.wait(pause_s)
             else:

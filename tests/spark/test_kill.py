@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from kills import jvm_of, killing, python_tasks
 from pyspark.errors import StreamingQueryException
-from sparklab import collected, endpoint_of, expected, produce
+from sparklab import collected, endpoint_of, expected, key_of_number, produce, value_of
 from test_stream import Query, free_ports
+
+import barco
 
 EVENTS = 30_000
 SECONDS = 800
@@ -42,7 +44,9 @@ def test_the_brokers_workers_die_in_a_batch_read(spark: Any, lively: Any, wanted
     deadline, kills = time.monotonic() + SECONDS, 0
     while kills < wanted:
         assert time.monotonic() < deadline, f"{kills} kills"
-        with killing(lively.worker_pids, first_s=0.05, pause_s=7.0, most=wanted - kills) as times:
+        with killing(
+            lambda _: lively.worker_pids(), first_s=0.05, pause_s=7.0, most=wanted - kills
+        ) as times:
             assert collected(read(spark, lively)) == expected(range(EVENTS))
         kills += len(times)
         if kills < wanted:  # Five deaths in half a minute would be a crash loop.
@@ -56,7 +60,7 @@ def test_sparks_workers_die_in_a_batch_read(spark: Any, lively: Any, wanted: int
     jvm = jvm_of(spark)
     while kills < wanted:
         assert time.monotonic() < deadline, f"{kills} kills"
-        with killing(lambda: python_tasks(jvm), first_s=0.05, pause_s=9, most=1) as times:
+        with killing(lambda _: python_tasks(jvm), first_s=0.05, pause_s=9, most=1) as times:
             assert collected(read(spark, lively)) == expected(range(EVENTS))
         kills += len(times)
 
@@ -69,12 +73,10 @@ def test_everything_dies_in_a_streaming_read(
     topic = f"stream-{wanted}"
     query = Query(spark, lively, topic, tmp_path, maxOffsetsPerTrigger="2000", fetchBytes="8192")
     produce(lively, topic, range(EVENTS))
-    jvm, deadline, turn = jvm_of(spark), time.monotonic() + SECONDS, 0
+    jvm, deadline = jvm_of(spark), time.monotonic() + SECONDS
 
-    def victims() -> list[int]:
-        nonlocal turn
-        turn += 1
-        return lively.worker_pids() if turn % 2 else python_tasks(jvm)
+    def victims(killed: int) -> list[int]:
+        return python_tasks(jvm) if (kills + killed) % 2 else lively.worker_pids()
 
     written, kills = EVENTS, 0
     while kills < 2 * wanted:
@@ -94,12 +96,13 @@ def test_everything_dies_in_a_streaming_read(
 
 
 def produce_patiently(broker: Any, topic: str, written: int) -> int:
-    """More events, when all workers are there again: a produce that fails may have been stored."""
-    deadline = time.monotonic() + 60
-    while broker.request("GET", "/status").status != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return produce(broker, topic, range(written, written + 1000))
+    """More events, each once, while a worker may have just died: the client's business."""
+    with barco.Producer(endpoint_of(broker), delivery_timeout_s=120.0) as producer:
+        sent = [
+            producer.send(topic, value_of(number), key=key_of_number(number))
+            for number in range(written, written + 1000)
+        ]
+    return len([each.result() for each in sent])
 
 
 def finished(query: Query) -> bool:

@@ -93,7 +93,7 @@ class Driver:
             stable=self._stable,
             failed=self._append_failed,
             fatal=fatal,
-            ended=lambda gid: self._machine.successor(gid) is not None,
+            tail_of=self._tail_of,
             session_of=self._session_of,
         )
         self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
@@ -104,6 +104,8 @@ class Driver:
         self._draining: set[Gid] = set()
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._machine: Replica
+        self._unshown: tuple[Gid, int] | None = None
+        """What recovery restored goes up to here, and may be more than was ever committed."""
         self.role = "starting"
         self.generation: Generation | None = None
         self.steps = 0
@@ -122,6 +124,8 @@ class Driver:
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self.logs.adopt(self._token)
+        if (current := self.logs.current) is not None and self._tail_of(current) is None:
+            self._unshown = (current, found[current.epoch].tail)
         for link in self._links.values():
             link.start()
         self._carry_out(self._machine.start(now), None)
@@ -153,6 +157,12 @@ class Driver:
     def serves_consumers(self) -> bool:
         """Whether no other leader can hand out the same events."""
         return self._machine.serves_consumers(asyncio.get_running_loop().time())
+
+    def readable(self) -> bool:
+        """Whether all of the history is here, and nothing shown that may not become it."""
+        if self._unshown is not None and self._unshown[0] == self.logs.current:
+            return False
+        return self.role in ("leader", "fenced") or not self._machine.catching_up()
 
     def status(self) -> dict[str, Any]:
         """For /status and the metrics."""
@@ -220,6 +230,10 @@ class Driver:
         while len(self._recent) > RECENT_GROUPS_MAX:
             self._recent.popitem(last=False)
         self.post(ev.Built(self.logs.current, head))
+
+    def _tail_of(self, gid: Gid) -> int | None:
+        successor = self._machine.successor(gid)
+        return successor.tail if successor is not None else None
 
     def _session_of(self, gid: Gid) -> int | None:
         generation = self._machine.record(gid)
@@ -320,6 +334,9 @@ class Driver:
         self.logs.append(effect.gid, effect.head, group)
 
     def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
+        unshown = self._unshown
+        if unshown is not None and effect.gid == unshown[0] and effect.gseq >= unshown[1]:
+            self._unshown = None
         if effect.gid == self.logs.current:
             self._reactor.replicated(effect.gseq)
 

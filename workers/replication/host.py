@@ -103,7 +103,7 @@ class ReplicaHost:
         self._service.lineage = self._store.topology
         self._service.more_stats = self._store.stats
         self._service.splits = self._store.extents.splits
-        self._service.may_consume = self.driver.serves_consumers
+        self._service.gate = self.driver
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)

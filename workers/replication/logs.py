@@ -35,12 +35,12 @@ class Logs:
         stable: Callable[[Gid, int, int], None],
         failed: Callable[[Gid, str], None],
         fatal: Callable[[str], None],
-        ended: Callable[[Gid], bool],
+        tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
     ) -> None:
-        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation. `ended`:
-        whether its successor is known; `session_of`: whose groups it has."""
-        self._ended = ended
+        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation. `tail_of`:
+        where one ended, if that is known; `session_of`: whose groups it has."""
+        self._tail_of = tail_of
         self._session_of = session_of
         self._heads: dict[Gid, list[tuple[int, int]]] = {}
         self._reactor = reactor
@@ -61,6 +61,7 @@ class Logs:
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._wanting = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self.token = 0
 
     def adopt(self, token: int) -> None:
@@ -88,7 +89,7 @@ class Logs:
 
     def _may_come(self, gid: Gid) -> bool:
         """Whether the core is to have it as soon as its record is in the journal."""
-        if gid in self._copying or self._ended(gid):
+        if gid in self._copying or self._tail_of(gid) is not None:
             return False
         return self.current is None or gid.epoch > self.current.epoch
 
@@ -112,6 +113,7 @@ class Logs:
         if task is None or task.done():
             loop = asyncio.get_running_loop()
             self._copying[gid] = loop.create_task(self._write_copies(gid))
+            self._copying[gid].add_done_callback(self._done)
 
     async def _write_copies(self, gid: Gid) -> None:
         log_ = self._store.copy(gid.epoch, self._session_of(gid))
@@ -147,23 +149,36 @@ class Logs:
         """The core needs its next segment."""
         if not self._wanting:
             self._wanting = True
-            asyncio.get_running_loop().create_task(self._next_segment())
+            task = asyncio.get_running_loop().create_task(self._next_segment())
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("replication failed", exc_info=error)
+            self._fatal(f"replication failed: {error!r}")
 
     async def _next_segment(self) -> None:
+        gid = self.current
         try:
-            epoch = self._store.epoch
-            segment = await self._prepare()
-            self._wanting = False
-            if epoch == self._store.epoch:
-                self._reactor.add_segment(*segment)
-                self._feed()
+            await self._add_segment()
         except (BarcoError, OSError) as error:
             self._fatal(str(error))
+            return
+        if gid == self.current:
+            self._wanting = False
+            self._feed()
 
-    async def _prepare(self) -> tuple[int, int, int]:
+    async def _add_segment(self) -> bool:
+        """Gives the core its next segment; false: its generation has gone by."""
         while True:
             try:
-                return await self._store.next_segment()
+                segment = await self._store.next_segment()
+                if segment is not None:
+                    self._reactor.set_disk_full(False)
+                    self._reactor.add_segment(*segment)
+                return segment is not None
             except DiskFullError as error:
                 log.error("the disk is full: %s", error)
                 self._reactor.set_disk_full(True)
@@ -219,6 +234,7 @@ class Logs:
         self._jobs.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker.add_done_callback(self._done)
 
     async def _work(self) -> None:
         while self._jobs:
@@ -235,8 +251,13 @@ class Logs:
     async def _begin(self, generation: Generation) -> None:
         await self._quiet(self.current)
         self._reactor.fence()
+        tail = self._tail_of(self.current) if self.current is not None else None
+        if tail is not None and self._reactor.log_state()["stable_gseq"] >= tail:
+            # Before the core forgets where things are: readers find all of it by the catalog.
+            self._reactor.replicated(tail)
+            await self._store.seal(self._store.epoch, tail)
         self.current = self.leading = None
-        self._store.begin(generation.gid.epoch, generation.session)
+        await self._store.begin(generation.gid.epoch, generation.session)
         self._crcs.clear()
         self._wanting = False
         self.current = generation.gid
@@ -264,11 +285,9 @@ class Logs:
             return
         await self._begin(generation)
         self._wanting = True
-        segment = await self._prepare()
-        self._wanting = False
-        self._reactor.add_segment(*segment)
-        if self.current != generation.gid:
+        if not await self._add_segment():
             return
+        self._wanting = False
         self.leading = generation.gid
         self._reactor.open_generation(self._store.pack_parents(parents))
         opened()
@@ -279,7 +298,9 @@ class Logs:
 
     async def close(self) -> None:
         """Ends what is under way."""
-        tasks = [*self._copying.values()] + ([self._worker] if self._worker is not None else [])
+        tasks = [*self._tasks, *self._copying.values()] + (
+            [self._worker] if self._worker is not None else []
+        )
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -109,6 +109,7 @@ class ReplicaStore:
         self.epoch = 0
         """Of the generation that the core has; 0: none."""
         self._next_index = 0
+        self._preparing = asyncio.Lock()
         self._fds: dict[int, int] = {}
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
@@ -216,13 +217,14 @@ class ReplicaStore:
 
     # --- The core's generation ----------------------------------------------------------------
 
-    def begin(self, epoch: int, session: int) -> None:
+    async def begin(self, epoch: int, session: int) -> None:
         """The core leaves its generation, of which nothing may be under way, and has this one."""
         assert epoch > self.epoch
-        if self.epoch:
-            self._leave()
-        self._core.begin_generation(epoch, session)
-        self.epoch, self._next_index = epoch, 0
+        async with self._pool.installing:  # No segment gets its name in the middle of this.
+            if self.epoch:
+                self._leave()
+            self._core.begin_generation(epoch, session)
+            self.epoch, self._next_index = epoch, 0
         self.reader.open_epoch = epoch
         if self._retention is not None:
             self._retention.open_epoch = epoch
@@ -252,19 +254,21 @@ class ReplicaStore:
         gseq = self._core.log_state()["gseq"] if self.epoch else 0
         return (self.epoch, gseq) if gseq else self._before
 
-    async def next_segment(self) -> tuple[int, int, int]:
-        """(index, descriptor, capacity) for the core; errors as `SegmentPool.prepare`."""
-        epoch, index = self.epoch, self._next_index
-        self._next_index = index + 1
-        try:
-            fd, capacity = await self._pool.prepare(epoch, index)
-        except BaseException:
-            self._next_index = min(self._next_index, index)
-            raise
-        if self.epoch != epoch:  # Another generation has begun meanwhile.
-            os.close(fd)
-            discard(self._shard, layout.segment_path(self._shard, epoch, index))
-            return await self.next_segment()
+    async def next_segment(self) -> tuple[int, int, int] | None:
+        """(index, descriptor, capacity) for the core; errors as `SegmentPool.prepare`.
+
+        None: another generation has begun meanwhile, which asks for its own.
+        """
+        epoch = self.epoch
+        async with self._preparing:
+            if self.epoch != epoch:
+                return None
+            index = self._next_index
+            made = await self._pool.prepare_if(epoch, index, lambda: self.epoch == epoch)
+            if made is None:
+                return None
+            self._next_index = index + 1
+        fd, capacity = made
         self._fds[index] = fd
         return index, fd, capacity
 

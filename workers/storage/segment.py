@@ -63,6 +63,7 @@ class SegmentPool:
         self._spare_task: asyncio.Task[None] | None = None
         self._preparing = asyncio.Lock()
         self._started = False
+        self.installing = asyncio.Lock()
 
     async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
         """Makes segment `index` of generation `epoch`: (descriptor, capacity in bytes).
@@ -72,25 +73,44 @@ class SegmentPool:
         and it and its name are stable. Raises DiskFullError (nothing is left behind, call again
         later), DataDirError, OperatorError (too many open files) or DiskError.
         """
+        made = await self.prepare_if(epoch, index, lambda: True, state_bytes)
+        assert made is not None
+        return made
+
+    async def prepare_if(
+        self, epoch: int, index: int, wanted: Callable[[], bool], state_bytes: int = 0
+    ) -> tuple[int, int] | None:
+        """The same, unless it is not wanted any more when it could get its name: None.
+
+        Whoever holds `installing` meanwhile can be sure that no name appears.
+        """
         # One at a time: the segment of a generation may still be made when the next one begins.
         async with self._preparing:
-            return await self._prepare(epoch, index, state_bytes)
+            if index or not self._started:
+                await self._spare_done()  # Else a generation begins: it takes what is there.
+            return await self._prepare(epoch, index, wanted, state_bytes)
 
-    async def _prepare(self, epoch: int, index: int, state_bytes: int) -> tuple[int, int]:
-        await self._spare_done()
+    async def _prepare(
+        self, epoch: int, index: int, wanted: Callable[[], bool], state_bytes: int
+    ) -> tuple[int, int] | None:
         path = layout.segment_path(self._shard, epoch, index)
-        source, capacity = await self._source(state_bytes)
+        source, capacity = await self._source(state_bytes, small=index == 0)
         try:
             fd = os.open(source, APPEND_FLAGS)
         except OSError as error:
             raise explain(error, source, "open") from error
         try:
-            await self._bulk.run(_install, source, path)
+            async with self.installing:
+                if not wanted():
+                    os.close(fd)
+                    return None
+                await self._bulk.run(_install, source, path)
         except BaseException:
             os.close(fd)
             raise
         self._started = True
-        self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
+        if self._spare_task is None or self._spare_task.done():
+            self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
         return fd, capacity
 
     async def close(self) -> None:
@@ -106,7 +126,7 @@ class SegmentPool:
             await asyncio.shield(task)  # It reports its own failure; a cancelled caller does not
             self._spare_task = None  # take the spare with it.
 
-    async def _source(self, state_bytes: int) -> tuple[Path, int]:
+    async def _source(self, state_bytes: int, *, small: bool) -> tuple[Path, int]:
         """A file ready to become a segment, and its size."""
         spare = self._shard / layout.SPARE_NAME
         try:
@@ -118,7 +138,7 @@ class SegmentPool:
         except OSError as error:
             raise explain(error, spare, "use") from error
         size = self._segment_bytes
-        if not self._started:
+        if small or not self._started:
             more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
             size = min(size, self._first_bytes + more)
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
