@@ -31,6 +31,9 @@ START_EARLIEST = "startFromEarliest"
 DELIVERY = "Barco-Delivery"
 UNAVAILABLE = "Barco-Unavailable-Slices"
 
+START_SECONDS_MAX = 4.0
+"""For the leaders to note a new group: longer than it takes to take over from one that hangs."""
+
 IDLE_RETRY_AFTER_S = 5
 """For a consumer without slices: only a change of the group can give it some."""
 
@@ -68,18 +71,31 @@ class Consume:
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
         start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
-        # A shard without a leader notes it when the consumer first polls there.
-        leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
-        workers = sorted(worker for worker in leading if worker is not None)
-        answers = await self._context.siblings.broadcast(
-            "start_group", dict.fromkeys(workers, start), 10.0
-        )
-        for answer in answers.values():
-            if isinstance(answer, BarcoError):
-                if answer.status < 500:
-                    raise answer
-                raise NotReadyError("Not every worker could note the group: register again.")
+        await self._start_group(start)
         return text_response("Already registered" if reply["known"] else "OK")
+
+    async def _start_group(self, start: Mapping[str, Any]) -> None:
+        """Every shard's leader notes where the group starts there.
+
+        One that does not answer may have been taken over from meanwhile: then its successor is
+        asked. A shard without a leader notes it when the consumer first polls there.
+        """
+        asked: set[int] = set()
+        for _ in range(self._context.replicas.places):
+            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+            workers = sorted(worker for worker in leading - asked if worker is not None)
+            answers = await self._context.siblings.broadcast(
+                "start_group", dict.fromkeys(workers, start), START_SECONDS_MAX
+            )
+            failures = {w: each for w, each in answers.items() if isinstance(each, BarcoError)}
+            if refused := next((e for e in failures.values() if e.status < 500), None):
+                raise refused
+            asked |= answers.keys() - failures.keys()
+            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+            if not failures or leading & failures.keys():
+                break
+        if failures:
+            raise NotReadyError("Not every worker could note the group: register again.")
 
     # --- Polling --------------------------------------------------------------------------------
 

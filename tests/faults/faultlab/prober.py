@@ -48,9 +48,11 @@ class Prober:
         """The longest time without any acknowledgement for each range, in this time."""
         found = []
         for at in range(self._ring.placement.size):
-            times = sorted(t for t in list(self._acks[at]) if since - 1 <= t <= until)
-            times = [max(times[0], since - 0.05) if times else since, *times, until]
-            found.append(max(b - a for a, b in itertools.pairwise(times)))
+            acks = sorted(self._acks[at][:])
+            before = [t for t in acks if t <= since][-1:]
+            times = [*before, *(t for t in acks if since < t <= until), until]
+            gaps = [b - a for a, b in itertools.pairwise(times)]
+            found.append(max(gaps, default=until - since))
         return found
 
     def stop(self) -> None:
