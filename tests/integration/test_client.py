@@ -18,6 +18,7 @@ import pytest
 from running import RunningBroker
 
 import barco
+from barco import limits
 from barco.errors import NotFoundError, TooLargeError
 
 Start = Callable[..., RunningBroker]
@@ -91,9 +92,12 @@ def test_once_and_in_order_while_workers_die(broker: RunningBroker) -> None:
     chance = random.Random(4)
 
     def kill_workers(stop: threading.Event) -> None:
-        while not stop.wait(0.4):
+        # One less for both workers together than a crash loop of one would be.
+        for _ in range(limits.CRASH_LOOP_DEATHS - 1):
+            if stop.wait(0.4):
+                return
             os.kill(chance.choice(broker.worker_pids()), signal.SIGKILL)
-            if stop.wait(1.0):
+            if stop.wait(0.8):
                 return
 
     count, keys = 0, 60
