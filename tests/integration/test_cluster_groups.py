@@ -28,7 +28,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         tmp_path,
         hosts=tuple(f"{net}.{number + 1}" for number in range(3)),
         tied=True,
-        more="[storage]\nsegment_bytes = 16777216\n",
     )
     found.write()
     try:

@@ -35,11 +35,13 @@ def main() -> int:
 
 def _rounds(args: argparse.Namespace, mutant: object) -> int:
     begin, told, failed = time.monotonic(), 0.0, 0
-    cpu = time.process_time()
+    cpu = 0.0  # Of the clusters alone.
     simulated, steps, acks, walks, seeds = 0.0, 0, 0, 0, 0
     for seed in range(args.first, args.first + args.seeds):
         four = args.four or (seed % 3 == 0 and not args.three)
+        start = time.process_time()
         outcome = run(seed, args.seconds, four=four, mutant=mutant)
+        cpu += time.process_time() - start
         seeds += 1
         simulated += outcome.seconds
         steps += outcome.steps
@@ -57,7 +59,7 @@ def _rounds(args: argparse.Namespace, mutant: object) -> int:
         now = time.monotonic()
         if now - told > 10 or now - begin > 60 * args.minutes:
             told = now
-            hour = simulated / (time.process_time() - cpu) * 3600
+            hour = simulated / cpu * 3600
             print(
                 f"{now - begin:7.0f} s: {seeds} seeds, {walks} walks, {simulated:.0f} cluster-"
                 f"seconds ({hour:,.0f} an hour of this core), {steps:,} steps, {acks:,} groups "

@@ -186,8 +186,8 @@ class World:
         log = broker.disk.log(gid)
         if not 1 <= gseq < len(log) or broker.disk.flying(gid) or gid in broker.leads:
             return
-        if broker.disk.unsynced:
-            return  # A vote that was given before is on its way.
+        if broker.disk.unsynced or broker.paused:
+            return  # A vote, or an event, of before is on its way.
         self.oracle.corrupted(broker.disk.identity, gid)
         broker.disk.rot(gid, gseq)
         if broker.replica is not None:
