@@ -1,6 +1,5 @@
 """Bulk loads: files into a topic as one write, and a topic into Parquet files."""
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,8 +111,7 @@ def events_of(spark: SparkSession, files: list[str], kind: str, key_field: str |
     else:
         if kind == "csv":
             # What is empty is an empty string, as `barco load` has it.
-            reader = spark.read.option("header", True).option("nullValue", str(uuid.uuid4()))
-            rows = reader.option("emptyValue", "").csv(files)
+            rows = spark.read.option("header", True).csv(files).na.fill("")
         else:
             rows = spark.read.parquet(*files)
         if kind == "parquet" and _are_events(rows):
