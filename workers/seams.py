@@ -185,3 +185,6 @@ class Gate(Protocol):
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
+
+    def status(self) -> dict[str, Any]:
+        """How replication is, for /status; empty where there is none."""

@@ -59,6 +59,10 @@ class Open:
         """All of it is here."""
         return True
 
+    def status(self) -> dict[str, Any]:
+        """It has no followers to tell of."""
+        return {}
+
 
 class ShardService:
     """The shard of this worker, as a set of named operations."""
@@ -344,6 +348,7 @@ class ShardService:
             "place": self.options.place,
             "shard": self.options.shard_number,
             "lineage": self.lineage(),
+            "replication": self.gate.status(),
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:

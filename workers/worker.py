@@ -42,6 +42,9 @@ PEERS_SECONDS = 2.0
 SEAL_SECONDS = 1.0
 """For the last append, where the drain took all of its time."""
 
+RESIGN_SECONDS = 1.0
+"""For the next in line to take over, at a stop."""
+
 DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
 
@@ -204,6 +207,8 @@ class Worker:
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
         if self._replica is not None:
+            if status == 0:
+                await self._replica.driver.resign(RESIGN_SECONDS)
             await self._replica.close()
         elif status == 0:
             self._reactor.seal()

@@ -168,12 +168,27 @@ class Replica(Ownership):
                 "suspect": held.suspect,
                 "tail": held.tail,
                 "committed": held.committed,
-                "followers": dict(held.leading.appended) if held.leading is not None else {},
+                "followers": self._followers(held),
                 "down": [o for o in self._others(held) if self._down(o)],
                 "catching_up": len(self._lacking),
             }
             for held in self._open()
         ]
+
+    def _followers(self, held: Held) -> dict[int, dict[str, Any]]:
+        """By ordinal: how many groups it lacks, and why, if it does not get them as they come."""
+        leading = held.leading
+        if leading is None:
+            return {}
+        found: dict[int, dict[str, Any]] = {}
+        for ordinal, gseq in leading.appended.items():
+            state = "live" if leading.live[ordinal] else "behind"
+            if self._down(ordinal):
+                state = "down"
+            elif ordinal in leading.fenced:
+                state = "fenced"
+            found[ordinal] = {"state": state, "lacks": leading.built - gseq}
+        return found
 
     def _others(self, held: Held) -> list[int]:
         ordinals = [member.ordinal for member in held.generation.members]

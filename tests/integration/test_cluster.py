@@ -133,6 +133,25 @@ def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
             assert read()["token"] == each["token"]
 
 
+def replication(cluster, ordinal):
+    """What a broker says of the shards that it leads: by follower, its state."""
+    _, _, body = request(cluster, ordinal, "GET", "/status")
+    led = [shard["replication"] for shard in body["shards"] if shard.get("leads")]
+    return [{each["ordinal"]: each["state"] for each in one["followers"]} for one in led]
+
+
+def test_a_leader_tells_how_its_followers_are(cluster):
+    until(lambda: leaders(cluster) == [0, 1, 2], "every owner leads")
+    until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "both are there")
+    cluster.kill(2)
+    until(lambda: {1: "live", 2: "down"} in replication(cluster, 0), "one of them is gone")
+    _, _, metrics = request(cluster, 0, "GET", "/metrics")
+    assert b"\nbarco_followers_not_live " in metrics
+    cluster.start(2)
+    until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up")
+    until(lambda: leaders(cluster) == [0, 1, 2], "it has its range back")
+
+
 def test_the_client_goes_to_the_owners(cluster):
     with barco.Producer(cluster.endpoints) as producer:
         acks = [

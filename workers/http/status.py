@@ -44,7 +44,10 @@ class Status:
             up = not isinstance(answer, BarcoError) and answer["epoch"] > 0
             if not up and (context.ready or worker != options.worker):
                 waiting.append(f"Worker {worker} is starting.")
-            shards.append({"worker": worker, "ready": up} | self._role(peer))
+            shard = {"worker": worker, "ready": up} | self._role(peer)
+            if up and answer["replication"]:
+                shard["replication"] = answer["replication"]
+            shards.append(shard)
         body: dict[str, Any] = {
             "status": "starting" if waiting else "ready",
             "version": options.version,

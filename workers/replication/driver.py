@@ -38,6 +38,9 @@ SERVE_BYTES_MAX = 4 * MiB
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""
 
+SETTLE_SECONDS = 0.002
+"""Between two looks at whether another has taken over."""
+
 RESUME_SECONDS = 0.01
 """Between two looks at whether a peer that had to wait may go on."""
 
@@ -145,9 +148,15 @@ class Driver:
         await self.logs.close()
         await self._journal.close()
 
-    def resign(self) -> None:
-        """This process is about to stop: the next in line may act at once."""
+    async def resign(self, seconds: float) -> None:
+        """This process is about to stop: the next in line takes over, and is waited for so long."""
+        if not self.leading:
+            return
         self.post(ev.Resign())
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self.leading and loop.time() < end:
+            await asyncio.sleep(SETTLE_SECONDS)
 
     @property
     def leading(self) -> bool:
@@ -165,19 +174,31 @@ class Driver:
         return self.role in ("leader", "fenced") or not self._machine.catching_up()
 
     def status(self) -> dict[str, Any]:
-        """For /status and the metrics."""
+        """For /status: the role, and for a leader how its followers are."""
+        found: dict[str, Any] = {"role": self.role, "catchingUp": self._machine.catching_up()}
+        for view in self._machine.status():
+            if view["leading"]:
+                found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
+                found["followers"] = [
+                    {"ordinal": ordinal, "state": each["state"], "groupsBehind": each["lacks"]}
+                    for ordinal, each in sorted(view["followers"].items())
+                ]
+        return found
+
+    def stats(self) -> dict[str, int]:
+        """For the metrics."""
+        status, links = self.status(), self._links.values()
+        followers = status.get("followers", [])
         return {
-            "role": self.role,
-            "open": self._machine.status(),
-            "peers": {
-                ordinal: {
-                    "connected": link.connected,
-                    "dropped": link.dropped,
-                    "sent_bytes": link.sent_bytes,
-                }
-                for ordinal, link in self._links.items()
-            },
-            "groups_served": self.groups_served,
+            "replicas_leading": int(self.leading),
+            "replicas_catching_up": int(status["catchingUp"]),
+            "followers_live": sum(each["state"] == "live" for each in followers),
+            "followers_not_live": sum(each["state"] != "live" for each in followers),
+            "replication_groups_behind": max((e["groupsBehind"] for e in followers), default=0),
+            "replication_links_up": sum(link.connected for link in links),
+            "replication_frames_dropped": sum(link.dropped for link in links),
+            "replication_sent_bytes": sum(link.sent_bytes for link in links),
+            "replication_groups_served": self.groups_served,
         }
 
     # --- Events -------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class ReplicaHost:
         found = await self._store.recover(self._reactor)
         bound_state(self._options, self._reactor)
         self._service.lineage = self._store.topology
-        self._service.more_stats = self._store.stats
+        self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
         self._service.splits = self._store.extents.splits
         self._service.gate = self.driver
         self._network.links.handle(REPLICATION, self._dialled)
