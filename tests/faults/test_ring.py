@@ -80,7 +80,6 @@ def scene(root: Path, seed: int, request: pytest.FixtureRequest) -> Iterator[Rin
 # --- A little of everything --------------------------------------------------------------------
 
 
-@pytest.mark.chaos
 def test_short(scene: RingScene) -> None:
     """One broker dies, one is cut off, all die."""
     scene.inflict("kill 0", partial(crash, scene.ring.nodes[0]), recover_s=1)

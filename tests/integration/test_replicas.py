@@ -11,8 +11,6 @@ from typing import Self
 import pytest
 from replicas import Member, RefusedError, Shard, until
 
-pytestmark = pytest.mark.chaos
-
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
