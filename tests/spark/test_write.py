@@ -142,7 +142,7 @@ def test_spark_workers_die_in_a_batch_write(spark: Any, lively: Any, wanted: int
     topic = f"sk{wanted}"
     while kills < wanted:
         assert time.monotonic() < deadline, f"{kills} kills"
-        with killing(lambda: python_tasks(jvm), first_s=0.1, pause_s=9, most=1) as times:
+        with killing(lambda _: python_tasks(jvm), first_s=0.1, pause_s=9, most=1) as times:
             write(rows_of(spark, first), lively, topic, pieceBytes="8192")
         kills, first = kills + len(times), first + ROWS
     assert collected(topic_of(spark, lively, topic)) == rows(range(first))
@@ -154,7 +154,9 @@ def test_the_brokers_workers_die_in_a_batch_write(spark: Any, lively: Any, wante
     topic = f"bk{wanted}"
     while kills < wanted:
         assert time.monotonic() < deadline, f"{kills} kills"
-        with killing(lively.worker_pids, first_s=0.3, pause_s=7.0, most=wanted - kills) as times:
+        with killing(
+            lambda _: lively.worker_pids(), first_s=0.3, pause_s=7.0, most=wanted - kills
+        ) as times:
             write(rows_of(spark, first), lively, topic, pieceBytes="8192")
         kills, first = kills + len(times), first + ROWS
         if kills < wanted:  # Five deaths in half a minute would be a crash loop.
@@ -227,7 +229,7 @@ def test_workers_of_both_die_in_a_stream(
     copy, jvm = Copy(spark, lively, f"ck{wanted}", tmp_path), jvm_of(spark)
     deadline, kills, first = time.monotonic() + SECONDS, 0, 0
 
-    def victims() -> list[int]:
+    def victims(_: int) -> list[int]:
         return python_tasks(jvm) if kills % 2 else lively.worker_pids()
 
     while kills < wanted:
