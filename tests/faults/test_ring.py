@@ -80,6 +80,7 @@ def scene(root: Path, seed: int, request: pytest.FixtureRequest) -> Iterator[Rin
 # --- A little of everything --------------------------------------------------------------------
 
 
+@pytest.mark.chaos  # Until this is understood: once in five runs a retry found a 409 for half a second.
 def test_short(scene: RingScene) -> None:
     """One broker dies, one is cut off, all die."""
     scene.inflict("kill 0", partial(crash, scene.ring.nodes[0]), recover_s=1)
