@@ -192,7 +192,8 @@ class ShardService:
             raise NotReadyError("This worker does not lead the shard (any more).")
         if op in CONSUMING and not self.gate.serves_consumers():
             raise NotReadyError("The shard's leader has not heard of its followers for a while.")
-        if op in READING and not self.gate.readable():
+        bounds = op == "topics" and args["topic"] is not None
+        if (bounds or op in READING) and not self.gate.readable():
             raise NotReadyError("This replica is catching up.")
         return await found(args)
 
