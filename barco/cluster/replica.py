@@ -146,6 +146,10 @@ class Replica(Ownership):
         """Whether groups of a generation that has ended are missing here."""
         return any(held.decided is not None for held in self._lacking.values())
 
+    def unclean(self) -> int:
+        """How many generations ended on an operator's word, as far as is known here (D9)."""
+        return sum(value.kind is Kind.UNCLEAN for value in self._decided.values())
+
     def record(self, gid: Gid) -> Generation | None:
         """The record of a generation, if it is known here."""
         held = self._held.get(gid)

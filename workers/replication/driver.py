@@ -129,6 +129,12 @@ class Driver:
         self.logs.adopt(self._token)
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
+        if (unclean := self._machine.unclean()) > 0:
+            log.warning(
+                "%d generation(s) of token %d ended on an operator's word (barco recover)",
+                unclean,
+                self._token,
+            )
         for link in self._links.values():
             link.start()
         self._carry_out(self._machine.start(now), None)
@@ -175,7 +181,11 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        found: dict[str, Any] = {"role": self.role, "catchingUp": self._machine.catching_up()}
+        found: dict[str, Any] = {
+            "role": self.role,
+            "catchingUp": self._machine.catching_up(),
+            "uncleanEnds": self._machine.unclean(),
+        }
         for view in self._machine.status():
             if view["leading"]:
                 found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
@@ -195,6 +205,7 @@ class Driver:
             "followers_live": sum(each["state"] == "live" for each in followers),
             "followers_not_live": sum(each["state"] != "live" for each in followers),
             "replication_groups_behind": max((e["groupsBehind"] for e in followers), default=0),
+            "replication_unclean_ends": int(status["uncleanEnds"]),
             "replication_links_up": sum(link.connected for link in links),
             "replication_frames_dropped": sum(link.dropped for link in links),
             "replication_sent_bytes": sum(link.sent_bytes for link in links),
