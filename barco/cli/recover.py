@@ -22,11 +22,11 @@ the damage was acknowledged, and barco never gives up acknowledged events by its
 file is the better way. Where that is not possible, this command gives up the events of the shard
 from the damaged group on, and records it in lineage.log. The bytes stay in their files.
 
-A broker of a cluster repairs a damaged shard from the two others by itself. What it can not do alone
-is to go on when both of them have lost their disks: the shards that the three shared stay without a
-leader, because one copy is no majority. Only when the lost disks do not come back (barco replace has
-formatted others in their place), --disk tells this broker so: it then ends each such shard where its
-own copy ends, and the three go on from there. What only the lost disks had is gone.
+A broker of a cluster repairs a damaged shard from the two others by itself. What it can not do
+alone is to go on when both of them have lost their disks: the shards that the three shared stay
+without a leader, because one copy is no majority. Only when the lost disks do not come back (barco
+replace has formatted others in their place), --disk tells this broker so: it then ends each such
+shard where its own copy ends, and the three go on from there. What only the lost disks had is gone.
 
 Without --accept-data-loss it only says what would be lost. The broker must be stopped.
 """

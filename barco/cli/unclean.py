@@ -72,9 +72,7 @@ def _check(args: argparse.Namespace, me: Identity, disks: Mapping[int, Identity]
         raise DataDirError(f"--disk names broker {me.ordinal}, whose own directory this is")
 
 
-def _tails(
-    shard: Path, number: int, cluster_uuid: bytes, lineage: Lineage
-) -> Callable[[Gid], int]:
+def _tails(shard: Path, number: int, cluster_uuid: bytes, lineage: Lineage) -> Callable[[Gid], int]:
     """The last group of each generation that is whole here, by reading what is not sealed."""
     found: list[Record] = []
     inspect_shard(shard, number, cluster_uuid, Wishes(), False, found.append)

@@ -291,9 +291,8 @@ def test_a_lost_disk_is_replaced(cluster):
 
 def recover(cluster, ordinal, *more):
     """`barco recover` in this broker's directory."""
-    return run(
-        [sys.executable, "-P", "-m", "barco", "recover", str(cluster.data(ordinal)), *more, "--json"]
-    )
+    command = [sys.executable, "-P", "-m", "barco", "recover", str(cluster.data(ordinal))]
+    return run([*command, *more, "--json"])
 
 
 def test_two_lost_disks_are_given_up_only_on_the_operators_word(cluster):

@@ -181,9 +181,7 @@ class Oracle:
     def given_up(self, record: DecidedRecord) -> None:
         """An operator's word: what only the lost disks had has never been."""
         generation = self.generations[record.gid]
-        self.acknowledged[record.gid] = min(
-            self.acknowledged.get(record.gid, 0), record.value.tail
-        )
+        self.acknowledged[record.gid] = min(self.acknowledged.get(record.gid, 0), record.value.tail)
         self.decided.pop(record.gid, None)
         self.opened.clear()
         self._decide(generation, record.value)

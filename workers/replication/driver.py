@@ -108,7 +108,9 @@ class Driver:
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._machine: Replica
         self._unshown: tuple[Gid, int] | None = None
-        """What recovery restored goes up to here, and may be more than was ever committed."""
+        """Not readable before this group is committed. After a start: what recovery restored goes
+        up to here, and may be more than was ever committed. After a change of generation: the
+        first group brings the state, without it the ends of the slices are not known."""
         self.role = "starting"
         self.generation: Generation | None = None
         self.steps = 0
@@ -175,9 +177,11 @@ class Driver:
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
-        if self._unshown is not None and self._unshown[0] == self.logs.current:
-            return False
-        return self.role in ("leader", "fenced") or not self._machine.catching_up()
+        if self._unshown is not None or self.generation is None:
+            return False  # An empty disk knows of no history before somebody has told it.
+        if self.role in ("leader", "fenced"):
+            return True
+        return not self._machine.catching_up() and not self.logs.sealing
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
@@ -382,6 +386,7 @@ class Driver:
     def _opened(self, generation: Generation) -> None:
         if self.generation == generation:
             self.role = "leader"
+            self._unshown = None
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
@@ -394,6 +399,8 @@ class Driver:
         )
         self.generation = generation
         self.role = "follower"
+        if generation.gid != self.logs.current:
+            self._unshown = (generation.gid, 1)
         self.logs.follow(generation)
         self._on_follow(generation)
 
