@@ -172,7 +172,7 @@ class _Copies:
         patience = None
         while running := {at: each for at, each in self._senders.items() if each.is_alive()}:
             told |= {at for at, each in running.items() if at not in told and each.end()}
-            next(iter(running.values())).join(0.05)
+            next(iter(running.values())).join(0.01)
             ended = [each for each in self._senders.values() if not each.is_alive()]
             if len([each for each in ended if each.error is None]) < self._needed:
                 continue

@@ -101,9 +101,15 @@ class Writes:
         return MisdirectedError("The slices belong to another worker.", owner=endpoint)
 
     def _check_exists(self, topic: str) -> None:
-        topics = self._context.service.topics
+        service = self._context.service
+        topics = service.topics
         record = topics.record(topic)
-        if self._context.options.auto_create or (record is not None and not record.deleted):
+        # The leader says so; others hear of a new topic only with its next group.
+        if (
+            self._context.options.auto_create
+            or not service.staging.leads
+            or (record is not None and not record.deleted)
+        ):
             return
         if topic not in topics.names():
             raise TopicNotFoundError(f"There is no topic {topic}.")
