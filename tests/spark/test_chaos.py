@@ -154,6 +154,14 @@ class _Killing(threading.Thread):
         self.join()
 
 
+def ended(query: Any) -> None:
+    """A query to the end of what there is."""
+    try:
+        assert query.awaitTermination(240), "the query goes on"
+    finally:
+        query.stop()
+
+
 def produce(cluster: Ring, topic: str, numbers: range) -> None:
     """Events with these numbers, each once."""
     with barco.Producer(cluster.endpoints, delivery_timeout_s=120.0) as producer:
@@ -187,7 +195,7 @@ def test_stream_read(spark: Any, cluster: Ring, table: Table, victim: str, tmp_p
     while case.goes_on:
         produce(cluster, topic, range(written, written + 5000))
         written += 5000
-        case.run(lambda: query.start(availableNow=True).awaitTermination(200))
+        case.run(lambda: ended(query.start(availableNow=True)))
     query.run_available()
     assert query.result() == expected(range(written))
     case.end()
@@ -214,7 +222,7 @@ def test_stream_write(spark: Any, cluster: Ring, table: Table, victim: str, tmp_
     while case.goes_on:
         produce(cluster, f"{copy.name}-in", range(written, written + 4000))
         written += 4000
-        case.run(lambda: copy.start(availableNow=True).awaitTermination(200))
+        case.run(lambda: ended(copy.start(availableNow=True)))
     copy.finish()
     assert endpoint_of(cluster) == cluster.endpoint
     assert copy.result() == expected(range(written))
