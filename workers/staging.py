@@ -156,15 +156,14 @@ class Staging:
         self._look()
         now, late = self._now_us() / 1e6, 0
         for write in [write for write in self.writes.values() if self._idle(write)]:
-            places = [] if write.plan is None else list(write.plan.rows)
-            over = all(self.marks.done(write.writer, write.batch, place) for place in places)
-            if places and over and (self.leads or write.over):
+            over = write.plan is not None and self._over(write, write.plan)
+            if over and (self.leads or write.over):
                 await self._forget(write)
             elif now - write.touched > self._seconds_max and self._begun(write) is None:
                 await self._forget(write)
                 late += 1
             else:
-                write.over = bool(places) and over
+                write.over = over
         self.expired += late
         return late
 
@@ -381,14 +380,20 @@ class Staging:
         }
 
     def _begun(self, write: Write) -> Plan | None:
-        """The plan by which a slice has got something already."""
+        """The plan by which a slice has got something already, and not all have."""
         for plan in reversed(write.plans.values()):
+            if self._over(write, plan):
+                continue
             marks = (self.marks.get(write.writer, place) for place in plan.rows)
             for mark in marks:
                 same = mark is not None and mark.batch == write.batch
                 if mark is not None and same and mark.plan in ("", plan.name):
                     return plan
         return None
+
+    def _over(self, write: Write, plan: Plan) -> bool:
+        """Whether all of it is stored."""
+        return all(self.marks.done(write.writer, write.batch, place) for place in plan.rows)
 
     def _check_counts(self, writer: str, batch: int, rows: Rows) -> None:
         for place, count in rows.items():

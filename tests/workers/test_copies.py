@@ -200,6 +200,23 @@ async def test_a_copy_goes_when_the_write_is_over_elsewhere() -> None:
 
 
 @run
+async def test_the_driver_takes_a_copy_away_and_names_can_be_used_again() -> None:
+    pair = Pair()
+    for staging in (pair.one, pair.two):
+        await stage(staging, "a", VALUES)
+        await staging.prepare("q", 0, ["a"], ROWS)
+    await pair.one.commit("q", 0, ["a"], ROWS)
+    # The same name for another topic, while the copy is still there.
+    for staging in (pair.one, pair.two):
+        await staging.stage("q", 0, "b", ("u", 0), 0, _native.batch_encode([b"1"]))
+        await staging.prepare("q", 0, ["b"], {("u", 0): 1})
+    await pair.one.commit("q", 0, ["b"], {("u", 0): 1})
+    await pair.two.abort("q", 0)
+    assert not pair.one.writes and not pair.two.writes
+    assert pair.stored == VALUES
+
+
+@run
 async def test_what_nobody_has_is_missed() -> None:
     pair = Pair()
     with pytest.raises(ConflictError):
