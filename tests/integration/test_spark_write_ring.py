@@ -127,6 +127,7 @@ def test_a_leader_dies_between_stage_and_commit(cluster: Any) -> None:
         commit(given, 0, [stage(given, batches(0), 0)])
 
 
+@pytest.mark.chaos
 def test_a_leader_that_was_away_while_tasks_staged(cluster: Any) -> None:
     """It gets its range back, and what it has missed from the others."""
     given = options(cluster, "away")
@@ -138,7 +139,9 @@ def test_a_leader_that_was_away_while_tasks_staged(cluster: Any) -> None:
     assert stored(cluster, "away") == expected(0, 1)
 
 
-@pytest.mark.parametrize("driver", ["goes on", "dies as well"])
+@pytest.mark.parametrize(
+    "driver", ["goes on", pytest.param("dies as well", marks=pytest.mark.chaos)]
+)
 def test_a_leader_dies_in_a_commit_of_several_groups(cluster: Any, driver: str) -> None:
     topic = "large-" + driver.split()[0]
     key = key_in(1, 7)
