@@ -48,7 +48,7 @@ native-test: setup ## Build the C core with sanitizers and run its own tests
 fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_SECONDS for each kind of fault)
+chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_SECONDS for each kind of fault; BARCO_SPARK_KILLS)
 	$(PYTHON) -m pytest -m chaos tests/faults tests/spark \
 	    tests/integration/test_spark_write.py tests/integration/test_spark_write_ring.py
 
