@@ -223,6 +223,15 @@ def groups_scan(
 Upcall: TypeAlias = tuple[Any, ...]
 
 @final
+@final
+class Lent:
+    """Stored chunks that answers are sent from where they lie; a buffer, once somebody asks."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def head(self) -> ChunkInfo | None:
+        """`chunk_info` of the first one."""
+
 class Reactor:
     """A worker's event loop: connections, produce path and log, in C. One thread, no re-entry."""
 
@@ -308,11 +317,11 @@ class Reactor:
     def set_disk_full(self, full: bool, /) -> None: ...
     def notify(self, on: bool, /) -> None: ...
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, /
-    ) -> tuple[list[bytes], int, int] | None:
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool, /
+    ) -> tuple[list[bytes | Lent], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 
-        At least one chunk if there is any; None: not in memory, ask the disk.
+        lend: they may stay there, for an answer that sends them as they are. At least one chunk if there is any; None: not in memory, ask the disk.
         """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /

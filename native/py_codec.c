@@ -101,24 +101,23 @@ static bool buffer_at(PyObject *args, PyObject *kwargs, Py_buffer *buf, Py_ssize
     return false;
 }
 
+PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at)
+{
+    struct chunk_view view;
+    switch (chunk_open(bytes + at, len - at, &view)) {
+    case 0: return view_dict(&view);
+    case -2: return Py_NewRef(Py_None);
+    default: return malformed((Py_ssize_t)at);
+    }
+}
+
 static PyObject *py_chunk_info(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     Py_buffer buf;
     Py_ssize_t at;
-    struct chunk_view view;
     if (!buffer_at(args, kwargs, &buf, &at))
         return NULL;
-    PyObject *result;
-    switch (chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &view)) {
-    case 0:
-        result = view_dict(&view);
-        break;
-    case -2:
-        result = Py_NewRef(Py_None);
-        break;
-    default:
-        result = malformed(at);
-    }
+    PyObject *result = py_chunk_head(buf.buf, (size_t)buf.len, (size_t)at);
     PyBuffer_Release(&buf);
     return result;
 }

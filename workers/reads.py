@@ -26,14 +26,18 @@ Slot = tuple[str, int]
 Bounds = tuple[int, int]
 """(start offset, stable end)."""
 
-Chunk = bytes | memoryview
-"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer."""
+Chunk = bytes | memoryview | _native.Lent
+"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer, or
+lent by the log until an answer has been sent."""
 
 
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
     """What the header of the stored chunk at this position says; it is verified."""
     try:
-        head = _native.chunk_info(chunk, position)
+        if isinstance(chunk, _native.Lent) and position == 0:
+            head = chunk.head()  # It need not be moved for that.
+        else:
+            head = _native.chunk_info(chunk, position)
     except ValueError as error:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
     if head is None:
@@ -79,7 +83,7 @@ class Extent:
 class _Piece(NamedTuple):
     """Chunks back to back, of one generation, and the offset after their last event."""
 
-    chunks: bytes
+    chunks: bytes | _native.Lent
     end: int
 
 
@@ -168,10 +172,12 @@ class Reads:
         """The next chunks, from memory or from the disk; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
-        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES))
+        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES), stored)
         if tail is not None:
             chunks, end, extent.high_watermark = tail
-            return [_Piece(b"".join(chunks), end)] if chunks else []
+            return (
+                [_Piece(chunks[0] if len(chunks) == 1 else b"".join(chunks), end)] if chunks else []
+            )
         start, end = self.bounds(topic, slice)
         extent.high_watermark = end
         if offset >= end:
