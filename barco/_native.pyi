@@ -207,6 +207,12 @@ def render_ndjson(chunks: Sequence[Buffer], from_offset: int, to_offset: int, to
     (as a string), timestamp (microseconds), key, value.
     """
 
+def render_records(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
+    """PolarStreams' records of the events with from_offset <= offset < to_offset, verified.
+
+    Each is a timestamp in microseconds (8 bytes), a length (4), both big-endian, and the value.
+    """
+
 def groups_scan(
     buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None
 ) -> tuple[list[GroupInfo], str, int]:
