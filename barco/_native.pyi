@@ -282,7 +282,7 @@ class Reactor:
         request_id: int,
         status: int,
         headers: bytes,
-        body: bytes | bytearray | memoryview | list[bytes | bytearray | memoryview],
+        body: bytes | bytearray | memoryview | Lent | list[bytes | bytearray | memoryview | Lent],
         /,
     ) -> bool: ...
     def append(
@@ -327,7 +327,8 @@ class Reactor:
     ) -> tuple[list[bytes | Lent], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 
-        lend: they may stay there, for an answer that sends them as they are. At least one chunk if there is any; None: not in memory, ask the disk.
+        At least one chunk if there is any; None: not in memory, ask the disk. lend: they may stay
+        there, for an answer that sends them as they are.
         """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /
