@@ -76,6 +76,8 @@ class Member:
         self.fatal = ""
         self.stats: dict[str, int] = {}
         self.environment: dict[str, str] = {}
+        self.brokers = HOSTS
+        """Where it looks for the others."""
         self._channel: socket.socket | None = None
 
     @property
@@ -103,7 +105,7 @@ class Member:
             ordinal=self.ordinal,
             slices_per_range=4,
             ring_size=3,
-            brokers=HOSTS,
+            brokers=self.brokers,
             replication_port=self.shard.replication_port,
             shard_port=self.shard.shard_port,
             channel_fd=theirs.fileno(),
