@@ -109,6 +109,11 @@ class Logs:
 
     def _copy(self, gid: Gid) -> None:
         self._heads.pop(gid, None)
+        generation = self._store.lineage.get(gid.epoch)
+        if generation is not None and generation.sealed:
+            # All of its history is here: a leader that was deposed had sent more than that.
+            self.pending_bytes -= sum(map(len, self._pending.pop(gid, ())))
+            return
         task = self._copying.get(gid)
         if task is None or task.done():
             loop = asyncio.get_running_loop()

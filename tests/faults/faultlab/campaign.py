@@ -50,7 +50,13 @@ def one_ring(
             began = time.monotonic()
             try:
                 waited = scene.inflict(what, fault, patient=kind.patient)
-            except (AssertionError, OSError, StartError, subprocess.SubprocessError) as error:
+            except (
+                AssertionError,
+                EOFError,
+                OSError,
+                StartError,
+                subprocess.SubprocessError,
+            ) as error:
                 scene.slow.append(f"{what}: {error!r}"[:2000])
                 break
             time.sleep(0 if kind.patient else scene.random.random() / 2)
@@ -84,7 +90,7 @@ def totals(kind: Kind, scene: RingScene, report: Report, busy: float) -> Totals:
         "twice": twice,
         "order": order,
         "other": sum(map(len, report.wrong.values())) - lost - twice - order,
-        "wrong": {check: found[:5] for check, found in report.wrong.items()},
+        "wrong": {check: found[:20] for check, found in report.wrong.items()},
         "gaps": [round(gap, 3) for gap in scene.gaps],
         "outcomes": dict(scene.outcomes),
         "load": round(busy, 1),

@@ -17,7 +17,7 @@ WHOLE_S = 30.0
 """Check C11: after the end of a fault, until every range has its owner and two live followers."""
 
 POLL_S = 0.25
-EASE = 16.0
+EASE = 50.0
 """A history is read back five times: clients wait so much longer between requests."""
 
 PACE_S = 0.025
@@ -106,6 +106,7 @@ class RingScene(Scene):
         """Reads everything back from every broker, and checks the whole history."""
         self.become_whole("all")
         self.end_load()
+        self.become_whole("all, and no load")
         self.ring.wait_ready()
         report = self.verdict()
         for text in self.slow:
