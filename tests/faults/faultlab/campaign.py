@@ -103,7 +103,7 @@ def read_results(path: Path) -> list[Totals]:
 
 
 def table(rings: list[Totals]) -> Iterator[str]:
-    """A line for each kind of fault: counts, and for the worst range how long nobody could write."""
+    """A line for each kind of fault: counts, and how long the worst range could not be written."""
     yield f"{'kind':<14}" + "".join(f"{name:>9}" for name in (*COLUMNS, *TIMES))
     for name, kind in KINDS.items():
         mine = [ring for ring in rings if ring["kind"] == name]

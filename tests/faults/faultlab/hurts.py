@@ -172,4 +172,4 @@ KINDS = {
         Kind("bit flips", 100, 20, flip, patient=True),
     )
 }
-"""By name, with the counts of the table of bars (planned restarts are no fault: a count of ours)."""
+"""By name, with the counts of the table of bars; planned restarts are no fault: ours is 30."""

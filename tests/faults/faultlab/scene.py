@@ -1,4 +1,4 @@
-"""A ring under load that is hurt round after round; how long nothing could be written; a verdict."""
+"""A ring under load that is hurt round after round; how long writes waited; a verdict."""
 
 import json
 import time

@@ -23,7 +23,7 @@ class Store:
 
 
 def test_what_a_deposed_leader_sent_too_much_is_dropped():
-    """It would not follow on the log's end, and a log that cannot go on costs a minute of leading."""
+    """It does not follow on the log's end, and a log that fails costs a minute of leading."""
     store, stable, failed = Store(), [], []
 
     async def test():
