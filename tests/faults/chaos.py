@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from faultlab.campaign import Campaign, read_results, table
+from faultlab.campaign import Campaign, again, read_results, table
 from faultlab.hurts import KINDS
 
 from barco.workers.storage import layout
@@ -35,8 +35,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="for each kind, then no more")
     parser.add_argument("--seed", type=int, default=0, help="of the first ring; default: a new one")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines; appended to")
+    parser.add_argument("--again", type=Path, help="a directory that was kept: only check it again")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     args = parser.parse_args()
+    if args.again is not None:
+        return int(bool(again(args.again).wrong))
     campaign = Campaign(args.results, make_root)
     before = len(read_results(args.results))
     if not args.table:

@@ -122,6 +122,15 @@ def table(rings: list[Totals]) -> Iterator[str]:
             yield "  " + ", ".join(f"{each} {outcomes[each]}" for each in sorted(outcomes))
 
 
+def again(root: Path) -> Report:
+    """Starts a ring that was kept, and holds its history against what it has."""
+    scene = RingScene(root, 0, "ring: again")
+    try:
+        return scene.report()
+    finally:
+        scene.close()
+
+
 class Campaign:
     """Works through kinds of faults until all have their counts, or the time is over."""
 

@@ -17,7 +17,7 @@ WHOLE_S = 30.0
 """Check C11: after the end of a fault, until every range has its owner and two live followers."""
 
 POLL_S = 0.25
-EASE = 50.0
+EASE = 60.0
 """A history is read back five times: clients wait so much longer between requests."""
 
 PACE_S = 0.025
