@@ -39,7 +39,11 @@ static struct segment *place_of(struct log *log, const struct group_header *h)
     if (log->current >= 0 && log->segments[log->current].index == h->segment_index)
         return &log->segments[log->current];
     if (log->current + 1 >= (int)log->segment_count) {
-        log_ask_for_segment(log);
+        /* Its leader's was smaller: however much room there is here, the next one is needed. */
+        if (!log->segment_asked) {
+            log->segment_asked = true;
+            log->want_segment(log->owner);
+        }
         return NULL;
     }
     return &log->segments[log->current + 1];

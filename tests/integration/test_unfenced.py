@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from relay import Message, Relays
-from replicas import Shard, until
-from test_replicas import check_history, same_everywhere
+from replicas import Shard, check_history, same_everywhere, until
 
 A, B, C = range(3)
 
@@ -45,7 +44,7 @@ class Split:
 
 
 class Acknowledged:
-    """What was answered 200, in the shape of `test_replicas.Writer`."""
+    """What was answered 200, as `check_history` wants it."""
 
     def __init__(self) -> None:
         self.acknowledged: list[str] = []
@@ -90,7 +89,7 @@ def two_leaders(shard: Shard, split: Split) -> tuple[Acknowledged, list[str]]:
 def test_a_deposed_leader_gets_nothing_acknowledged(shard: Shard, split: Split) -> None:
     writer, late = two_leaders(shard, split)
     assert not late
-    check_history(same_everywhere(shard), writer)  # type: ignore[arg-type]
+    check_history(same_everywhere(shard), writer)
 
 
 def test_a_follower_without_its_fence_is_found(shard: Shard, split: Split) -> None:
@@ -99,4 +98,4 @@ def test_a_follower_without_its_fence_is_found(shard: Shard, split: Split) -> No
     writer, late = two_leaders(shard, split)
     assert late, "nothing was done that the fence forbids"
     with pytest.raises(AssertionError, match="lost"):
-        check_history(same_everywhere(shard), writer)  # type: ignore[arg-type]
+        check_history(same_everywhere(shard), writer)

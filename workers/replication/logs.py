@@ -290,7 +290,11 @@ class Logs:
                 self._copy(gid)
 
     async def _follow(self, generation: Generation) -> None:
+        if generation.gid not in self._coming:
+            return  # Shut before it began: what has come of it is in its files.
         if self.current is not None and self.current.epoch >= generation.gid.epoch:
+            self._coming.remove(generation.gid)
+            self.release(generation.gid)
             return
         await self._begin(generation)
         self._crcs.extend(self._heads.pop(generation.gid, ()))

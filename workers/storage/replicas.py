@@ -102,6 +102,8 @@ class ReplicaStore(ShardFiles):
         self._preparing = asyncio.Lock()
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
+        self._damaged: set[int] = set()
+        """Epochs whose log ended in corruption when this process started."""
 
     # --- Recovery -----------------------------------------------------------------------------
 
@@ -142,6 +144,7 @@ class ReplicaStore(ShardFiles):
             except CorruptLogError as error:
                 self._on_error(error)
                 suspect = True
+                self._damaged.add(generation.epoch)
                 walk = scan.scan_generation(sources, tags, load, accept_loss=True)
                 result = await drive(walk, files, self._bulk)
         if not generation.sealed:
@@ -241,7 +244,7 @@ class ReplicaStore(ShardFiles):
         are there, the old ones tell a start that its log was longer once: they must not go first.
         """
         path = layout.segment_path(self._shard, epoch, index)
-        if not path.exists():
+        if epoch not in self._damaged or not path.exists():
             return None
         try:
             fd = await self._bulk.run(os.open, path, APPEND_FLAGS)

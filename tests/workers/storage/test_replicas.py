@@ -137,6 +137,7 @@ def test_files_behind_damage_are_written_again(shard, go):
 
     async def test(bulk):
         store = await begun(shard, bulk, errors)
+        store._damaged.add(2)
         path = layout.segment_path(shard, 2, 1)
         path.write_bytes(b"x" * 8192)
         index, fd, capacity = await store.next_segment()
