@@ -43,10 +43,12 @@ struct run {
     struct stream *stream;
     struct waiter waiter;
     struct body *body; /* NULL: everything lies behind the run */
-    uint32_t count;    /* events; 0: a duplicate that waits for its original */
+    uint32_t count;    /* events; 0: a duplicate that waits for its original, or refused */
     uint32_t bytes;    /* keys and values */
     bool sealed;       /* a client's batch, stored as it came */
     bool glued;        /* goes into the same group as the next run of the queue */
+    uint16_t problem;  /* why it is refused; told when a group built after that is committed */
+    uint64_t expected; /* refused for a gap: the sequence that would have been taken */
     bool has_producer;
     uint8_t producer_id[PRODUCER_ID_BYTES];
     uint32_t producer_epoch;
