@@ -145,8 +145,8 @@ static inline void replicate(struct member *leader, struct member *follower)
     settle(leader);
 }
 
-static inline void put(struct member *m, const char *name, uint32_t slice, size_t len, uint8_t producer,
-                uint64_t seq)
+static inline void put(struct member *m, const char *name, uint32_t slice, size_t len,
+                       uint8_t producer, uint64_t seq)
 {
     struct topic *topic = shard_topic_make(m->shard, name, strlen(name));
     struct run *run = run_new(shard_stream(m->shard, topic, slice), len);
@@ -174,7 +174,8 @@ static inline void put(struct member *m, const char *name, uint32_t slice, size_
     log_enqueue(m->log, run);
 }
 
-static inline const struct stream *stream_of(const struct member *m, const char *name, uint32_t slice)
+static inline const struct stream *stream_of(const struct member *m, const char *name,
+                                             uint32_t slice)
 {
     struct topic *topic = shard_topic(m->shard, name, strlen(name));
     return topic ? topic->streams[slice] : NULL;

@@ -110,6 +110,7 @@ class ReplicaStore:
         """Of the generation that the core has; 0: none."""
         self._next_index = 0
         self._preparing = asyncio.Lock()
+        self._sealing = asyncio.Lock()
         self._fds: dict[int, int] = {}
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
@@ -274,15 +275,18 @@ class ReplicaStore:
 
     async def segment_sealed(self, epoch: int, index: int) -> bool:
         """All of a segment is history: into the catalog. False: its generation has gone by."""
+        async with self._sealing:  # Its sidecar is written by one at a time.
+            if epoch != self.epoch:
+                return False
+            body = self._core.export_index(index)
+            summary = SegmentSummary(*self._core.segment_summary(index))
+            await self._catalog.add_sealed(epoch, index, body, summary)
         if epoch != self.epoch:
-            return False
-        body = self._core.export_index(index)
-        summary = SegmentSummary(*self._core.segment_summary(index))
-        await self._catalog.add_sealed(epoch, index, body, summary)
+            return False  # The segment of this number is another generation's by now.
         fd = self._fds.pop(index, -1)
         if fd >= 0:
             os.close(fd)
-        return epoch == self.epoch
+        return True
 
     async def restore_state(self, parents: Sequence[tuple[int, int]]) -> None:
         """Makes the core's state the sum of the history that ends with these parents."""
@@ -340,6 +344,10 @@ class ReplicaStore:
 
     async def _seal_core(self, tail: int) -> tuple[list[int], tuple[int, int]]:
         """Segments with history, and where it ends."""
+        async with self._sealing:
+            return await self._write_sidecars(tail)
+
+    async def _write_sidecars(self, tail: int) -> tuple[list[int], tuple[int, int]]:
         history: list[int] = []
         place = (0, 0)
         for index in range(self._core.log_state()["segment"] + 1 if tail else 0):
