@@ -383,7 +383,7 @@ static void step(struct ring *ring)
     struct member *any = &ring->members[below(ring, 3)];
     struct log *log = ring->leader->log;
     /* Backwards as well; never so far that a producer expires, here or there first. */
-    ring->now += chance(ring, 1) ? 60000000 : chance(ring, 2) ? -5000000 : 1000;
+    ring->now += chance(ring, 1) ? 20000000 : chance(ring, 2) ? -5000000 : 1000;
     switch (below(ring, 8)) {
     case 0:
     case 1:

@@ -20,7 +20,7 @@ from barco.errors import BarcoError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.copied import CopiedLog, Position
 from barco.workers.storage.errors import CorruptLogError, explain
 from barco.workers.storage.extents import StreamExtents
@@ -247,6 +247,8 @@ class ReplicaStore:
             os.close(fd)
             if index > state["segment"]:  # Prepared, and not needed.
                 discard(self._shard, layout.segment_path(self._shard, self.epoch, index))
+                # Who served groups has looked into it; one of the same name may come by copying.
+                self._catalog.files.forget(SegmentKey(self.epoch, index))
         self._fds.clear()
 
     @property

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from builder import TOKEN, UUID
 
-from barco.workers.storage import replicas
+from barco.workers.storage import layout, replicas
 from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.retention import Policy
 
@@ -88,6 +89,28 @@ def test_a_sidecar_is_written_by_one_at_a_time(
         monkeypatch.setattr(replicas, "write_sidecar", write_sidecar)
         one, _ = await asyncio.gather(store.segment_sealed(2, 0), store._seal_core(9))
         assert one
+        await store.close()
+
+    go(test)
+
+
+def test_a_segment_that_was_not_needed_is_not_read_any_more(shard: Path, go: Go) -> None:
+    """It was prepared, looked into, and thrown away; then copying made another of its name."""
+
+    async def test(bulk: BulkIo) -> None:
+        store = make(shard, bulk)
+        key, path = SegmentKey(2, 1), layout.segment_path(shard, 2, 1)
+        layout.make_directory(path.parent)
+        path.write_bytes(b"old" + bytes(4093))
+        store._fds = {1: os.open(path, os.O_RDWR)}
+        files = store._catalog.files
+        with files.lease(key, path) as fd:
+            assert os.fstat(fd).st_ino == path.stat().st_ino
+        store._leave()
+        assert not path.exists()
+        path.write_bytes(b"new" + bytes(4093))
+        with files.lease(key, path) as fd:
+            assert os.fstat(fd).st_ino == path.stat().st_ino
         await store.close()
 
     go(test)
