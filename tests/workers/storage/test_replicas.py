@@ -1,112 +1,171 @@
-"""Segments that are sealed while one generation of a replica follows another."""
+"""The files of one replica: what changes hands when a generation ends, and what is told."""
 
 import asyncio
 import os
-from pathlib import Path
 
+import builder
 import pytest
-from builder import TOKEN, UUID
 
-from barco.workers.storage import layout, replicas
-from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.catalog import SegmentKey
+from barco.errors import DiskFullError
+from barco.workers.storage import files, layout, replicas
+from barco.workers.storage.catalog import Catalog, SegmentKey
+from barco.workers.storage.errors import CorruptLineageError
 from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.retention import Policy
-
-from .conftest import Go
 
 MIB = 1 << 20
 
 
 class Core:
-    """Knows one segment."""
+    """Has one generation, and one full segment of it."""
 
-    def export_index(self, index: int) -> bytes:
+    def begin_generation(self, epoch, session):
+        self.epoch = epoch
+
+    def log_state(self):
+        return {"gseq": 0, "stable_gseq": 0, "header_crc": 0, "segment": 0, "segment_used": 0}
+
+    def export_index(self, segment):
         return b""
 
-    def segment_summary(self, index: int) -> tuple[int, ...]:
-        return (index, 1, 9, 0, 0, 4096, 0, 0)
+    def segment_summary(self, segment):
+        return (segment, 1, 1, 0, 0, 0, 4096, 0)
 
-    def log_state(self) -> dict[str, int]:
-        return {"segment": 0, "gseq": 9}
+    def locate(self, *_):
+        return []
+
+    def locate_timestamp(self, *_):
+        return None
+
+    def truncate_stream(self, *_):
+        pass
 
 
-def make(shard: Path, bulk: BulkIo) -> ReplicaStore:
-    store = ReplicaStore(
-        shard,
-        bulk,
-        cluster_uuid=UUID,
-        token=TOKEN,
-        segment_bytes=MIB,
-        policy=Policy(0, 0),
-        on_error=lambda error: None,
-    )
-    store._core = Core()  # type: ignore[assignment]
-    store.epoch = 2
+def make(shard, bulk, errors):
+    return ReplicaStore(
+        shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
+        policy=Policy(0, 0), on_error=errors.append,
+    )  # fmt: skip
+
+
+async def begun(shard, bulk, errors):
+    """A store whose core has filled segment 0 of epoch 2."""
+    store = make(shard, bulk, errors)
+    await store.recover(Core())
+    await store.begin(2, builder.SESSION)
+    await store.next_segment()
     return store
 
 
-def test_the_next_generation_keeps_its_segment(
-    shard: Path, go: Go, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both have a segment 0, and the first one's is sealed when the second is open already."""
+def test_it_tells_what_a_single_member_tells(shard, go):
+    errors = []
 
-    async def test(bulk: BulkIo) -> None:
-        store = make(shard, bulk)
-        new = os.open(shard, os.O_RDONLY)
+    async def test(bulk):
+        store = await begun(shard, bulk, errors)
+        figures = store.stats()
+        for name in ("corrupt_chunks", "read_bytes", "expired_segments", "expired_bytes"):
+            assert figures[f"storage_{name}"] == 0
+        store.lineage.add_journal([(2, {"a": 1}), (2, {"b": 2})])
+        await store.close()
+        path = shard / layout.LINEAGE_NAME
+        data = bytearray(path.read_bytes())
+        data[9] ^= 1  # In the first record's body.
+        path.write_bytes(data)
+        damaged = make(shard, bulk, errors)
+        assert any(isinstance(error, CorruptLineageError) for error in errors)
+        assert damaged.lineage.damaged == 1
 
-        async def add_sealed(*args: object) -> None:
-            await asyncio.sleep(0)
-            store.epoch, store._fds = 3, {0: new}
+    go(test)
 
-        monkeypatch.setattr(store._catalog, "add_sealed", add_sealed)
-        assert not await store.segment_sealed(2, 0)
-        os.fstat(new)
-        assert store._fds == {0: new}
+
+def test_a_full_disk_is_waited_for(shard, go, monkeypatch):
+    """An index that can not be written is no reason to end: the core has it in memory."""
+    errors, tries = [], []
+
+    async def add_sealed(self, epoch, index, body, summary):
+        tries.append((epoch, index))
+        if len(tries) < 3:
+            raise DiskFullError("no room")
+
+    monkeypatch.setattr(Catalog, "add_sealed", add_sealed)
+    monkeypatch.setattr(files, "SIDECAR_RETRY_SECONDS", 0.001)
+
+    async def test(bulk):
+        store = await begun(shard, bulk, errors)
+        assert await store.segment_sealed(2, 0)
+        assert tries == [(2, 0)] * 3
+        assert [error for error in errors if str(error) == "no room"]
         await store.close()
 
     go(test)
 
 
-def test_a_sidecar_is_written_by_one_at_a_time(
-    shard: Path, go: Go, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_generation_keeps_its_descriptor(shard, go, monkeypatch):
+    """A sidecar may become stable when the core has another generation, with a segment 0 as well.
+
+    Were that one's descriptor closed, the core would go on writing to a number that the next file
+    gets.
+    """
+    errors = []
+
+    async def test(bulk):
+        written = asyncio.Event()
+
+        async def add_sealed(self, epoch, index, body, summary):
+            await written.wait()
+
+        monkeypatch.setattr(Catalog, "add_sealed", add_sealed)
+        store = await begun(shard, bulk, errors)
+        sealed = asyncio.create_task(store.segment_sealed(2, 0))
+        await asyncio.sleep(0)
+        await store.begin(3, builder.SESSION + 1)
+        index, fd, _ = await store.next_segment()
+        assert index == 0
+        written.set()
+        assert not await sealed
+        assert os.readlink(f"/proc/self/fd/{fd}") == str(layout.segment_path(shard, 3, 0))
+        await store.close()
+        with pytest.raises(OSError):
+            os.fstat(fd)
+
+    go(test)
+
+
+def test_a_sidecar_is_written_by_one_at_a_time(shard, go, monkeypatch):
     """A segment that is full, and the whole generation, are sealed at the same time."""
 
-    async def test(bulk: BulkIo) -> None:
-        store = make(shard, bulk)
-        writing: list[int] = []
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        writing = []
 
-        async def add_sealed(*args: object) -> None:
+        async def add_sealed(*_):
             writing.append(1)
             await asyncio.sleep(0.02)
             writing.pop()
 
-        def write_sidecar(*args: object) -> None:
+        def write_sidecar(*_):
             assert not writing
 
         monkeypatch.setattr(store._catalog, "add_sealed", add_sealed)
         monkeypatch.setattr(replicas, "write_sidecar", write_sidecar)
-        one, _ = await asyncio.gather(store.segment_sealed(2, 0), store._seal_core(9))
+        one, _ = await asyncio.gather(store.segment_sealed(2, 0), store._seal_core(1))
         assert one
         await store.close()
 
     go(test)
 
 
-def test_a_segment_that_was_not_needed_is_not_read_any_more(shard: Path, go: Go) -> None:
+def test_a_segment_that_was_not_needed_is_not_read_any_more(shard, go):
     """It was prepared, looked into, and thrown away; then copying made another of its name."""
 
-    async def test(bulk: BulkIo) -> None:
-        store = make(shard, bulk)
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        await store.next_segment()
         key, path = SegmentKey(2, 1), layout.segment_path(shard, 2, 1)
-        layout.make_directory(path.parent)
-        path.write_bytes(b"old" + bytes(4093))
-        store._fds = {1: os.open(path, os.O_RDWR)}
         files = store._catalog.files
         with files.lease(key, path) as fd:
             assert os.fstat(fd).st_ino == path.stat().st_ino
-        store._leave()
+        await store.begin(3, builder.SESSION)
         assert not path.exists()
         path.write_bytes(b"new" + bytes(4093))
         with files.lease(key, path) as fd:
