@@ -147,6 +147,7 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     out->has_key = true;
     out->key = room;
     out->key_len = (uint32_t)key_len;
+    out->key_token = murmur3_token(room, (size_t)key_len);
     return PROBLEM_NONE;
 }
 
@@ -354,8 +355,9 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     if (problem != PROBLEM_NONE) { /* final for the client, so it has to be the leader's word */
         run->count = run->bytes = 0;
         run->sealed = false;
-        run->problem = problem;
-        run->expected = *detail;
+        assert(problem <= UINT8_MAX);
+        run->problem = (uint8_t)problem;
+        run->producer_seq = *detail;
     }
     log_enqueue(reactor->log, run);
     return PROBLEM_NONE;
@@ -373,7 +375,7 @@ static struct run *new_run(struct reactor *reactor, const struct produce *produc
     run->timestamp = run->max_timestamp = produce->timestamp;
     int64_t token = place_token(reactor, place);
     if (produce->has_key)
-        token = murmur3_token(produce->key, produce->key_len);
+        token = produce->key_token;
     run->token_min = run->token_max = token;
     return run;
 }
@@ -536,7 +538,7 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
 uint16_t choose_place(struct reactor *reactor, const struct produce *produce, uint32_t *place)
 {
     if (produce->has_key) {
-        *place = place_of_token(reactor, murmur3_token(produce->key, produce->key_len));
+        *place = place_of_token(reactor, produce->key_token);
         return produce->place >= 0 && produce->place != *place ? PROBLEM_BAD_SLICE : 0;
     }
     if (produce->place >= 0)
@@ -633,12 +635,13 @@ void produce_stable(struct reactor *reactor, struct run *run)
 {
     struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
                         reactor->log->options.epoch, run->base_offset};
+    const uint64_t expected = run->problem ? run->producer_seq : 0;
     switch (run->waiter.kind) {
     case WAITER_SLOT:
-        slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, run->expected);
+        slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_PEER:
-        handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, run->expected);
+        handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
     default:
