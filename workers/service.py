@@ -176,7 +176,7 @@ class ShardService:
             _, tag, status, _, _, offset = upcall
             self.appends.appended(tag, status, offset)
         elif upcall[0] == "stable":
-            self.waiters.stable()
+            self.waiters.look()
         else:
             return False
         return True
