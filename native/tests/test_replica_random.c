@@ -44,7 +44,7 @@ static struct run *event_run(struct ring *ring, struct stream *stream)
 {
     const bool keyed = chance(ring, 60) || stream->topic->compacted, lane = chance(ring, 50);
     const bool kept = stream->topic->compacted; /* a snapshot has to hold them all */
-    const uint32_t longest = !kept && chance(ring, 5) ? 40000 : 4;
+    const uint32_t longest = !kept && chance(ring, 5) ? 40000 : 12;
     const uint32_t key_len = keyed ? below(ring, longest) + kept : 0;
     uint32_t len = lane || kept ? below(ring, 300) + 1 : size_of_value(ring);
     if (kept && chance(ring, 20))
@@ -434,7 +434,7 @@ static uint64_t run_seed(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    const uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 12;
+    const uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 4;
     const uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     uint64_t taken = 0;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
