@@ -2,6 +2,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <limits.h>
+
+#include "arrow.h"
 #include "format.h"
 #include "py_reactor.h"
 
@@ -35,6 +38,28 @@ static PyObject *copy_chunks(const struct log *log, const struct index_entry *fi
     return piece;
 }
 
+/* The same, cut down to some sections: what is not wanted is not touched. */
+static PyObject *copy_parts(const struct log *log, const struct index_entry *first,
+                            const struct index_entry *end, size_t bytes, uint32_t parts)
+{
+    PyObject *piece = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (piece == NULL)
+        return NULL;
+    uint8_t *start = (uint8_t *)PyBytes_AS_STRING(piece), *out = start;
+    for (const struct index_entry *entry = first; entry < end; entry++) {
+        struct chunk_view view;
+        if (chunk_open(log_memory(log, entry->log_pos), entry->stored_bytes, &view) < 0) {
+            Py_DECREF(piece);
+            return PyErr_Format(PyExc_ValueError, "the chunk of offset %llu in memory is damaged",
+                                (unsigned long long)entry->base_offset);
+        }
+        chunk_part_write(&view, parts, out);
+        out += chunk_part_bytes(&view, parts);
+    }
+    _PyBytes_Resize(&piece, out - start);
+    return piece;
+}
+
 /* Whole stored chunks from memory as one piece, a list of one so that it looks like what comes from
  * the disk: (pieces, next offset, stable end), or None for the disk. */
 static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
@@ -43,9 +68,10 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     const char *name;
     Py_ssize_t name_len;
     unsigned slice;
-    unsigned long long from, max_bytes;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK", &name, &name_len, &slice, &from,
-                                             &max_bytes))
+    unsigned long long from, max_bytes, to = ULLONG_MAX;
+    int columns = -1;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK|iK", &name, &name_len, &slice, &from,
+                                             &max_bytes, &columns, &to))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     if (stream == NULL)
@@ -64,12 +90,14 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     size_t bytes = 0;
     const uint64_t epoch = chunk_epoch(reactor->log, first); /* a piece is of one generation */
     for (; end < last && end->base_offset < stable; end++) {
-        if (bytes > 0 && (bytes + end->stored_bytes > max_bytes ||
+        if (bytes > 0 && (bytes + end->stored_bytes > max_bytes || end->base_offset >= to ||
                           chunk_epoch(reactor->log, end) != epoch))
             break;
         bytes += end->stored_bytes;
     }
-    PyObject *piece = copy_chunks(reactor->log, first, end, bytes);
+    PyObject *piece = columns < 0 ? copy_chunks(reactor->log, first, end, bytes)
+                                  : copy_parts(reactor->log, first, end, bytes,
+                                               arrow_parts((uint32_t)columns));
     if (piece == NULL)
         return NULL;
     unsigned long long next = end[-1].base_offset + end[-1].count;
@@ -428,8 +456,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes) -> ([chunks back to back], next, stable end)"
-     " | None."},
+     "tail_read(topic, slice, from_offset, max_bytes, columns=-1, to_offset=max) -> "
+     "([chunks back to back], next, stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
      "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
      "count)]."},

@@ -289,7 +289,13 @@ class ShardService:
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
-                topic, index, offset, args["budget"], stored=args["stored"]
+                topic,
+                index,
+                offset,
+                args["budget"],
+                stored=args["stored"],
+                columns=args.get("columns"),
+                stop=args.get("stop"),
             )
             # Where retention has been, events begin later than the log says.
             answer["start"] = max(start, extent.start) if extent.chunks else end
@@ -360,7 +366,9 @@ class ShardService:
 
 
 def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
-    """Plain values, for a frame; the slice is numbered through the ring."""
+    """Plain values, for a frame; the slice is numbered through the ring. The columns are told only
+    to those who asked for some: before, workers knew of seven values."""
+    columns = [] if extent.columns is None else [extent.columns]
     return [
         extent.topic,
         first_place + extent.slice,
@@ -369,6 +377,7 @@ def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
         extent.high_watermark,
         extent.chunks,
         extent.cost,
+        *columns,
     ]
 
 
