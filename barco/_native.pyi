@@ -212,6 +212,12 @@ def render_ndjson(chunks: Sequence[Buffer], from_offset: int, to_offset: int, to
     (as a string), timestamp (microseconds), key, value.
     """
 
+def render_records(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
+    """PolarStreams' records of the events with from_offset <= offset < to_offset, verified.
+
+    Each is a timestamp in microseconds (8 bytes), a length (4), both big-endian, and the value.
+    """
+
 def groups_scan(
     buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None
 ) -> tuple[list[GroupInfo], str, int]:
@@ -228,6 +234,15 @@ def groups_scan(
 Upcall: TypeAlias = tuple[Any, ...]
 
 @final
+@final
+class Lent:
+    """Stored chunks that answers are sent from where they lie; a buffer, once somebody asks."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def head(self) -> ChunkInfo | None:
+        """`chunk_info` of the first one."""
+
 class Reactor:
     """A worker's event loop: connections, produce path and log, in C. One thread, no re-entry."""
 
@@ -318,15 +333,17 @@ class Reactor:
         slice: int,
         from_offset: int,
         max_bytes: int,
+        lend: bool,
         columns: int = -1,
         to_offset: int = ...,
         /,
-    ) -> tuple[list[bytes], int, int] | None:
+    ) -> tuple[list[bytes | Lent], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 
-        At least one chunk if there is any, none beyond the one that reaches `to_offset`; None: not
-        in memory, ask the disk. `columns`: cut down to these, as chunks_project does it, out of
-        `max_bytes` of whole chunks.
+        lend: they may stay there, for an answer that sends them as they are. At least one chunk if
+        there is any, none beyond the one that reaches `to_offset`; None: not in memory, ask the
+        disk. columns: cut down to these, as chunks_project does it, out of `max_bytes` of whole
+        chunks.
         """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /

@@ -6,6 +6,7 @@
 
 #include "arrow.h"
 #include "format.h"
+#include "py_lent.h"
 #include "py_reactor.h"
 
 static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
@@ -24,7 +25,7 @@ static uint64_t chunk_epoch(const struct log *log, const struct index_entry *ent
 }
 
 /* Chunks of entries [first, end), back to back: one allocation and one copy out of the arena. */
-static PyObject *copy_chunks(const struct log *log, const struct index_entry *first,
+static PyObject *copy_chunks(struct log *log, const struct index_entry *first,
                              const struct index_entry *end, size_t bytes)
 {
     PyObject *piece = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
@@ -60,6 +61,14 @@ static PyObject *copy_parts(const struct log *log, const struct index_entry *fir
     return piece;
 }
 
+/* The same, lent where that pays. */
+static PyObject *lend_chunks(struct log *log, const struct index_entry *first,
+                             const struct index_entry *end, size_t bytes)
+{
+    struct lent *lent = lent_new(log, first, end);
+    return lent ? py_lent_new(lent) : copy_chunks(log, first, end, bytes);
+}
+
 /* Whole stored chunks from memory as one piece, a list of one so that it looks like what comes from
  * the disk: (pieces, next offset, stable end), or None for the disk. */
 static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
@@ -69,9 +78,9 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     Py_ssize_t name_len;
     unsigned slice;
     unsigned long long from, max_bytes, to = ULLONG_MAX;
-    int columns = -1;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK|iK", &name, &name_len, &slice, &from,
-                                             &max_bytes, &columns, &to))
+    int lend, columns = -1;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKKp|iK", &name, &name_len, &slice, &from,
+                                             &max_bytes, &lend, &columns, &to))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     if (stream == NULL)
@@ -95,9 +104,10 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
             break;
         bytes += end->stored_bytes;
     }
-    PyObject *piece = columns < 0 ? copy_chunks(reactor->log, first, end, bytes)
-                                  : copy_parts(reactor->log, first, end, bytes,
-                                               arrow_parts((uint32_t)columns));
+    PyObject *piece = columns >= 0 ? copy_parts(reactor->log, first, end, bytes,
+                                                arrow_parts((uint32_t)columns))
+                      : lend       ? lend_chunks(reactor->log, first, end, bytes)
+                                   : copy_chunks(reactor->log, first, end, bytes);
     if (piece == NULL)
         return NULL;
     unsigned long long next = end[-1].base_offset + end[-1].count;
@@ -456,7 +466,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes, columns=-1, to_offset=max) -> "
+     "tail_read(topic, slice, from_offset, max_bytes, lend, columns=-1, to_offset=max) -> "
      "([chunks back to back], next, stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
      "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "

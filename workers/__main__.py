@@ -9,7 +9,7 @@ from barco import __version__
 from barco.errors import BarcoError, ConfigError
 from barco.log import setup
 from barco.model.options import WorkerOptions
-from barco.workers.parts import make_reactor, make_replica_store, make_store, read_bytes
+from barco.workers.parts import make_reactor, make_store, read_bytes
 from barco.workers.reactor.selector import ReactorSelector
 from barco.workers.storage.bulk import open_bulk
 from barco.workers.storage.replicas import ReplicaStore
@@ -46,10 +46,10 @@ def main(arguments: list[str]) -> int:
     bulk = open_bulk(options.engine, read_bytes(options))
     session = int.from_bytes(os.urandom(7), "little")
     if options.ring_size > 1:
-        store: ShardStore | ReplicaStore = make_replica_store(options, bulk)
+        store: ShardStore | ReplicaStore = make_store(ReplicaStore, options, bulk)
         reactor = make_reactor(options, 0, session)
     else:
-        store = alone = make_store(options, bulk)
+        store = alone = make_store(ShardStore, options, bulk)
         reactor = make_reactor(options, alone.next_epoch, session)
     selector = ReactorSelector(reactor)
     loop = asyncio.SelectorEventLoop(selector)

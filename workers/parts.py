@@ -1,6 +1,7 @@
 """What a worker is made of, as its options say: files, reactor, and the memory of each part."""
 
 import logging
+from typing import TypeVar
 
 from barco._native import Reactor
 from barco.errors import OperatorError
@@ -9,10 +10,11 @@ from barco.model.token import TOKEN_MIN
 from barco.types import KiB, MiB, SliceIndex
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.files import ShardFiles
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.spool import Spool
-from barco.workers.storage.store import ShardStore
+
+Store = TypeVar("Store", bound=ShardFiles)
 
 log = logging.getLogger("barco.worker")
 
@@ -24,28 +26,10 @@ def shard_range(options: WorkerOptions) -> tuple[range, int]:
     return slices, start
 
 
-def make_store(options: WorkerOptions, bulk: BulkIo) -> ShardStore:
-    """The files of the worker's shard."""
+def make_store(kind: type[Store], options: WorkerOptions, bulk: BulkIo) -> Store:
+    """The files of the worker's shard, or of its replica of one."""
     _, token = shard_range(options)
-    return ShardStore(
-        layout.shard_path(options.data_dir, options.worker),
-        bulk,
-        cluster_uuid=bytes.fromhex(options.cluster_uuid),
-        token=token,
-        segment_bytes=options.segment_bytes,
-        policy=Policy(
-            hours=options.retention_hours,
-            shard_bytes=options.retention_bytes // options.workers,
-            sole_member=True,
-        ),
-        on_error=lambda error: log.error(str(error)),
-    )
-
-
-def make_replica_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
-    """The files of the worker's replica of a shard."""
-    _, token = shard_range(options)
-    return ReplicaStore(
+    return kind(
         layout.shard_path(options.data_dir, options.worker),
         bulk,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
@@ -54,6 +38,7 @@ def make_replica_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
         policy=Policy(
             hours=options.retention_hours,
             shard_bytes=options.retention_bytes // options.replicas.processes,
+            sole_member=options.ring_size == 1,
         ),
         on_error=lambda error: log.error(str(error)),
     )

@@ -1,6 +1,6 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,8 +27,9 @@ Slot = tuple[str, int]
 Bounds = tuple[int, int]
 """(start offset, stable end)."""
 
-Chunk = bytes | memoryview
-"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer."""
+Chunk = bytes | memoryview | _native.Lent
+"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer, or
+lent by the log until an answer has been sent."""
 
 OFFSET_MAX = 2**63 - 1
 
@@ -36,7 +37,10 @@ OFFSET_MAX = 2**63 - 1
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
     """What the header of the stored chunk at this position says; it is verified."""
     try:
-        head = _native.chunk_info(chunk, position)
+        if isinstance(chunk, _native.Lent) and position == 0:
+            head = chunk.head()  # It need not be moved for that.
+        else:
+            head = _native.chunk_info(chunk, position)
     except ValueError as error:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
     if head is None:
@@ -46,6 +50,9 @@ def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
 
 def chunk_place(chunk: Chunk) -> tuple[int, int, int]:
     """(base offset, events, epoch) of the first chunk, whole or cut down to some columns."""
+    if isinstance(chunk, _native.Lent):
+        head = chunk_head(chunk)
+        return head["base_offset"], head["count"], head["epoch"]
     try:
         return _native.chunk_place(chunk)
     except ValueError as error:
@@ -100,7 +107,7 @@ class Extent:
 class _Piece(NamedTuple):
     """Chunks back to back, of one generation, and the offset after their last event."""
 
-    chunks: bytes
+    chunks: bytes | _native.Lent
     end: int
 
 
@@ -202,10 +209,13 @@ class Reads:
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
         columns = -1 if extent.columns is None else extent.columns
-        tail = self._tail(topic, slice, offset, min(want, PIECE_BYTES), columns, stop)
+        size = min(want, PIECE_BYTES)
+        tail = self._tail(topic, slice, offset, size, stored, columns, stop)
         if tail is not None:
             chunks, end, extent.high_watermark = tail
-            return [_Piece(b"".join(chunks), end)] if chunks else []
+            return (
+                [_Piece(chunks[0] if len(chunks) == 1 else b"".join(chunks), end)] if chunks else []
+            )
         start, end = self.bounds(topic, slice)
         extent.high_watermark = end
         if offset >= end:
@@ -224,19 +234,26 @@ class Reads:
                 raise self._reader.missing(topic, slice, begin, end)
             return []
         # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
-        if extent.columns is None:
-            return [_Piece(b"".join(result.chunks), result.next_offset)]
         chunks, end = list(result.chunks), result.next_offset
         while len(chunks) > 1 and end > stop and (base := chunk_place(chunks[-1])[0]) >= stop:
             del chunks[-1]
             end = base
+        if extent.columns is None:
+            return [_Piece(b"".join(chunks), end)]
         return [_Piece(project(chunks, extent.columns), end)]
 
     def _tail(
-        self, topic: str, slice: int, offset: int, size: int, columns: int, stop: int
-    ) -> tuple[list[bytes], int, int] | None:
+        self,
+        topic: str,
+        slice: int,
+        offset: int,
+        size: int,
+        stored: bool,
+        columns: int,
+        stop: int,
+    ) -> tuple[Sequence[bytes | _native.Lent], int, int] | None:
         try:
-            return self._reactor.tail_read(topic, slice, offset, size, columns, stop)
+            return self._reactor.tail_read(topic, slice, offset, size, stored, columns, stop)
         except ValueError as error:
             raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
 

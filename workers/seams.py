@@ -7,6 +7,7 @@ the tests.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from barco._native import Lent
 from barco.errors import BarcoError
 
 Stream = tuple[str, int, int, int, int]
@@ -67,14 +68,15 @@ class ReactorLike(Protocol):
         slice: int,
         from_offset: int,
         max_bytes: int,
+        lend: bool,
         columns: int = -1,
         to_offset: int = ...,
         /,
-    ) -> tuple[list[bytes], int, int] | None:
+    ) -> tuple[Sequence[bytes | Lent], int, int] | None:
         """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk.
 
         Each element of the list holds one or more chunks, back to back; cut down to some columns,
-        if not -1. They end with the one that reaches `to_offset`.
+        if not -1. They end with the one that reaches `to_offset`. lend: it may be lent.
         """
 
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:

@@ -174,7 +174,7 @@ class ShardService:
             _, tag, status, _, _, offset = upcall
             self.appends.appended(tag, status, offset)
         elif upcall[0] == "stable":
-            self.waiters.stable()
+            self.waiters.look()
         else:
             return False
         return True
@@ -302,6 +302,7 @@ class ShardService:
             answer["end"] = max(end, extent.high_watermark)
             if extent.chunks:
                 answer["extent"] = extent_to_list(extent, self.first_place)
+                answer["stopped"] = True  # At the place that was asked for, if there was one.
         return answer
 
     async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:

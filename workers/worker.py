@@ -181,7 +181,7 @@ class Worker:
         self._reactor.open_generation(parents)
         while self._reactor.log_state()["stable_gseq"] < 1:
             await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
-        self._service.lineage = store.lineage
+        self._service.lineage = store.topology
         self._service.more_stats = store.stats
         self._service.splits = store.extents.splits
         self._service.open(epoch)

@@ -129,6 +129,7 @@ class MemoryReactor:
         slice: int,
         from_offset: int,
         max_bytes: int,
+        lend: bool,
         columns: int = -1,
         to_offset: int = 2**63,
         /,

@@ -293,12 +293,11 @@ class Read:
         if given is not None:
             extent = extent_from_list(given)
         epoch = answer["epoch"]
-        if stop is not None and extent.end > stop and extent.columns is not None:
-            # The worker has left out what is wholly beyond.
+        if stop is not None and extent.end > stop and kind == CHUNKS and "stopped" in answer:
+            # Chunks are not cut: of the last one the reader itself leaves out what is beyond.
             extent.chunks = extent.chunks if stop > extent.start else []
             extent.end = max(stop, extent.start)
         elif stop is not None and extent.end > stop:
-            # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
             stop = max(stop, extent.start)
             pairs = [pair for piece in extent.chunks for pair in split_chunks(piece)]
             wanted = [chunk for chunk, head in pairs if head["base_offset"] < stop]

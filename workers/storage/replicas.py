@@ -13,21 +13,18 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from barco.errors import BarcoError
+from barco.errors import BarcoError, DiskFullError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.catalog import Catalog
 from barco.workers.storage.copied import CopiedLog, Position
 from barco.workers.storage.errors import CorruptLogError, explain
-from barco.workers.storage.extents import StreamExtents
+from barco.workers.storage.files import ShardFiles
 from barco.workers.storage.groups import GroupFiles
 from barco.workers.storage.index import write_sidecar
-from barco.workers.storage.lineage import Generation, Lineage
-from barco.workers.storage.reader import LogReader
+from barco.workers.storage.lineage import Generation
 from barco.workers.storage.recovery import (
     SegmentFiles,
     drive,
@@ -35,9 +32,9 @@ from barco.workers.storage.recovery import (
     pack_parents,
     sources_of,
 )
-from barco.workers.storage.retention import Policy, Retention
+from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary, Tags
-from barco.workers.storage.segment import APPEND_FLAGS, SegmentPool, remove_temporaries
+from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.trash import discard, empty_trash
 
 EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
@@ -73,12 +70,10 @@ class Core(Protocol):
     def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
 
 
-class ReplicaStore:
+class ReplicaStore(ShardFiles):
     """Recovers, extends, seals, reads and expires the generations of one replica."""
 
-    reader: LogReader
-    extents: StreamExtents
-    """Both are there after `recover`."""
+    _core: Core
 
     def __init__(
         self,
@@ -91,26 +86,19 @@ class ReplicaStore:
         policy: Policy,
         on_error: Callable[[BarcoError], None],
     ) -> None:
-        self._shard = Path(shard_dir)
-        layout.make_directory(self._shard)
-        self._bulk = bulk
-        self._tags = Tags(cluster_uuid, token, 0)
-        self._policy = policy
-        self._on_error = on_error
-        self.lineage = Lineage.load(self._shard)
-        self._pool = SegmentPool(self._shard, segment_bytes, bulk, on_error=on_error)
-        self._catalog = Catalog(
-            self._shard, self.lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
+        super().__init__(
+            shard_dir,
+            bulk,
+            cluster_uuid=cluster_uuid,
+            token=token,
+            segment_bytes=segment_bytes,
+            policy=policy,
+            on_error=on_error,
         )
         self.groups = GroupFiles(self._shard, bulk, self._catalog.files)
-        self._retention: Retention | None = None
-        self._indexing: asyncio.Task[None] | None = None
-        self._core: Core
         self.epoch = 0
         """Of the generation that the core has; 0: none."""
-        self._next_index = 0
         self._preparing = asyncio.Lock()
-        self._fds: dict[int, int] = {}
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
 
@@ -122,7 +110,7 @@ class ReplicaStore:
         Nothing is sealed, and nothing is given up: that is for the members to decide.
         """
         self._core = core
-        await self._bulk.run(layout.check_data_dir, self._shard)
+        await self._check_disk()
         remove_temporaries(self._shard)
         empty_trash(self._shard)
         logs: dict[int, Found] = {}
@@ -137,8 +125,7 @@ class ReplicaStore:
         for epoch, log in self._copies.items():
             self._know_closed(epoch, log.position.segment)
         self._know_closed(self.epoch, self._next_index - 1)
-        self._make_readers()
-        self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
+        self._start_reading(self.epoch, core.locate, core.locate_timestamp, core.truncate_stream)
         return logs
 
     async def _recover_one(self, generation: Generation) -> Found:
@@ -184,36 +171,8 @@ class ReplicaStore:
             if index < open_index:
                 self._catalog.add_known(epoch, index)
 
-    def _make_readers(self) -> None:
-        core = self._core
-        self.reader = LogReader(
-            self._catalog,
-            self._bulk,
-            open_epoch=self.epoch,
-            locate=core.locate,
-            locate_timestamp=core.locate_timestamp,
-        )
-        self.extents = StreamExtents(
-            self._catalog, locate=core.locate, locate_timestamp=core.locate_timestamp
-        )
-        self._retention = Retention(
-            self._catalog,
-            self.lineage,
-            self._bulk,
-            self._policy,
-            open_epoch=self.epoch,
-            on_truncate=core.truncate_stream,
-        )
-
-    async def _build_missing(self) -> None:
-        try:
-            await self._catalog.build_missing()
-        except (BarcoError, OSError) as error:
-            self._on_error(error if isinstance(error, BarcoError) else BarcoError(str(error)))
-
     def _tags_of(self, generation: Generation) -> Tags:
-        tags = self._tags
-        return Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
+        return Tags(self._cluster_uuid, self._token, generation.epoch, generation.session)
 
     # --- The core's generation ----------------------------------------------------------------
 
@@ -278,11 +237,11 @@ class ReplicaStore:
             return False
         body = self._core.export_index(index)
         summary = SegmentSummary(*self._core.segment_summary(index))
-        await self._catalog.add_sealed(epoch, index, body, summary)
-        fd = self._fds.pop(index, -1)
-        if fd >= 0:
-            os.close(fd)
-        return epoch == self.epoch
+        await self._add_sealed(epoch, index, body, summary)
+        if epoch != self.epoch:
+            return False  # The descriptor with this number is another generation's now.
+        self._close_segment(index)
+        return True
 
     async def restore_state(self, parents: Sequence[tuple[int, int]]) -> None:
         """Makes the core's state the sum of the history that ends with these parents."""
@@ -321,7 +280,7 @@ class ReplicaStore:
         """The log of a generation that the core does not have, to append to."""
         log = self._copies.get(epoch)
         if log is None:
-            tags = Tags(self._tags.cluster_uuid, self._tags.token, epoch, session)
+            tags = Tags(self._cluster_uuid, self._token, epoch, session)
             log = self._copies[epoch] = CopiedLog(self._shard, self._bulk, tags, Position())
         return log
 
@@ -355,7 +314,10 @@ class ReplicaStore:
             if summary.last_gseq <= tail:
                 body = self._core.export_index(index)
                 path = layout.segment_path(self._shard, self.epoch, index)
-                await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
+                try:
+                    await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
+                except DiskFullError as error:
+                    self._on_error(error)  # It is made when somebody asks for it.
             else:
                 place = await self._end_of(self.epoch, tail)
         return history, place
@@ -372,44 +334,6 @@ class ReplicaStore:
         if place is None:
             return (0, 0)
         return (place.segment, place.offset + len(groups[0][1]))
-
-    # --- The rest -----------------------------------------------------------------------------
-
-    async def run_retention(self, now_us: int) -> int:
-        """Deletes what is due by the wall clock `now_us`; returns how many segments."""
-        return await self._retention.run(now_us) if self._retention is not None else 0
-
-    def stats(self) -> dict[str, int]:
-        """Counters and sizes, for /status and the metrics."""
-        segments = self._catalog.segments()
-        return {
-            "storage_sealed_segments": len(segments),
-            "storage_sealed_bytes": sum(segment.size for segment in segments),
-            "storage_rebuilt_indexes": self._catalog.rebuilt,
-            "storage_damaged_lineage_records": self.lineage.damaged,
-            "storage_buffer_bytes": self._bulk.buffers.bytes_out,
-            "storage_free_bytes": layout.disk_space(self._shard).free,
-        }
-
-    def topology(self) -> list[dict[str, int]]:
-        """The generations that hold data or may get some, oldest first."""
-        return [
-            {"epoch": g.epoch, "tail": -1 if g.tail is None else g.tail}
-            for g in self.lineage.generations()
-            if not g.expired
-        ][-64:]
-
-    async def close(self) -> None:
-        """After the core's last append: ends background work and closes every file."""
-        if self._indexing is not None:
-            self._indexing.cancel()
-            await asyncio.gather(self._indexing, return_exceptions=True)
-            self.reader.close()
-        await self._pool.close()
-        self._catalog.close()
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
 
 
 class _Replay:

@@ -1,0 +1,131 @@
+"""The files of one replica: what changes hands when a generation ends, and what is told."""
+
+import asyncio
+import os
+
+import builder
+import pytest
+
+from barco.errors import DiskFullError
+from barco.workers.storage import files, layout
+from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.errors import CorruptLineageError
+from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.retention import Policy
+
+MIB = 1 << 20
+
+
+class Core:
+    """Has one generation, and one full segment of it."""
+
+    def begin_generation(self, epoch, session):
+        self.epoch = epoch
+
+    def log_state(self):
+        return {"gseq": 0, "stable_gseq": 0, "header_crc": 0, "segment": 0, "segment_used": 0}
+
+    def export_index(self, segment):
+        return b""
+
+    def segment_summary(self, segment):
+        return (segment, 1, 1, 0, 0, 0, 4096, 0)
+
+    def locate(self, *_):
+        return []
+
+    def locate_timestamp(self, *_):
+        return None
+
+    def truncate_stream(self, *_):
+        pass
+
+
+def make(shard, bulk, errors):
+    return ReplicaStore(
+        shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
+        policy=Policy(0, 0), on_error=errors.append,
+    )  # fmt: skip
+
+
+async def begun(shard, bulk, errors):
+    """A store whose core has filled segment 0 of epoch 2."""
+    store = make(shard, bulk, errors)
+    await store.recover(Core())
+    await store.begin(2, builder.SESSION)
+    await store.next_segment()
+    return store
+
+
+def test_it_tells_what_a_single_member_tells(shard, go):
+    errors = []
+
+    async def test(bulk):
+        store = await begun(shard, bulk, errors)
+        figures = store.stats()
+        for name in ("corrupt_chunks", "read_bytes", "expired_segments", "expired_bytes"):
+            assert figures[f"storage_{name}"] == 0
+        store.lineage.add_journal([(2, {"a": 1}), (2, {"b": 2})])
+        await store.close()
+        path = shard / layout.LINEAGE_NAME
+        data = bytearray(path.read_bytes())
+        data[9] ^= 1  # In the first record's body.
+        path.write_bytes(data)
+        damaged = make(shard, bulk, errors)
+        assert any(isinstance(error, CorruptLineageError) for error in errors)
+        assert damaged.lineage.damaged == 1
+
+    go(test)
+
+
+def test_a_full_disk_is_waited_for(shard, go, monkeypatch):
+    """An index that can not be written is no reason to end: the core has it in memory."""
+    errors, tries = [], []
+
+    async def add_sealed(self, epoch, index, body, summary):
+        tries.append((epoch, index))
+        if len(tries) < 3:
+            raise DiskFullError("no room")
+
+    monkeypatch.setattr(Catalog, "add_sealed", add_sealed)
+    monkeypatch.setattr(files, "SIDECAR_RETRY_SECONDS", 0.001)
+
+    async def test(bulk):
+        store = await begun(shard, bulk, errors)
+        assert await store.segment_sealed(2, 0)
+        assert tries == [(2, 0)] * 3
+        assert [error for error in errors if str(error) == "no room"]
+        await store.close()
+
+    go(test)
+
+
+def test_the_next_generation_keeps_its_descriptor(shard, go, monkeypatch):
+    """A sidecar may become stable when the core has another generation, with a segment 0 as well.
+
+    Were that one's descriptor closed, the core would go on writing to a number that the next file
+    gets.
+    """
+    errors = []
+
+    async def test(bulk):
+        written = asyncio.Event()
+
+        async def add_sealed(self, epoch, index, body, summary):
+            await written.wait()
+
+        monkeypatch.setattr(Catalog, "add_sealed", add_sealed)
+        store = await begun(shard, bulk, errors)
+        sealed = asyncio.create_task(store.segment_sealed(2, 0))
+        await asyncio.sleep(0)
+        await store.begin(3, builder.SESSION + 1)
+        index, fd, _ = await store.next_segment()
+        assert index == 0
+        written.set()
+        assert not await sealed
+        assert os.readlink(f"/proc/self/fd/{fd}") == str(layout.segment_path(shard, 3, 0))
+        await store.close()
+        with pytest.raises(OSError):
+            os.fstat(fd)
+
+    go(test)
