@@ -17,23 +17,21 @@ from barco.cluster import effects as fx
 from barco.cluster import events as ev
 from barco.cluster.core import Recovered, Settings
 from barco.cluster.replica import Replica
-from barco.errors import BarcoError, ProtocolError
+from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import from_map, to_map
-from barco.types import Epoch, MiB
+from barco.types import Epoch
 from barco.workers.mutants import MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Incoming, Link
 from barco.workers.replication.logs import Logs
+from barco.workers.replication.serving import Serving
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import Found, ReplicaStore
-
-SERVE_BYTES_MAX = 4 * MiB
-"""Groups for one `Fetch` at most; whoever got too few asks again."""
 
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""
@@ -105,14 +103,15 @@ class Driver:
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
         self._draining: set[Gid] = set()
-        self._serving: dict[int, asyncio.Task[None]] = {}
+        self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid))
         self._machine: Replica
         self._unshown: tuple[Gid, int] | None = None
-        """What recovery restored goes up to here, and may be more than was ever committed."""
+        """Not readable before this group is committed. After a start: what recovery restored goes
+        up to here, and may be more than was ever committed. After a change of generation: the
+        first group brings the state, without it the ends of the slices are not known."""
         self.role = "starting"
         self.generation: Generation | None = None
         self.steps = 0
-        self.groups_served = 0
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -129,6 +128,12 @@ class Driver:
         self.logs.adopt(self._token)
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
+        if (unclean := self._machine.unclean()) > 0:
+            log.warning(
+                "%d generation(s) of token %d ended on an operator's word (barco recover)",
+                unclean,
+                self._token,
+            )
         for link in self._links.values():
             link.start()
         self._carry_out(self._machine.start(now), None)
@@ -142,9 +147,7 @@ class Driver:
             incoming.close()
         for link in self._links.values():
             await link.close()
-        for task in self._serving.values():
-            task.cancel()
-        await asyncio.gather(*self._serving.values(), return_exceptions=True)
+        await self._serving.close()
         await self.logs.close()
         await self._journal.close()
 
@@ -158,6 +161,12 @@ class Driver:
         while self.leading and loop.time() < end:
             await asyncio.sleep(SETTLE_SECONDS)
 
+    def renew(self) -> None:
+        """A leader ends its generation and opens the next: retention leaves an open one alone."""
+        if self.leading and self.generation is not None:
+            log.info("epoch %d ends, so that retention can go on", self.generation.gid.epoch)
+            self.post(ev.Elect(self.generation.gid))
+
     @property
     def leading(self) -> bool:
         """Whether this process leads the shard's open generation."""
@@ -169,13 +178,19 @@ class Driver:
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
-        if self._unshown is not None and self._unshown[0] == self.logs.current:
-            return False
-        return self.role in ("leader", "fenced") or not self._machine.catching_up()
+        if self._unshown is not None or self.generation is None:
+            return False  # An empty disk knows of no history before somebody has told it.
+        if self.role in ("leader", "fenced"):
+            return True
+        return not self._machine.catching_up() and not self.logs.sealing
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        found: dict[str, Any] = {"role": self.role, "catchingUp": self._machine.catching_up()}
+        found: dict[str, Any] = {
+            "role": self.role,
+            "catchingUp": self._machine.catching_up(),
+            "uncleanEnds": self._machine.unclean(),
+        }
         for view in self._machine.status():
             if view["leading"]:
                 found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
@@ -195,10 +210,11 @@ class Driver:
             "followers_live": sum(each["state"] == "live" for each in followers),
             "followers_not_live": sum(each["state"] != "live" for each in followers),
             "replication_groups_behind": max((e["groupsBehind"] for e in followers), default=0),
+            "replication_unclean_ends": int(status["uncleanEnds"]),
             "replication_links_up": sum(link.connected for link in links),
             "replication_frames_dropped": sum(link.dropped for link in links),
             "replication_sent_bytes": sum(link.sent_bytes for link in links),
-            "replication_groups_served": self.groups_served,
+            "replication_groups_served": self._serving.groups,
         }
 
     # --- Events -------------------------------------------------------------------------------
@@ -309,6 +325,8 @@ class Driver:
         self, incoming: Incoming, message: dict[str, Any], group: bytearray | None
     ) -> None:
         value = from_map(message)
+        if isinstance(value, r.Expired) and not self.logs.copied(value.gid):
+            return  # The core still has that log. It will be asked for again.
         if isinstance(value, r.CARRIES_GROUP):
             if group is None or len(group) != value.head.bytes:
                 raise ProtocolError("a group is not as long as its message says")
@@ -371,6 +389,7 @@ class Driver:
     def _opened(self, generation: Generation) -> None:
         if self.generation == generation:
             self.role = "leader"
+            self._unshown = None
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
@@ -383,6 +402,8 @@ class Driver:
         )
         self.generation = generation
         self.role = "follower"
+        if generation.gid != self.logs.current:
+            self._unshown = (generation.gid, 1)
         self.logs.follow(generation)
         self._on_follow(generation)
 
@@ -419,29 +440,16 @@ class Driver:
     def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
         self._fatal(effect.reason)
 
-    # --- Serving ------------------------------------------------------------------------------
-
     def _serve(self, effect: fx.Serve, group: bytearray | None) -> None:
-        """One answer at a time to each peer: it asks again."""
-        task = self._serving.get(effect.ordinal)
-        if task is None or task.done():
-            loop = asyncio.get_running_loop()
-            self._serving[effect.ordinal] = loop.create_task(self._send_groups(effect))
+        self._serving.serve(effect)
 
-    async def _send_groups(self, effect: fx.Serve) -> None:
-        link = self._links[effect.ordinal]
-        try:
-            groups = await self._store.groups.read(
-                effect.gid.epoch, effect.first, effect.last, SERVE_BYTES_MAX
-            )
-        except BarcoError as error:
-            log.error("groups for broker %d: %s", effect.ordinal, error)
-            return
-        for header, data in groups:
-            head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
-            if not link.send(to_map(r.Fetched(effect.gid, head)), data=data):
-                return
-            self.groups_served += 1
+    def _skip(self, effect: fx.Skip, group: bytearray | None) -> None:
+        log.warning(
+            "groups of epoch %d before %d were removed by retention elsewhere: not copied",
+            effect.gid.epoch,
+            effect.first,
+        )
+        self.logs.skip(effect.gid, effect.first, effect.prev_crc)
 
 
 _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
@@ -455,6 +463,7 @@ _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
     fx.Drain: Driver._drain,
     fx.StopLeading: Driver._stop_leading,
     fx.Seal: Driver._seal,
+    fx.Skip: Driver._skip,
     fx.Stop: Driver._stop,
 }
 

@@ -59,6 +59,8 @@ class Logs:
         """(gseq, header_crc) of the core's groups that are not stable yet."""
         self._copying: dict[Gid, asyncio.Task[None]] = {}
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        self.sealing = 0
+        """Generations whose files are about to become part of what is read."""
         self._worker: asyncio.Task[None] | None = None
         self._wanting = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,6 +131,20 @@ class Logs:
             finally:
                 self.pending_bytes -= sum(map(len, groups))
             self._stable(gid, end.tail, end.header_crc)
+
+    def copied(self, gid: Gid) -> bool:
+        """Whether its log is one of files, with nothing under way."""
+        return gid != self.current and gid not in self._coming and self.settled(gid)
+
+    def skip(self, gid: Gid, first: int, prev_crc: int) -> None:
+        """A copied log goes on with group `first`; what is here of it goes."""
+        loop = asyncio.get_running_loop()
+        self._copying[gid] = loop.create_task(self._skip(gid, first, prev_crc))
+        self._copying[gid].add_done_callback(self._done)
+
+    async def _skip(self, gid: Gid, first: int, prev_crc: int) -> None:
+        await self._store.skip(gid.epoch, self._session_of(gid), first, prev_crc)
+        await self._write_copies(gid)
 
     # --- The core's upcalls -------------------------------------------------------------------
 
@@ -228,6 +244,7 @@ class Logs:
 
     def seal(self, gid: Gid, tail: int) -> None:
         """All of its history is here."""
+        self.sealing += 1
         self._do(lambda: self._seal(gid, tail))
 
     def _do(self, job: Callable[[], Awaitable[None]]) -> None:
@@ -295,6 +312,7 @@ class Logs:
     async def _seal(self, gid: Gid, tail: int) -> None:
         await self._quiet(gid)
         await self._store.seal(gid.epoch, tail)
+        self.sealing -= 1
 
     async def close(self) -> None:
         """Ends what is under way."""
