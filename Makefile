@@ -50,7 +50,7 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 
 chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_SECONDS for each kind of fault)
 	$(PYTHON) -m pytest -m chaos tests/faults tests/spark \
-	    tests/integration/test_spark_write.py
+	    tests/integration/test_spark_write.py tests/integration/test_spark_write_ring.py
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py
