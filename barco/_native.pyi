@@ -287,7 +287,7 @@ class Reactor:
         request_id: int,
         status: int,
         headers: bytes,
-        body: bytes | bytearray | memoryview | list[bytes | bytearray | memoryview],
+        body: bytes | bytearray | memoryview | Lent | list[bytes | bytearray | memoryview | Lent],
         /,
     ) -> bool: ...
     def append(

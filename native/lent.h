@@ -1,9 +1,9 @@
 /* lent: stored chunks of one stream that answers are sent from, where they lie in the arena.
  *
- * Lending keeps nothing from being overwritten. Before the log writes where lent bytes lie, it moves
- * them out into memory of their own, so that a slow client costs what a copy would have cost, and
- * only if it is slow. The kernel never holds on to lent bytes either: they are sent without waiting
- * (see net.h), and what has not been submitted yet is submitted before they move.
+ * Lending keeps nothing from being overwritten. Before the log writes where lent bytes lie, it
+ * moves them out into memory of their own, so that a slow client costs what a copy would have
+ * cost, and only if it is slow. The kernel never holds on to lent bytes either: they are sent
+ * without waiting (see net.h), and what has not been submitted yet is submitted before they move.
  */
 #ifndef BARCO_LENT_H
 #define BARCO_LENT_H

@@ -265,8 +265,8 @@ struct net *net_epoll_new(struct reactor *reactor, const char **reason)
     if (e == NULL)
         return NULL;
     e->net = (struct net){"epoll", epoll_free, epoll_listen, epoll_watch, epoll_adopt,
-                          epoll_recv_start, epoll_recv_stop, epoll_send, epoll_send_now, epoll_close,
-                          epoll_write, epoll_submit, epoll_engine_wait};
+                          epoll_recv_start, epoll_recv_stop, epoll_send, epoll_send_now,
+                          epoll_close, epoll_write, epoll_submit, epoll_engine_wait};
     e->reactor = reactor;
     e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -310,8 +310,8 @@ struct net *net_uring_new(struct reactor *reactor, const char **reason)
         return NULL;
     }
     u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
-                          uring_recv_start, uring_recv_stop, uring_send, uring_send_now, uring_close,
-                          uring_write, uring_submit, uring_wait};
+                          uring_recv_start, uring_recv_stop, uring_send, uring_send_now,
+                          uring_close, uring_write, uring_submit, uring_wait};
     u->reactor = reactor;
     u->epoll_fd = -1;
     if (!register_buffers(u)) {

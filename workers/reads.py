@@ -69,15 +69,16 @@ def project(chunks: Chunk | list[memoryview], columns: int) -> bytes:
 
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
     """The chunks that stand back to back in a buffer, without copying them."""
-    position = 0
-    while position < len(buffer):
-        head = chunk_head(buffer, position)
-        if position == 0:
-            if head["stored_bytes"] == len(buffer):
-                yield buffer, head
-                return
-            buffer = memoryview(buffer)
-        yield buffer[position : position + head["stored_bytes"]], head
+    if not len(buffer):
+        return
+    head = chunk_head(buffer)
+    if head["stored_bytes"] == len(buffer):
+        yield buffer, head
+        return
+    view, position = memoryview(buffer), 0
+    while position < len(view):
+        head = chunk_head(view, position)
+        yield view[position : position + head["stored_bytes"]], head
         position += head["stored_bytes"]
 
 
