@@ -59,7 +59,7 @@ def chunk_place(chunk: Chunk) -> tuple[int, int, int]:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
 
 
-def project(chunks: Chunk | list[memoryview], columns: int) -> bytes:
+def project(chunks: Chunk | list[bytes | memoryview], columns: int) -> bytes:
     """Stored chunks cut down to some columns: copied, never unpacked."""
     try:
         return _native.chunks_project(chunks, columns)
@@ -235,13 +235,13 @@ class Reads:
                 raise self._reader.missing(topic, slice, begin, end)
             return []
         # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
-        chunks, end = list(result.chunks), result.next_offset
-        while len(chunks) > 1 and end > stop and (base := chunk_place(chunks[-1])[0]) >= stop:
-            del chunks[-1]
+        whole, end = list(result.chunks), result.next_offset
+        while len(whole) > 1 and end > stop and (base := chunk_place(whole[-1])[0]) >= stop:
+            del whole[-1]
             end = base
         if extent.columns is None:
-            return [_Piece(b"".join(chunks), end)]
-        return [_Piece(project(chunks, extent.columns), end)]
+            return [_Piece(b"".join(whole), end)]
+        return [_Piece(project(whole, extent.columns), end)]
 
     def _tail(
         self,
