@@ -1,7 +1,5 @@
 """Stored chunks as Arrow batches: one call of the C core for each batch, no loop over events."""
 
-import ctypes
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,7 +8,7 @@ import pyarrow as pa
 
 from barco import _native
 from barco.spark.schema import Projection
-from barco.types import KiB, MiB
+from barco.types import KiB
 
 CREATE_TIME = 0
 """Kafka's timestampType: the time that the producer gave, or the broker's when it came."""
@@ -22,22 +20,6 @@ _BITS = {
     "offset": 0,
 }
 _CONSTANT_ROWS = 16 * KiB
-
-
-_KEPT_BYTES = 64 * MiB
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
-
-@functools.cache
-def keep_memory() -> None:
-    """In a Python worker of Spark: batches come and go by the megabyte, and what malloc gives back
-    to the kernel has to be faulted in again, page by page. Does nothing without glibc."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
-    mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +54,7 @@ class Decoder:
         self._makers = [(name, _MAKERS[name]) for name in projection.names]
 
     def batches(
-        self, body: bytes | memoryview, start: int, end: int, *, projected: bool
+        self, body: bytes, start: int, end: int, *, projected: bool
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Batches of the events from `start` up to `end` that chunks back to back hold, each with
         the offset after its last event. ValueError: the chunks are damaged, or not those of this

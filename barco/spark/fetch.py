@@ -43,17 +43,16 @@ class Answer:
 
     status: int
     headers: dict[str, str]
-    body: bytes | memoryview
-    """The latter is only good until the next answer comes over the same link."""
+    body: bytes
 
     @property
     def problem(self) -> dict[str, Any]:
         """The problem document, or what there is instead."""
         try:
-            document = json.loads(bytes(self.body))
+            document = json.loads(self.body)
         except ValueError:
             document = None
-        return document if isinstance(document, dict) else {"detail": repr(bytes(self.body[:200]))}
+        return document if isinstance(document, dict) else {"detail": repr(self.body[:200])}
 
     @property
     def words(self) -> str:
@@ -67,7 +66,6 @@ class Link:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.pending = ""
-        self._room = bytearray()
         host, _, port = endpoint.rpartition(":")
         self._connection = http.client.HTTPConnection(
             host.removeprefix("[").removesuffix("]"), int(port), timeout=SOCKET_SECONDS
@@ -81,27 +79,10 @@ class Link:
     def receive(self) -> Answer:
         """The answer to the last request."""
         response = self._connection.getresponse()
-        body = self._body(response)
+        body = response.read()
         self.pending = ""
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, headers, body)
-
-    def _body(self, response: http.client.HTTPResponse) -> memoryview:
-        """Into the same room again and again: fresh pages for each answer cost more than copying
-        it."""
-        size = response.length
-        if size is None:
-            return memoryview(response.read())
-        if len(self._room) < size:
-            self._room = bytearray(size)
-        body, at = memoryview(self._room)[:size], 0
-        while at < size:
-            count = response.readinto(body[at:])
-            if not count:
-                raise http.client.IncompleteRead(bytes(body[:at]), size - at)
-            at += count
-        response.close()
-        return body
 
     def close(self) -> None:
         """Give it up, whatever it is doing."""
@@ -158,7 +139,7 @@ class Brokers:
         finally:
             link.close()
         if answer.status == 200:
-            document: dict[str, Any] = json.loads(bytes(answer.body))
+            document: dict[str, Any] = json.loads(answer.body)
             return document
         if answer.status == 404:
             raise NotFoundError(answer.words)
@@ -207,9 +188,8 @@ class SliceFetch:
         self.bytes = 0
         self.requests = 0
 
-    def get(self, start: int, end: int) -> tuple[memoryview | bytes, int, bool]:
-        """(chunks, the offset after them, whether they are cut down to the columns); the chunks are
-        good until the next call.
+    def get(self, start: int, end: int) -> tuple[bytes, int, bool]:
+        """(chunks, the offset after them, whether they are cut down to the columns).
 
         DataLossError: they are gone. Any other BarcoError: nobody has served them in time.
         """

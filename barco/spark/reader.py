@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from barco.errors import NotFoundError
-from barco.spark.decode import Decoder, keep_memory
+from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.options import ReadOptions
 from barco.spark.plan import (
@@ -139,7 +139,6 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges, one after the other."""
         assert isinstance(partition, Ranges)
-        keep_memory()
         for range_ in partition.ranges:
             yield from read_range(range_, self._options, self._projection)
 
