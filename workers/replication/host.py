@@ -164,6 +164,12 @@ class ReplicaHost:
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
         self._opening = asyncio.get_running_loop().create_task(self._open_service(generation))
+        self._opening.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the shard was not opened", exc_info=error)
+            self._fatal(f"the shard was not opened: {error!r}")
 
     async def _open_service(self, generation: Generation) -> None:
         """GEN_START has to be committed before anything is built upon it."""
