@@ -7,7 +7,7 @@ TESTS ?=
 .PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos clean simulate simulate-gossip
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing and leave a working .venv/bin/barco
 	@scripts/setup.sh
@@ -24,7 +24,7 @@ cluster: setup ## Start three brokers on 127.0.0.1, .2 and .3; their data is in 
 cluster-stop: setup ## Stop the three brokers
 	@$(PYTHON) scripts/cluster.py stop
 
-cluster-demo: setup ## Three brokers, the flights, a SIGKILL in the middle: nothing is lost
+cluster-demo: setup ## Empty .cluster, start it anew, load the flights, SIGKILL a broker: nothing is lost
 	@$(PYTHON) scripts/cluster_demo.py
 
 test: setup native-test ## Run the tests (TESTS=path for some of them)
@@ -48,7 +48,7 @@ native-test: setup ## Build the C core with sanitizers and run its own tests
 fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_SECONDS for each kind of fault)
+chaos: setup ## One broker and rings of three, hurt under load for BARCO_CHAOS_SECONDS a fault
 	$(PYTHON) -m pytest -m chaos tests/faults tests/spark \
 	    tests/integration/test_spark_write.py
 
