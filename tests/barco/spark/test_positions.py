@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 from barco.protocol.cursor import Cursor
 from barco.spark.stream import Ends, limited, places_of, position
