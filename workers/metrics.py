@@ -43,6 +43,9 @@ GAUGES = {
     "replicas_catching_up": Gauge("Replicas that lack groups of their shard's history."),
     "replicas_leading": Gauge("Replicas that lead their shard."),
     "replication_groups_behind": Gauge("Groups that the slowest follower lacks.", shared=True),
+    "replication_unclean_ends": Gauge(
+        "Generations of the shard that an operator ended with barco recover --accept-data-loss."
+    ),
     "replication_links_up": Gauge("Connections to replicas of other brokers."),
     "staged_bytes": Gauge("Bytes staged on disk for commits to come."),
     "staged_writes": Gauge("Writes that are staged."),

@@ -45,7 +45,7 @@ async def _no_splits(
 
 
 CONSUMING = ("poll", "commit", "goodbye")
-READING = ("read", "plan")
+READING = ("read", "plan", "topics")
 
 
 class Open:

@@ -1,4 +1,4 @@
-"""`barco recover`: give up what corruption has made unreadable, on the operator's word only."""
+"""`barco recover`: give up what is unreadable or lost, on the operator's word only."""
 
 import argparse
 import asyncio
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from barco.cli import unclean
 from barco.cli.dump import load_identity, processes, shard_numbers
 from barco.errors import DataDirError
 from barco.supervisor import datadir
@@ -21,14 +22,21 @@ the damage was acknowledged, and barco never gives up acknowledged events by its
 file is the better way. Where that is not possible, this command gives up the events of the shard
 from the damaged group on, and records it in lineage.log. The bytes stay in their files.
 
-Without --accept-data-loss it only says what would be lost. The broker must be stopped. For a broker
-of a cluster nothing is given up: two others hold copies (see barco replace).
+A broker of a cluster repairs a damaged shard from the two others by itself. What it can not do
+alone is to go on when both of them have lost their disks: the shards that the three shared stay
+without a leader, because one copy is no majority. Only when the lost disks do not come back (barco
+replace has formatted others in their place), --disk tells this broker so: it then ends each such
+shard where its own copy ends, and the three go on from there. What only the lost disks had is gone.
+
+Without --accept-data-loss it only says what would be lost. The broker must be stopped.
 """
 
 EPILOG = """\
 Examples:
   barco recover /var/lib/barco                       what would be lost
   barco recover /var/lib/barco --accept-data-loss    give it up
+  barco recover /var/lib/barco --disk 1=0b1f5ef38cbb4f54b3e25ee8e4e9c0a4 \\
+      --disk 2=9d3f10e0b5d34a3d8d2b7a6a3e7d5c21      brokers 1 and 2 have these disks now
 
 Exit codes:
   0    nothing is damaged, or the loss was accepted and recorded
@@ -42,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
     """Describe the command."""
     parser = subparsers.add_parser(
         "recover",
-        help="give up what corruption has made unreadable",
+        help="give up what is unreadable or lost",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,17 +61,25 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--accept-data-loss", action="store_true", help="do it: acknowledged events are given up"
     )
+    parser.add_argument(
+        "--disk",
+        metavar="ORDINAL=UUID",
+        type=unclean.disk,
+        action="append",
+        default=[],
+        help="in a cluster: the disk that stands in for the lost one of another broker, as"
+        " barco replace said it; once for each",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object for each shard")
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at each shard, and give up what has to be."""
     identity = load_identity(args.data_dir)
-    if identity.ring_size > 1 and args.accept_data_loss:
-        raise DataDirError(
-            f"{args.data_dir} belongs to a broker of a cluster: two others hold copies. Start it"
-            " with both of them up, or give the broker an empty disk with barco replace"
-        )
+    if identity.ring_size > 1:
+        return unclean.run(args, identity)
+    if args.disk:
+        raise DataDirError(f"{args.data_dir} belongs to a single broker: there is no --disk")
     uuid = bytes.fromhex(identity.cluster_uuid)
     lock = datadir.open_lock(args.data_dir)
     try:

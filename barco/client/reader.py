@@ -20,7 +20,7 @@ from barco.client.errors import BadAnswerError, response_error
 from barco.client.loopthread import LoopThread
 from barco.client.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.transport import Pool, Request, Response
-from barco.errors import BarcoError
+from barco.errors import BarcoError, NotReadyError
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
@@ -92,7 +92,7 @@ class _SliceReader:
             raise BadAnswerError(f"no cursor in an answer for {self._target}") from error
         self._from = str(cursor)
         if not self._options.follow:
-            self.done = cursor.offset >= self._end or answer.status == 204
+            self.done = cursor.offset >= self._end
             events = [event for event in events if event.offset < self._end]
         return events
 
@@ -111,8 +111,10 @@ class _SliceReader:
                 answer = await self._pool.request(
                     self._endpoints[0], request, timeout_s=wait_s + ANSWER_GRACE_S
                 )
-                if answer.ok:
+                if answer.ok and self._may_be_all(answer):
                     return answer
+                if answer.ok:
+                    raise NotReadyError(f"{self._endpoints[0]} is behind: {self._target}")
                 raise response_error(answer.status, answer.headers, answer.body, "read")
             except BarcoError as error:
                 if not error.retryable or time.monotonic() + pause >= deadline:
@@ -121,6 +123,15 @@ class _SliceReader:
                 self._endpoints.append(self._endpoints.pop(0))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
+
+    def _may_be_all(self, answer: Response) -> bool:
+        """False: there was more when reading began, and this replica does not have it yet."""
+        if answer.status != 204 or self._options.follow:
+            return True
+        try:
+            return Cursor.parse(answer.headers["barco-next-cursor"]).offset >= self._end
+        except (KeyError, ValueError):
+            return True  # Told by who looks at the answer.
 
 
 class AsyncReader:

@@ -82,6 +82,8 @@ class Core:
         """Parents whose record is not known here, of generations that concern this broker."""
         self._lacking: dict[Gid, Held] = {}
         """Those of whose groups some are to be fetched."""
+        self._unsealed: dict[Gid, Held] = {}
+        """Generations that have ended and of which not everything was here when last looked."""
         self._effects: list[Effect] = []
         self._to_myself: deque[Message] = deque()
         self._serial = self._durable = 0
@@ -119,6 +121,8 @@ class Core:
         for gid in list(self._found):
             if (held := self._held.get(gid)) is not None:
                 self._recovered(held)
+        for held in self._held.values():
+            self._want_all(held)  # Of some there may be nothing here yet, not even a file.
 
     def _recovered(self, held: Held) -> None:
         """Its log was found on disk; perhaps before its record became stable."""
@@ -173,7 +177,10 @@ class Core:
 
     def _want_all(self, held: Held) -> None:
         """A sealed generation is to be whole wherever a copy of it belongs."""
-        if held.concerned and held.decided is not None and not held.complete:
+        if not held.concerned or held.decided is None or held.sealed:
+            return
+        self._unsealed[held.generation.gid] = held
+        if not held.complete:
             self._want(held, held.decided.tail)
 
     def _want(self, held: Held, target: int, sources: tuple[int, ...] = ()) -> None:

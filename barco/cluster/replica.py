@@ -143,8 +143,14 @@ class Replica(Ownership):
         return self._decided.get(gid)
 
     def catching_up(self) -> bool:
-        """Whether groups of a generation that has ended are missing here."""
-        return any(held.decided is not None for held in self._lacking.values())
+        """Whether a generation that has ended is not whole and sealed here, or not even known."""
+        for gid in [gid for gid, held in self._unsealed.items() if held.sealed]:
+            del self._unsealed[gid]
+        return bool(self._unsealed or self._missing)
+
+    def unclean(self) -> int:
+        """How many generations ended on an operator's word, as far as is known here (D9)."""
+        return sum(value.kind is Kind.UNCLEAN for value in self._decided.values())
 
     def record(self, gid: Gid) -> Generation | None:
         """The record of a generation, if it is known here."""

@@ -28,7 +28,7 @@ class Gid(NamedTuple):
     token: Token
     """Where its range starts."""
     epoch: Epoch
-    """1 + the highest epoch of its parents."""
+    """1 + the highest epoch of its parents; far more after an unclean end."""
 
 
 class Ballot(NamedTuple):
@@ -119,6 +119,8 @@ class Kind(StrEnum):
     """Two children that share the range; one register, so it is atomic."""
     HANDOFF = "handoff"
     """None: the range goes to the next generation of the left neighbour."""
+    UNCLEAN = "unclean"
+    """One child; an operator gave up what the lost disks of the members held (D9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +134,7 @@ class Successor:
 
     def __post_init__(self) -> None:
         assert self.tail >= 0
-        assert len(self.children) == {Kind.RELEAD: 1, Kind.SPLIT: 2, Kind.HANDOFF: 0}[self.kind]
+        assert len(self.children) == _CHILDREN[self.kind]
+
+
+_CHILDREN = {Kind.RELEAD: 1, Kind.SPLIT: 2, Kind.HANDOFF: 0, Kind.UNCLEAN: 1}

@@ -303,3 +303,45 @@ def test_a_lost_disk_is_replaced(cluster):
     finally:
         cluster.start(0)
         cluster.wait_ready()
+
+
+def recover(cluster, ordinal, *more):
+    """`barco recover` in this broker's directory."""
+    command = [sys.executable, "-P", "-m", "barco", "recover", str(cluster.data(ordinal))]
+    return run([*command, *more, "--json"])
+
+
+def test_two_lost_disks_are_given_up_only_on_the_operators_word(cluster):
+    """The last test of the module: two brokers are new after it."""
+    with barco.Producer(cluster.endpoints) as producer:
+        for number in range(300):
+            producer.send("left", b"%d" % number, key=b"k%d" % number)
+    cluster.stop([0, 1, 2])
+    disks = []
+    for victim in (1, 2):
+        shutil.rmtree(cluster.data(victim))
+        config = ["--config", str(cluster.config(victim)), "--disk", "ab" * 16, "--json"]
+        replaced = run([sys.executable, "-P", "-m", "barco", "replace", *config])
+        assert replaced.returncode == 0, replaced
+        disks += ["--disk", f"{victim}={json.loads(replaced.stdout)['disk_uuid']}"]
+    refused = recover(cluster, 0, "--accept-data-loss")
+    assert refused.returncode != 0 and "--disk" in refused.stderr, refused
+    refused = recover(cluster, 0, "--accept-data-loss", *disks[:2])
+    assert refused.returncode == 0 and "broker 2 has a copy" in refused.stdout, refused
+    told = recover(cluster, 0, *disks)
+    assert told.returncode == 1, told
+    assert not any(json.loads(line)["decided"] for line in told.stdout.splitlines()), told
+    done = recover(cluster, 0, "--accept-data-loss", *disks)
+    assert done.returncode == 0, done
+    assert all(json.loads(line)["decided"] for line in done.stdout.splitlines()), done
+    for ordinal in range(3):
+        cluster.start(ordinal)
+    cluster.wait_ready()
+    until(lambda: None not in leaders(cluster), "a shard without a leader")
+    values = sorted(int(event.value) for event in barco.read("left", cluster.endpoints))
+    assert values == list(range(300))
+    for index in range(3):
+        target = f"/v1/topic/left/messages?partitionKey={key_in(index)}"
+        until(lambda target=target: request(cluster, 1, "POST", target, b"1")[0] == 200, target)
+    _, _, body = request(cluster, 0, "GET", "/status")
+    assert all(shard["replication"]["uncleanEnds"] == 1 for shard in body["shards"]), body

@@ -178,6 +178,14 @@ class Oracle:
             self._child(child)
         self._tiles()
 
+    def given_up(self, record: DecidedRecord) -> None:
+        """An operator's word: what only the lost disks had has never been."""
+        generation = self.generations[record.gid]
+        self.acknowledged[record.gid] = min(self.acknowledged.get(record.gid, 0), record.value.tail)
+        self.decided.pop(record.gid, None)
+        self.opened.clear()
+        self._decide(generation, record.value)
+
     def _child(self, child: Generation) -> None:
         """I9: epochs grow, names are unique."""
         for parent, tail in child.parents:

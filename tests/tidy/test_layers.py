@@ -27,6 +27,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Offline tools look at files that only the storage of a worker understands.
     "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
+    "barco.cli.unclean": (
+        *(*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
+        "barco.cluster.unclean",
+    ),
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),

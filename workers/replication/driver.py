@@ -108,7 +108,9 @@ class Driver:
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._machine: Replica
         self._unshown: tuple[Gid, int] | None = None
-        """What recovery restored goes up to here, and may be more than was ever committed."""
+        """Not readable before this group is committed. After a start: what recovery restored goes
+        up to here, and may be more than was ever committed. After a change of generation: the
+        first group brings the state, without it the ends of the slices are not known."""
         self.role = "starting"
         self.generation: Generation | None = None
         self.steps = 0
@@ -129,6 +131,12 @@ class Driver:
         self.logs.adopt(self._token)
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
+        if (unclean := self._machine.unclean()) > 0:
+            log.warning(
+                "%d generation(s) of token %d ended on an operator's word (barco recover)",
+                unclean,
+                self._token,
+            )
         for link in self._links.values():
             link.start()
         self._carry_out(self._machine.start(now), None)
@@ -169,13 +177,19 @@ class Driver:
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
-        if self._unshown is not None and self._unshown[0] == self.logs.current:
-            return False
-        return self.role in ("leader", "fenced") or not self._machine.catching_up()
+        if self._unshown is not None or self.generation is None:
+            return False  # An empty disk knows of no history before somebody has told it.
+        if self.role in ("leader", "fenced"):
+            return True
+        return not self._machine.catching_up() and not self.logs.sealing
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        found: dict[str, Any] = {"role": self.role, "catchingUp": self._machine.catching_up()}
+        found: dict[str, Any] = {
+            "role": self.role,
+            "catchingUp": self._machine.catching_up(),
+            "uncleanEnds": self._machine.unclean(),
+        }
         for view in self._machine.status():
             if view["leading"]:
                 found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
@@ -195,6 +209,7 @@ class Driver:
             "followers_live": sum(each["state"] == "live" for each in followers),
             "followers_not_live": sum(each["state"] != "live" for each in followers),
             "replication_groups_behind": max((e["groupsBehind"] for e in followers), default=0),
+            "replication_unclean_ends": int(status["uncleanEnds"]),
             "replication_links_up": sum(link.connected for link in links),
             "replication_frames_dropped": sum(link.dropped for link in links),
             "replication_sent_bytes": sum(link.sent_bytes for link in links),
@@ -379,6 +394,7 @@ class Driver:
     def _opened(self, generation: Generation) -> None:
         if self.generation == generation:
             self.role = "leader"
+            self._unshown = None
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
@@ -391,6 +407,8 @@ class Driver:
         )
         self.generation = generation
         self.role = "follower"
+        if generation.gid != self.logs.current:
+            self._unshown = (generation.gid, 1)
         self.logs.follow(generation)
         self._on_follow(generation)
 

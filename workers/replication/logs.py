@@ -59,6 +59,8 @@ class Logs:
         """(gseq, header_crc) of the core's groups that are not stable yet."""
         self._copying: dict[Gid, asyncio.Task[None]] = {}
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        self.sealing = 0
+        """Generations whose files are about to become part of what is read."""
         self._worker: asyncio.Task[None] | None = None
         self._wanting = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -228,6 +230,7 @@ class Logs:
 
     def seal(self, gid: Gid, tail: int) -> None:
         """All of its history is here."""
+        self.sealing += 1
         self._do(lambda: self._seal(gid, tail))
 
     def _do(self, job: Callable[[], Awaitable[None]]) -> None:
@@ -295,6 +298,7 @@ class Logs:
     async def _seal(self, gid: Gid, tail: int) -> None:
         await self._quiet(gid)
         await self._store.seal(gid.epoch, tail)
+        self.sealing -= 1
 
     async def close(self) -> None:
         """Ends what is under way."""
