@@ -53,8 +53,8 @@ class Status:
             shards.append(shard)
         if leaderless:
             waiting.append(
-                f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two of a "
-                "shard's three brokers, and all three at a cluster's first start."
+                f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two "
+                "of a shard's three brokers, and all three at a cluster's first start."
             )
         body: dict[str, Any] = {
             "status": "starting" if waiting else "ready",
