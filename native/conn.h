@@ -69,7 +69,7 @@ struct produce {
     int64_t timestamp;
     uint32_t key_len, producer_epoch;
     uint64_t producer_seq;
-    int64_t producer_token;
+    int64_t producer_token, key_token;
     uint8_t producer_id[PRODUCER_ID_BYTES];
     const uint8_t *key;
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "murmur3.h"
 #include "reactor.h"
 #include "uri.h"
 
@@ -168,6 +169,8 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         .producer_epoch = frame->producer_epoch,
         .producer_seq = frame->producer_seq,
     };
+    if (produce.has_key)
+        produce.key_token = murmur3_token(key, frame->key_len);
     memcpy(produce.producer_id, frame->producer_id, PRODUCER_ID_BYTES);
     struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
     uint64_t detail = 0;

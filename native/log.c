@@ -264,8 +264,6 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     append->runs = runs;
     append->last_run = last;
     append->raw_bytes = raw;
-    for (struct run *run = runs; run != NULL; run = run->next)
-        run->gseq = header.gseq;
     assert(segment->used + header.group_bytes <= segment->capacity);
     log_note_group(segment, &header);
     log->head += header.group_bytes;

@@ -147,6 +147,7 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     out->has_key = true;
     out->key = room;
     out->key_len = (uint32_t)key_len;
+    out->key_token = murmur3_token(room, (size_t)key_len);
     return PROBLEM_NONE;
 }
 
@@ -366,7 +367,7 @@ static struct run *new_run(struct reactor *reactor, const struct produce *produc
     run->timestamp = run->max_timestamp = produce->timestamp;
     int64_t token = place_token(reactor, place);
     if (produce->has_key)
-        token = murmur3_token(produce->key, produce->key_len);
+        token = produce->key_token;
     run->token_min = run->token_max = token;
     return run;
 }
@@ -529,7 +530,7 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
 uint16_t choose_place(struct reactor *reactor, const struct produce *produce, uint32_t *place)
 {
     if (produce->has_key) {
-        *place = place_of_token(reactor, murmur3_token(produce->key, produce->key_len));
+        *place = place_of_token(reactor, produce->key_token);
         return produce->place >= 0 && produce->place != *place ? PROBLEM_BAD_SLICE : 0;
     }
     if (produce->place >= 0)

@@ -37,34 +37,36 @@ struct waiter {
     uint64_t tag;    /* WAITER_PEER, WAITER_APPEND: the asker's own mark */
 };
 
+/* What every run needs comes first: a group's runs are walked several times, and what they say is
+ * mostly not in the nearest cache any more. */
 struct run {
     struct run *next;        /* in the queue, then in the group */
     struct run *next_stream; /* of the same stream in the same group */
     struct stream *stream;
-    struct waiter waiter;
-    struct body *body; /* NULL: everything lies behind the run */
     uint32_t count;    /* events; 0: a duplicate that waits for its original */
     uint32_t bytes;    /* keys and values */
+    uint64_t base_offset; /* set when the group is built */
+    uint64_t memory;      /* bytes counted for this run itself */
     bool sealed;       /* a client's batch, stored as it came */
     bool glued;        /* goes into the same group as the next run of the queue */
     bool has_producer;
-    uint8_t producer_id[PRODUCER_ID_BYTES];
-    uint32_t producer_epoch;
-    uint64_t producer_seq;
-    int64_t token_min, token_max;
-    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See timestamps */
+    uint32_t value_len;
     /* One event, values[0, value_len); or the lens one behind the other; or the spans. */
     const uint8_t *values;
+    struct waiter waiter;
+    struct body *body; /* NULL: everything lies behind the run */
+    const uint8_t *keys; /* NULL: no key */
+    int64_t token_min, token_max;
+    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See timestamps */
     const uint32_t *value_lens;
     const struct span *value_spans;
-    uint32_t value_len;
-    const uint8_t *keys;              /* NULL: no key */
     const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
     uint32_t key_len;
+    uint32_t producer_epoch;
+    uint64_t producer_seq;
+    uint8_t producer_id[PRODUCER_ID_BYTES];
     const int64_t *timestamps;        /* NULL: timestamp for all; else that is their earliest */
     const struct batch_view *batch;   /* sealed only */
-    uint64_t base_offset, gseq;       /* set when the group is built */
-    uint64_t memory;                  /* bytes counted for this run itself */
     _Alignas(8) uint8_t tail[];
 };
 

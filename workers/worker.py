@@ -32,7 +32,6 @@ from barco.workers.storage.store import ShardStore
 from barco.workers.supervision import Supervision
 from barco.workers.topic_retention import TopicRetention
 
-RETENTION_SECONDS = 60.0
 IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0
 DISK_FULL_RETRY_SECONDS = 2.0
@@ -284,8 +283,10 @@ class Worker:
         # comes first; whole segments have time.
         await self._retain(topics.run_once)
         while True:
-            await asyncio.sleep(RETENTION_SECONDS)
+            await asyncio.sleep(self._options.retention_seconds)
             await self._retain(self._store.run_retention)
+            if self._replica is not None and self._store.held_back:
+                self._replica.driver.renew()
             await self._retain(topics.run_once)
 
     async def _idle_positions(self) -> None:

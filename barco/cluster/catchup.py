@@ -1,11 +1,11 @@
 """Fetching groups that are missing here, from any member that has them (rules F3 and A2)."""
 
-from barco.cluster.effects import AppendForeign, Serve
+from barco.cluster.effects import AppendForeign, Serve, Skip
 from barco.cluster.held import Fence, Held
 from barco.cluster.peers import Peers
 from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
 from barco.model.generation import GroupHead, Identity
-from barco.protocol.replication import Append, Fetch, Fetched, Gap
+from barco.protocol.replication import Append, Expired, Fetch, Fetched, Gap
 
 
 class Catchup(Peers):
@@ -95,6 +95,29 @@ class Catchup(Peers):
         elif held.received % FETCH_GROUPS_MAX == 0:
             held.fetch_turn -= 1  # It answers: ask the same one again.
             self._fetch(held)
+
+    def _on_expired(self, sender: Identity, message: Expired) -> None:
+        """What retention has removed elsewhere is not waited for, and not kept here.
+
+        Only of a generation that has ended: there is nothing to vote on any more, so a log that
+        begins later than with group 1 misleads nobody.
+        """
+        held = self._held.get(message.gid)
+        if held is None or held.decided is None or held.leading is not None:
+            return
+        if held.tail != held.received or held.fence is not Fence.SHUT:
+            return  # Groups are on their way to the disk; it will be asked for again.
+        if not held.received + 1 < message.first <= held.decided.tail + 1:
+            return
+        held.tail = held.received = message.first - 1
+        held.tail_crc = held.received_crc = message.prev_crc
+        self._effects.append(Skip(message.gid, message.first, message.prev_crc))
+        self._grown(held)
+        held.fetch_at = self._now
+        self._fetch_due()
+
+    def _grown(self, held: Held) -> None:
+        raise AssertionError("the part that seals is missing")
 
     def _take(self, held: Held, head: GroupHead) -> bool:
         """Append a group if it is the next one and continues the chain (I5)."""

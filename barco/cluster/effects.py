@@ -99,6 +99,17 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
+class Skip:
+    """The log of a generation that has ended goes on with group `first`; what is here before it is
+    older than what the others keep, and goes."""
+
+    gid: Gid
+    first: int
+    prev_crc: int
+    """header_crc of group `first` - 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """This process must not go on: its journal failed, or its disk is not the one it should be."""
 
@@ -116,5 +127,6 @@ Effect = (
     | Drain
     | StopLeading
     | Seal
+    | Skip
     | Stop
 )

@@ -54,6 +54,7 @@ from barco.protocol.replication import (
     Append,
     Appended,
     Decided,
+    Expired,
     Fenced,
     Fetch,
     Fetched,
@@ -370,5 +371,6 @@ _MESSAGES: dict[type[Any], str] = {
     Decided: "_on_decided",
     Fetch: "_on_fetch",
     Fetched: "_on_fetched",
+    Expired: "_on_expired",
     Unwelcome: "_unwelcome",
 }

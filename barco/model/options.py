@@ -67,6 +67,8 @@ class WorkerOptions:
     retention_hours: int
     retention_bytes: int
     segment_bytes: int
+    retention_seconds: float = 60.0
+    """Between two looks at what retention may delete."""
 
     def __post_init__(self) -> None:
         processes = self.replicas.processes

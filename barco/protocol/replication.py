@@ -128,6 +128,17 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """Retention has removed what was asked for; only of a generation that has ended (rule S8)."""
+
+    gid: Gid
+    first: int
+    """The oldest group that is left; T + 1 when there is none."""
+    prev_crc: int
+    """header_crc of the group before; 0 when none is left."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """One open generation as the sender of a ping sees it."""
 
@@ -183,6 +194,7 @@ Message = (
     | Decided
     | Fetch
     | Fetched
+    | Expired
     | Ping
     | Unwelcome
 )

@@ -207,6 +207,7 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.Decided: {"gid": _gid, "value": _successor},
     r.Fetch: {"gid": _gid, "first": _gseq, "last": _gseq},
     r.Fetched: {"gid": _gid, "head": _head},
+    r.Expired: {"gid": _gid, "first": _gseq, "prev_crc": _u32},
     r.Ping: {
         "replaces": _bool,
         "able": _bool,

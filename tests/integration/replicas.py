@@ -6,6 +6,7 @@ shard is the first of three; nobody else of the ring is there.
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -72,6 +73,7 @@ class Member:
         self.data_dir = shard.root / f"broker-{ordinal}"
         self.data_dir.mkdir(exist_ok=True)
         self.disk_uuid = uuid.uuid4().hex
+        self.replaces = False
         self.process: subprocess.Popen[bytes] | None = None
         self.fatal = ""
         self.stats: dict[str, int] = {}
@@ -100,6 +102,7 @@ class Member:
             data_dir=str(self.data_dir),
             cluster_uuid=self.shard.cluster_uuid,
             disk_uuid=self.disk_uuid,
+            replaces=self.replaces,
             ordinal=self.ordinal,
             slices_per_range=4,
             ring_size=3,
@@ -171,6 +174,12 @@ class Member:
         assert self.process is not None
         self._hang_up()
         self.process.wait(WAIT_SECONDS_MAX)
+
+    def lose_disk(self) -> None:
+        """An empty one takes its place, under a new name (`barco replace`)."""
+        shutil.rmtree(self.data_dir / f"shard-{self.ordinal:04d}")
+        self.disk_uuid = uuid.uuid4().hex
+        self.replaces = True
 
     def _hang_up(self) -> None:
         if self._channel is not None:

@@ -1,5 +1,6 @@
 """Three processes of one shard: what is acknowledged is on two disks, whoever dies or stalls."""
 
+import os
 import shutil
 import signal
 import threading
@@ -10,6 +11,8 @@ from typing import Self
 
 import pytest
 from replicas import Member, RefusedError, Shard, until
+
+from barco.types import MiB
 
 
 @pytest.fixture
@@ -177,6 +180,56 @@ def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:
         return files[0] == files[1] == files[2]
 
     until("equal files", equal)
+
+
+@pytest.fixture
+def short_memory(tmp_path: Path) -> Iterator[Shard]:
+    """Three that keep about 32 MiB, in segments of 8 MiB, and look at it all the time."""
+    made = Shard(tmp_path, retention_bytes=3 * 32 * MiB, retention_seconds=0.2)
+    try:
+        made.start()
+        yield made
+    finally:
+        for member in made.members:
+            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
+        made.end()
+
+
+def test_retention_goes_on_and_a_new_disk_does_not_wait_for_what_it_took(
+    short_memory: Shard,
+) -> None:
+    """Nobody fails, so the leader itself has to end its generation; then there is a new disk."""
+    shard = short_memory
+    numbers = iter(range(10_000))
+
+    def write() -> None:
+        for _ in range(20):
+            number = next(numbers)
+            value = f"{number:06d}" + os.urandom(300_000).hex()
+            # Unknown when a generation ends just then: it may be there twice.
+            assert any(shard.leader().produce(value) == 200 for _ in range(100))
+
+    def kept(member: Member) -> int:
+        directory = member.data_dir / f"shard-{member.ordinal:04d}"
+        return sum(path.stat().st_size for path in directory.glob("gen-*/seg-*.log"))
+
+    def ended() -> bool:
+        write()
+        return any("so that retention can go on" in member.log for member in shard.members)
+
+    until("the first generation ends", ended)
+    for _ in range(5):
+        write()
+    until("no more than that", lambda: all(kept(each) < 80 * MiB for each in shard.members))
+    new = shard.members[2]
+    new.kill()
+    new.lose_disk()
+    new.start()
+    found = same_everywhere(shard)
+    assert "removed by retention elsewhere" in new.log
+    first = int(found[0][:6])
+    assert first > 0, "retention has taken the first ones"
+    assert list(dict.fromkeys(int(value[:6]) for value in found)) == [*range(first, next(numbers))]
 
 
 def segments(member: Member) -> dict[str, bytes]:

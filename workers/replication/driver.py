@@ -17,23 +17,21 @@ from barco.cluster import effects as fx
 from barco.cluster import events as ev
 from barco.cluster.core import Recovered, Settings
 from barco.cluster.replica import Replica
-from barco.errors import BarcoError, ProtocolError
+from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import from_map, to_map
-from barco.types import Epoch, MiB
+from barco.types import Epoch
 from barco.workers.mutants import MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Incoming, Link
 from barco.workers.replication.logs import Logs
+from barco.workers.replication.serving import Serving
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import Found, ReplicaStore
-
-SERVE_BYTES_MAX = 4 * MiB
-"""Groups for one `Fetch` at most; whoever got too few asks again."""
 
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""
@@ -105,7 +103,7 @@ class Driver:
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
         self._draining: set[Gid] = set()
-        self._serving: dict[int, asyncio.Task[None]] = {}
+        self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid))
         self._machine: Replica
         self._unshown: tuple[Gid, int] | None = None
         """Not readable before this group is committed. After a start: what recovery restored goes
@@ -114,7 +112,6 @@ class Driver:
         self.role = "starting"
         self.generation: Generation | None = None
         self.steps = 0
-        self.groups_served = 0
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -150,9 +147,7 @@ class Driver:
             incoming.close()
         for link in self._links.values():
             await link.close()
-        for task in self._serving.values():
-            task.cancel()
-        await asyncio.gather(*self._serving.values(), return_exceptions=True)
+        await self._serving.close()
         await self.logs.close()
         await self._journal.close()
 
@@ -165,6 +160,12 @@ class Driver:
         end = loop.time() + seconds
         while self.leading and loop.time() < end:
             await asyncio.sleep(SETTLE_SECONDS)
+
+    def renew(self) -> None:
+        """A leader ends its generation and opens the next: retention leaves an open one alone."""
+        if self.leading and self.generation is not None:
+            log.info("epoch %d ends, so that retention can go on", self.generation.gid.epoch)
+            self.post(ev.Elect(self.generation.gid))
 
     @property
     def leading(self) -> bool:
@@ -213,7 +214,7 @@ class Driver:
             "replication_links_up": sum(link.connected for link in links),
             "replication_frames_dropped": sum(link.dropped for link in links),
             "replication_sent_bytes": sum(link.sent_bytes for link in links),
-            "replication_groups_served": self.groups_served,
+            "replication_groups_served": self._serving.groups,
         }
 
     # --- Events -------------------------------------------------------------------------------
@@ -332,6 +333,8 @@ class Driver:
         self, incoming: Incoming, message: dict[str, Any], group: bytearray | None
     ) -> None:
         value = from_map(message)
+        if isinstance(value, r.Expired) and not self.logs.copied(value.gid):
+            return  # The core still has that log. It will be asked for again.
         if isinstance(value, r.CARRIES_GROUP):
             if group is None or len(group) != value.head.bytes:
                 raise ProtocolError("a group is not as long as its message says")
@@ -445,29 +448,16 @@ class Driver:
     def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
         self._fatal(effect.reason)
 
-    # --- Serving ------------------------------------------------------------------------------
-
     def _serve(self, effect: fx.Serve, group: bytearray | None) -> None:
-        """One answer at a time to each peer: it asks again."""
-        task = self._serving.get(effect.ordinal)
-        if task is None or task.done():
-            loop = asyncio.get_running_loop()
-            self._serving[effect.ordinal] = loop.create_task(self._send_groups(effect))
+        self._serving.serve(effect)
 
-    async def _send_groups(self, effect: fx.Serve) -> None:
-        link = self._links[effect.ordinal]
-        try:
-            groups = await self._store.groups.read(
-                effect.gid.epoch, effect.first, effect.last, SERVE_BYTES_MAX
-            )
-        except BarcoError as error:
-            log.error("groups for broker %d: %s", effect.ordinal, error)
-            return
-        for header, data in groups:
-            head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
-            if not link.send(to_map(r.Fetched(effect.gid, head)), data=data):
-                return
-            self.groups_served += 1
+    def _skip(self, effect: fx.Skip, group: bytearray | None) -> None:
+        log.warning(
+            "groups of epoch %d before %d were removed by retention elsewhere: not copied",
+            effect.gid.epoch,
+            effect.first,
+        )
+        self.logs.skip(effect.gid, effect.first, effect.prev_crc)
 
 
 _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
@@ -481,6 +471,7 @@ _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
     fx.Drain: Driver._drain,
     fx.StopLeading: Driver._stop_leading,
     fx.Seal: Driver._seal,
+    fx.Skip: Driver._skip,
     fx.Stop: Driver._stop,
 }
 

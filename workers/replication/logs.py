@@ -132,6 +132,20 @@ class Logs:
                 self.pending_bytes -= sum(map(len, groups))
             self._stable(gid, end.tail, end.header_crc)
 
+    def copied(self, gid: Gid) -> bool:
+        """Whether its log is one of files, with nothing under way."""
+        return gid != self.current and gid not in self._coming and self.settled(gid)
+
+    def skip(self, gid: Gid, first: int, prev_crc: int) -> None:
+        """A copied log goes on with group `first`; what is here of it goes."""
+        loop = asyncio.get_running_loop()
+        self._copying[gid] = loop.create_task(self._skip(gid, first, prev_crc))
+        self._copying[gid].add_done_callback(self._done)
+
+    async def _skip(self, gid: Gid, first: int, prev_crc: int) -> None:
+        await self._store.skip(gid.epoch, self._session_of(gid), first, prev_crc)
+        await self._write_copies(gid)
+
     # --- The core's upcalls -------------------------------------------------------------------
 
     def built(self, head: GroupHead) -> None:

@@ -156,6 +156,11 @@ class ShardFiles:
         """Deletes what is due by the wall clock `now_us`; returns how many segments."""
         return await self._retention.run(now_us) if self._retention is not None else 0
 
+    @property
+    def held_back(self) -> bool:
+        """Whether retention waits for the open generation to end (`retention.held_back`)."""
+        return self._retention is not None and self._retention.held_back
+
     def topology(self) -> list[dict[str, int]]:
         """The generations that hold data or may get some, oldest first, for topology answers."""
         return [

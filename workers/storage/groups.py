@@ -63,6 +63,14 @@ class GroupFiles:
                 self._remember(epoch, want, place)
         return found
 
+    async def first(self, epoch: int) -> tuple[int, int] | None:
+        """(gseq, prev_crc) of the oldest group that is here; None without any."""
+        for index in layout.segment_indexes(self._shard, epoch)[:1]:
+            header = parse_header(await self._read(SegmentKey(epoch, index), 0, PAGE_BYTES))
+            if header is not None and header.epoch == epoch:
+                return header.gseq, header.prev_crc
+        return None
+
     async def find(self, epoch: int, gseq: int) -> Place | None:
         """Where a group begins, or would begin in the last segment; None: it is not here."""
         known = self._places.get((epoch, gseq))

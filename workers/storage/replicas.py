@@ -19,6 +19,7 @@ from barco.errors import BarcoError, DiskFullError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import layout, scan
 from barco.workers.storage.bulk import BulkIo
+from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.copied import CopiedLog, Position
 from barco.workers.storage.errors import CorruptLogError, explain
 from barco.workers.storage.files import ShardFiles
@@ -285,6 +286,25 @@ class ReplicaStore(ShardFiles):
             log = self._copies[epoch] = CopiedLog(self._shard, self._bulk, tags, Position())
         return log
 
+    async def first_group(self, epoch: int, tail: int) -> tuple[int, int]:
+        """(gseq, prev_crc) of the oldest group that retention has left of a sealed generation.
+
+        (`tail` + 1, 0): it has left none. (1, 0) also where it can not be told.
+        """
+        generation = self.lineage.get(epoch)
+        if generation is not None and generation.expired:
+            return tail + 1, 0
+        return await self.groups.first(epoch) or (1, 0)
+
+    async def skip(self, epoch: int, session: int | None, first: int, prev_crc: int) -> None:
+        """The log of a generation that has ended begins with group `first`: see `first_group`."""
+        for index in layout.segment_indexes(self._shard, epoch):
+            path = layout.segment_path(self._shard, epoch, index)
+            self._catalog.remove(SegmentKey(epoch, index))
+            await self._bulk.run(discard, self._shard, path)
+            await self._bulk.run(discard, self._shard, layout.sidecar_path(path))
+        self.copy(epoch, session).position = Position(first - 1, prev_crc)
+
     async def seal(self, epoch: int, tail: int) -> None:
         """All of a generation's history is here, and it ends with this group."""
         generation = self.lineage.get(epoch)
@@ -294,6 +314,8 @@ class ReplicaStore(ShardFiles):
             self._seal_core(tail) if epoch == self.epoch else self._seal_copy(epoch, tail)
         )
         await self._bulk.run(self.lineage.sealed, epoch, tail, place[0], place[1])
+        if tail and not segments:
+            await self._bulk.run(self.lineage.expired, epoch)  # Nobody had any of it any more.
         for index in segments:
             self._catalog.add_known(epoch, index)
         self._copies.pop(epoch, None)

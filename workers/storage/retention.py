@@ -6,7 +6,7 @@ which clients may set to anything. The plan is pure; carrying it out is rate lim
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
@@ -16,6 +16,8 @@ from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.trash import discard, trash_files
 
 HOUR_US = 3600 * 1_000_000
+HELD_BACK_SHARE = 16
+"""A generation is to end when this part of all that is kept is only kept because it is open."""
 UNLINK_PAUSE_SECONDS = 0.05
 """Between two deletions: freeing 128 MiB of extents is journal work that appends wait for."""
 
@@ -66,6 +68,19 @@ def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[S
     return doomed
 
 
+def held_back(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> bool:
+    """Whether so much is due, but for rule S8, that the open generation should end.
+
+    A range that nobody fails in would otherwise keep everything for ever: its first generation
+    would never have a successor. Ending one costs its clients a moment, so it is not done for
+    every segment.
+    """
+    due = set(plan(candidates, replace(policy, sole_member=True), now_us))
+    total = sum(candidate.size for candidate in candidates)
+    held = sum(c.size for c in candidates if c.key in due and not c.decided)
+    return held > 0 and held * HELD_BACK_SHARE >= total
+
+
 class Retention:
     """Applies a policy to one shard when the worker asks for it (every minute or so)."""
 
@@ -88,10 +103,14 @@ class Retention:
         self._on_truncate = on_truncate
         self.deleted_segments = 0
         self.deleted_bytes = 0
+        self.held_back = False
+        """What `held_back` said of the last run."""
 
     async def run(self, now_us: int) -> int:
         """Deletes what is due; returns how many segments. One failure ends the run: DiskError."""
-        doomed = plan(await self._candidates(), self._policy, now_us)
+        candidates = await self._candidates()
+        doomed = plan(candidates, self._policy, now_us)
+        self.held_back = held_back(candidates, self._policy, now_us)
         for key in doomed:
             await self._delete(key)
         await self._empty_trash()

@@ -1,10 +1,40 @@
 """A replica alone: developer mode, and what a restart keeps. The simulator does the rest."""
 
-from barco.cluster.effects import AppendForeign, Commit, Drain, Lead, Persist, Send, StopLeading
-from barco.cluster.events import Built, Drained, Persisted, Received, Stable
+from dataclasses import replace
+
+from barco.cluster.effects import (
+    AppendForeign,
+    Commit,
+    Drain,
+    Lead,
+    Persist,
+    Seal,
+    Send,
+    Skip,
+    StopLeading,
+)
+from barco.cluster.events import Built, Drained, Persisted, Received, Stable, Tick
 from barco.cluster.replica import Recovered, Replica, Settings
-from barco.model.generation import Ballot, Gid, GroupHead, Identity, genesis
-from barco.protocol.replication import Prepare, Promise
+from barco.model.generation import (
+    Ballot,
+    Gid,
+    GroupHead,
+    Identity,
+    Kind,
+    Parent,
+    Successor,
+    genesis,
+)
+from barco.protocol.replication import (
+    DecidedRecord,
+    Expired,
+    Fetch,
+    Fetched,
+    OpenedRecord,
+    Ping,
+    Prepare,
+    Promise,
+)
 
 END = 2**63
 
@@ -73,3 +103,66 @@ def test_a_promise_waits_for_the_drain_and_for_the_journal() -> None:
     (answer,) = replica.step(0.2, Persisted(effects[1].serial))
     assert answer == Send(3, Promise(gid, ballot, 1, None, False))
     assert not any(isinstance(e, AppendForeign) for e in effects)
+
+
+# --- A member of three, told of a generation that ended while it was away ------------------------
+
+
+def told(journal: list, *, tail: int = 9, logs: dict | None = None) -> tuple[Replica, Gid]:
+    """Member 2 of three; its journal says that epoch 2 ended with group `tail` and 3 is open."""
+    members = tuple(identity(ordinal) for ordinal in range(3))
+    first = genesis(-END, END, (0, 1, 2))
+    second = replace(
+        first, gid=Gid(-END, 2), leader=members[0], session=5, members=members, parents=()
+    )
+    third = replace(second, gid=Gid(-END, 3), session=6, parents=(Parent(second.gid, tail),))
+    journal += [
+        DecidedRecord(first.gid, Successor(0, Kind.RELEAD, (second,))),
+        OpenedRecord(second),
+        DecidedRecord(second.gid, Successor(tail, Kind.RELEAD, (third,))),
+        OpenedRecord(third),
+    ]
+    settings = Settings(me=members[2], session=7, ranges=(first,))
+    replica = Replica(settings, journal, logs or {}, lambda: 0.5, 0.0)
+    settle(replica, replica.start(0.0), journal)
+    return replica, second.gid
+
+
+def expired(replica: Replica, gid: Gid, first: int, crc: int = 88) -> list:
+    return replica.step(0.1, Received(identity(1), 1, Expired(gid, first, crc)))
+
+
+def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> None:
+    journal: list = []
+    replica, gid = told(journal)
+    assert replica.catching_up()
+    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, ())))
+    effects = [effect for tenth in range(2, 30) for effect in replica.step(tenth / 10, Tick())]
+    assert Send(0, Fetch(gid, 1, 9)) in effects
+
+
+def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
+    replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
+    effects = expired(replica, gid, 6)
+    assert Skip(gid, 6, 88) in effects and not any(isinstance(e, Seal) for e in effects)
+    assert replica.catching_up()
+    head = GroupHead(6, 88, 66, 4096)
+    assert AppendForeign(gid, head) in replica.step(
+        0.2, Received(identity(1), 1, Fetched(gid, head))
+    )
+    # One is on its way to the disk: not now.
+    assert expired(replica, gid, 8) == []
+
+
+def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
+    replica, gid = told([])
+    effects = expired(replica, gid, 10, 0)
+    assert Skip(gid, 10, 0) in effects and Seal(gid, 9) in effects
+    assert not replica.catching_up()
+
+
+def test_nothing_is_skipped_that_may_still_be_voted_on_or_is_here() -> None:
+    replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
+    assert expired(replica, Gid(-END, 3), 6) == []
+    assert expired(replica, gid, 4) == []
+    assert expired(replica, gid, 11) == []

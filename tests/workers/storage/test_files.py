@@ -14,7 +14,7 @@ from barco.workers.storage import layout, segment
 from barco.workers.storage.bulk import BufferPool, open_bulk
 from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.lineage import Lineage
-from barco.workers.storage.retention import HOUR_US, Candidate, Policy, plan
+from barco.workers.storage.retention import HOUR_US, Candidate, Policy, held_back, plan
 from barco.workers.storage.segment import SegmentPool
 
 # --- Layout -------------------------------------------------------------------------------------
@@ -341,6 +341,16 @@ def test_retention_leaves_an_undecided_generation():
     old = candidates(9, 9, 9, 9, open_from=2)
     assert len(plan(old, Policy(1, 1), NOW)) == 2
     assert len(plan(old, Policy(1, 1, sole_member=True), NOW)) == 3
+
+
+def test_an_open_generation_ends_when_it_holds_enough_back():
+    """A sixteenth of all: not for every segment, and not never."""
+    old = candidates(9, *[1] * 15, open_from=0)
+    assert plan(old, Policy(5, 0), NOW) == [] and held_back(old, Policy(5, 0), NOW)
+    assert not held_back(candidates(9, *[1] * 16, open_from=0), Policy(5, 0), NOW)
+    assert not held_back(candidates(9, *[1] * 15), Policy(5, 0), NOW), "it has ended"
+    assert not held_back(candidates(*[1] * 16, open_from=0), Policy(5, 0), NOW), "nothing is due"
+    assert held_back(candidates(*[1] * 16, open_from=0), Policy(0, 1500), NOW)
 
 
 def test_retention_of_generations_without_events():
