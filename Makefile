@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos chaos-ring failover clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +48,18 @@ native-test: setup ## Build the C core with sanitizers and run its own tests
 fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-chaos: setup ## One broker and rings of three, hurt under load for BARCO_CHAOS_SECONDS a fault
-	$(PYTHON) -m pytest -m chaos tests/faults tests/spark \
-	    tests/integration/test_spark_write.py
+chaos: setup ## One broker and rings of three, hurt under load (about half an hour; BARCO_CHAOS_ROUNDS of each kind)
+	$(PYTHON) -m pytest -m chaos tests/faults tests/spark tests/integration
+
+ROUNDS ?= 0
+SECONDS ?= 3600
+KIND ?=
+chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on rings, SECONDS at most; a table
+	$(PYTHON) tests/faults/chaos.py --rounds $(ROUNDS) --seconds $(SECONDS) $(if $(KIND),--kind "$(KIND)")
+
+TIMES ?= 21
+failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table
+	$(PYTHON) tests/faults/failover.py --times $(TIMES)
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py

@@ -207,6 +207,12 @@ def render_ndjson(chunks: Sequence[Buffer], from_offset: int, to_offset: int, to
     (as a string), timestamp (microseconds), key, value.
     """
 
+def render_records(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
+    """PolarStreams' records of the events with from_offset <= offset < to_offset, verified.
+
+    Each is a timestamp in microseconds (8 bytes), a length (4), both big-endian, and the value.
+    """
+
 def groups_scan(
     buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None
 ) -> tuple[list[GroupInfo], str, int]:
@@ -223,6 +229,15 @@ def groups_scan(
 Upcall: TypeAlias = tuple[Any, ...]
 
 @final
+@final
+class Lent:
+    """Stored chunks that answers are sent from where they lie; a buffer, once somebody asks."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def head(self) -> ChunkInfo | None:
+        """`chunk_info` of the first one."""
+
 class Reactor:
     """A worker's event loop: connections, produce path and log, in C. One thread, no re-entry."""
 
@@ -267,7 +282,7 @@ class Reactor:
         request_id: int,
         status: int,
         headers: bytes,
-        body: bytes | bytearray | memoryview | list[bytes | bytearray | memoryview],
+        body: bytes | bytearray | memoryview | Lent | list[bytes | bytearray | memoryview | Lent],
         /,
     ) -> bool: ...
     def append(
@@ -308,11 +323,12 @@ class Reactor:
     def set_disk_full(self, full: bool, /) -> None: ...
     def notify(self, on: bool, /) -> None: ...
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, /
-    ) -> tuple[list[bytes], int, int] | None:
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool, /
+    ) -> tuple[list[bytes | Lent], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 
-        At least one chunk if there is any; None: not in memory, ask the disk.
+        At least one chunk if there is any; None: not in memory, ask the disk. lend: they may stay
+        there, for an answer that sends them as they are.
         """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /

@@ -27,6 +27,8 @@ class Settings:
     warmup: float = float(os.environ.get("BARCO_BENCH_WARMUP") or 0.5)
     recovery_gib: float = float(os.environ.get("BARCO_BENCH_RECOVERY_GIB") or 10)
     replay_gib: float = float(os.environ.get("BARCO_BENCH_REPLAY_GIB") or 2)
+    pressure_seconds: float = float(os.environ.get("BARCO_BENCH_PRESSURE_SECONDS") or 60)
+    generations: int = int(os.environ.get("BARCO_BENCH_GENERATIONS") or 10_000)
     latency_samples: int = int(os.environ.get("BARCO_BENCH_LATENCY_SAMPLES") or 400)
 
     @property
@@ -55,7 +57,7 @@ class Row:
 
     def show(self, value: float) -> str:
         """A figure in this row's unit."""
-        return f"{value:,.{self.decimals}f} {self.unit}"
+        return f"{value:,.{self.decimals}f} {self.unit}".rstrip()
 
 
 ROWS = (
@@ -91,6 +93,13 @@ ROWS = (
     Row("memory-idle", "memory of an idle worker", "MiB", 64, True, 1),
     Row("memory-load", "memory under load above the budget, at most", "MiB", 64, True, 1),
     Row("recovery", "recovery of 10 GiB of log until ready", "s", 10, True, 2),
+    Row("polar", "three brokers, keyed 1 KiB events: against PolarStreams", "x", 3, False, 2),
+    Row("ring-down", "… one of three down against none: by wall time", "x", 0.7, False, 2),
+    Row("ring-down-core", "… per busy core", "x", 0.7, False, 2),
+    Row("follower", "a follower's CPU against its leader's, NDJSON", "x", 0.25, True, 2),
+    Row("follower-single", "… single 1 KiB events", "x", 0.25, True, 2),
+    Row("pressure", "false fail-overs, 60 s beside as many busy loops as cores", "", 0, True),
+    Row("generations", "start with 10,000 old generations", "s", 5, True, 2),
 )
 BY_ID = {row.id: row for row in ROWS}
 

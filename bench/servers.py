@@ -50,9 +50,9 @@ def scratch_root() -> Path:
 
 
 @contextlib.contextmanager
-def scratch_dir(prefix: str) -> Iterator[Path]:
-    """A fresh directory on the disk that is measured, removed afterwards."""
-    root = scratch_root()
+def scratch_dir(prefix: str, root: Path | None = None) -> Iterator[Path]:
+    """A fresh directory on the disk that is measured, or in `root`; removed afterwards."""
+    root = root or scratch_root()
     root.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=root))
     try:

@@ -23,6 +23,8 @@
 #define MEMORY_WAIT_MS 5000
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
+struct lent;
+
 enum conn_kind { CONN_HTTP, CONN_PEER };
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
 enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
@@ -34,6 +36,7 @@ struct output {
     uint32_t len, sent, capacity;
     void (*release)(void *owner);
     void *owner;
+    struct lent *lent; /* then bytes is NULL, and own is for its message */
     uint8_t own[];
 };
 
@@ -135,6 +138,9 @@ void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem);
 void conn_write(struct conn *conn, const void *bytes, size_t len);
 void conn_write_foreign(struct output **first, struct output **last, const void *bytes, size_t len,
                         void (*release)(void *), void *owner);
+/* The same of stored chunks that lie in the arena. */
+void conn_write_lent(struct output **first, struct output **last, struct lent *lent,
+                     void (*release)(void *), void *owner);
 struct output *output_new(size_t capacity);
 void outputs_free(struct output *output);
 /* Bytes of the upper layer's answers that wait to be sent, of all connections. */

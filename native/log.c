@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "crc32c.h"
+#include "lent.h"
 
 /* Two mappings of the same pages, one after the other: a group that crosses the arena's end is
  * still contiguous. */
@@ -71,6 +72,8 @@ void log_free(struct log *log)
         free(log->held[i].reaches);
     }
     free_runs(log->queue);
+    while (log->lent != NULL)
+        lent_own(log->lent); /* Python may hold it for longer */
     if (log->arena != NULL)
         munmap(log->arena, log->options.arena_bytes * 2);
     builder_free(log->builder);
@@ -191,15 +194,17 @@ uint64_t log_memory_low(const struct log *log)
 const uint8_t *log_memory(const struct log *log, uint64_t pos) { return at_pos(log, pos); }
 
 /* True when a group of up to bound bytes may be built without touching bytes still being written.
- */
-bool log_arena_has_room(const struct log *log, size_t bound)
+ * What is lent there is moved out. */
+bool log_arena_has_room(struct log *log, size_t bound)
 {
     uint64_t oldest = log->head;
     if (log->append_count)
         oldest = log->appends[log->append_first].pos;
     else if (log->unsubmitted)
         oldest = log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX].pos;
-    return log->head + bound - oldest <= log->options.arena_bytes;
+    const uint64_t end = log->head + bound, arena = log->options.arena_bytes;
+    return end - oldest <= arena &&
+           (log->lent == NULL || end <= arena || lent_reclaim(log, end - arena));
 }
 
 struct append *log_append_slot(struct log *log)

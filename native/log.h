@@ -59,6 +59,7 @@ struct held {
 };
 
 struct group_builder;
+struct lent;
 
 struct log_options {
     size_t arena_bytes; /* a power of two, at least 8 MiB */
@@ -72,6 +73,7 @@ struct log {
     struct log_options options;
     struct shard *shard;
     uint8_t *arena;
+    struct lent *lent;  /* what answers are sent from the arena */
     uint64_t head;      /* where the next group will be built */
     uint64_t dirty_end; /* no byte of the arena at or after this position was ever written */
     uint64_t stable_pos;
@@ -109,6 +111,8 @@ struct log {
     void (*built)(void *owner, const struct append *append, uint32_t prev_crc);
     void (*want_segment)(void *owner);
     void (*segment_closed)(void *owner, uint32_t index);
+    /* Lets the kernel read all that it was told to send. False: not now. */
+    bool (*flush)(void *owner);
 };
 
 struct log *log_new(const struct log_options *options, struct shard *shard);
@@ -175,7 +179,7 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len);
 /* Parts of log.c for replica.c. */
 struct held *log_held_new(struct log *log, uint64_t gseq);
 struct append *log_append_slot(struct log *log);
-bool log_arena_has_room(const struct log *log, size_t bound);
+bool log_arena_has_room(struct log *log, size_t bound);
 void log_note_group(struct segment *segment, const struct group_header *header);
 void log_ask_for_segment(struct log *log);
 

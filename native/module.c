@@ -5,6 +5,7 @@
 int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
 int py_http_init(PyObject *module);
+int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 
 static struct PyModuleDef definition = {
@@ -20,6 +21,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if ((py_codec_init && py_codec_init(module) < 0) ||
         (py_columns_init && py_columns_init(module) < 0) ||
         (py_http_init && py_http_init(module) < 0) ||
+        (py_lent_init && py_lent_init(module) < 0) ||
         (py_reactor_init && py_reactor_init(module) < 0)) {
         Py_DECREF(module);
         return NULL;

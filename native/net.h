@@ -11,6 +11,7 @@ struct reactor;
 struct conn;
 struct append;
 struct listener;
+struct msghdr;
 
 /* One receive buffer: large enough that bulk bodies cost few completions (limits.md section 3). */
 #define RECV_BUFFER_BYTES 65536u
@@ -25,12 +26,15 @@ struct net {
     void (*recv_start)(struct net *net, struct conn *conn);
     void (*recv_stop)(struct net *net, struct conn *conn);
     void (*send)(struct net *net, struct conn *conn, const void *bytes, size_t len);
+    /* The same of what may be overwritten later: after submit() the kernel has taken what it could,
+     * and reads no more of it. May say that nothing was sent, once it is worth another try. */
+    void (*send_now)(struct net *net, struct conn *conn, const struct msghdr *message);
     /* Makes the connection's operations end; it is freed when none is left. */
     void (*close)(struct net *net, struct conn *conn);
     void (*write)(struct net *net, struct append *append, const void *bytes, size_t len,
                   uint64_t offset);
-    /* Submits what has been asked for, and waits for nothing. */
-    void (*submit)(struct net *net);
+    /* Submits what has been asked for, and waits for nothing. True: there is nothing left. */
+    bool (*submit)(struct net *net);
     /* Submits, waits at most timeout_ns (-1: for ever) and calls back. */
     void (*wait)(struct net *net, int64_t timeout_ns);
 };

@@ -89,7 +89,8 @@ static void epoll_write(struct net *net, struct append *append, const void *byte
     pthread_mutex_unlock(&e->lock);
 }
 
-static void epoll_submit(struct net *net) {} /* all is under way as soon as it is asked for */
+/* All is under way as soon as it is asked for. */
+static bool epoll_submit(struct net *net) { return true; }
 
 static void reap_writes(struct net_epoll *e)
 {
@@ -153,15 +154,21 @@ static void epoll_recv_stop(struct net *net, struct conn *conn)
     want(net, conn, conn->engine_flags & ~(uint32_t)EPOLLIN);
 }
 
-static void epoll_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
+static void epoll_send_now(struct net *net, struct conn *conn, const struct msghdr *message)
 {
     struct net_epoll *e = (struct net_epoll *)net;
-    ssize_t result = send(conn->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t result = sendmsg(conn->fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (result < 0 && (errno == EAGAIN || errno == EINTR)) {
         want(net, conn, conn->engine_flags | EPOLLOUT);
         return;
     }
     reactor_sent(e->reactor, conn, result < 0 ? -errno : result);
+}
+
+static void epoll_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
+{
+    struct iovec piece = {(void *)bytes, len};
+    epoll_send_now(net, conn, &(struct msghdr){.msg_iov = &piece, .msg_iovlen = 1});
 }
 
 static void epoll_close(struct net *net, struct conn *conn)
@@ -258,8 +265,8 @@ struct net *net_epoll_new(struct reactor *reactor, const char **reason)
     if (e == NULL)
         return NULL;
     e->net = (struct net){"epoll", epoll_free, epoll_listen, epoll_watch, epoll_adopt,
-                          epoll_recv_start, epoll_recv_stop, epoll_send, epoll_close, epoll_write,
-                          epoll_submit, epoll_engine_wait};
+                          epoll_recv_start, epoll_recv_stop, epoll_send, epoll_send_now,
+                          epoll_close, epoll_write, epoll_submit, epoll_engine_wait};
     e->reactor = reactor;
     e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -25,7 +25,7 @@
 #define GATHER_NS_MAX 200000
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
-enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_MASK = 7 };
+enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITABLE, OP_MASK = 7 };
 
 #define RECV_STOPPING 1u
 
@@ -120,6 +120,16 @@ static void uring_send(struct net *net, struct conn *conn, const void *bytes, si
     conn->operations++;
 }
 
+static void uring_send_now(struct net *net, struct conn *conn, const struct msghdr *message)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    /* DONTWAIT: no request that waits for room in the socket holds on to the bytes meanwhile. */
+    io_uring_prep_sendmsg(sqe, conn->fd, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    mark(sqe, conn, OP_SEND);
+    conn->operations++;
+}
+
 /* A shut socket completes its own operations: nothing has to be cancelled. */
 static void uring_close(struct net *net, struct conn *conn) { shutdown(conn->fd, SHUT_RDWR); }
 
@@ -133,11 +143,12 @@ static void uring_write(struct net *net, struct append *append, const void *byte
     mark(sqe, append, OP_WRITE);
 }
 
-static void uring_submit(struct net *net)
+static bool uring_submit(struct net *net)
 {
     struct net_uring *u = (struct net_uring *)net;
     if (io_uring_sq_ready(&u->uring) > 0)
         io_uring_submit(&u->uring); /* what the kernel does not take now goes with the next wait */
+    return io_uring_sq_ready(&u->uring) == 0;
 }
 
 static void on_accept(struct net_uring *u, struct listener *listener,
@@ -175,16 +186,26 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
         reactor_receive_ended(u->reactor, conn, -cqe->res);
 }
 
+static void on_sent(struct net_uring *u, struct conn *conn, int result)
+{
+    if (result == -EAGAIN && !conn->closed) {
+        struct io_uring_sqe *sqe = next_sqe(u);
+        io_uring_prep_poll_add(sqe, conn->fd, POLLOUT);
+        mark(sqe, conn, OP_WRITABLE);
+        return;
+    }
+    conn->operations--;
+    reactor_sent(u->reactor, conn, result);
+}
+
 static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
 {
     void *pointer = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
     switch (cqe->user_data & OP_MASK) {
     case OP_ACCEPT: on_accept(u, pointer, cqe); break;
     case OP_RECV: on_recv(u, pointer, cqe); break;
-    case OP_SEND:
-        ((struct conn *)pointer)->operations--;
-        reactor_sent(u->reactor, pointer, cqe->res);
-        break;
+    case OP_SEND: on_sent(u, pointer, cqe->res); break;
+    case OP_WRITABLE: on_sent(u, pointer, 0); break;
     case OP_WRITE: reactor_written(u->reactor, pointer, cqe->res); break;
     case OP_POLL:
         u->polling = false;
@@ -289,8 +310,8 @@ struct net *net_uring_new(struct reactor *reactor, const char **reason)
         return NULL;
     }
     u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
-                          uring_recv_start, uring_recv_stop, uring_send, uring_close, uring_write,
-                          uring_submit, uring_wait};
+                          uring_recv_start, uring_recv_stop, uring_send, uring_send_now,
+                          uring_close, uring_write, uring_submit, uring_wait};
     u->reactor = reactor;
     u->epoll_fd = -1;
     if (!register_buffers(u)) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "lent.h"
 #include "reactor.h"
 
 #define OUTPUT_BYTES 8160
@@ -29,6 +30,7 @@ struct output *output_new(size_t capacity)
     output->bytes = output->own;
     output->len = output->sent = 0;
     output->release = NULL;
+    output->lent = NULL;
     return output;
 }
 
@@ -73,6 +75,16 @@ void conn_write_foreign(struct output **first, struct output **last, const void 
     *output = (struct output){.bytes = bytes, .len = (uint32_t)len, .release = release,
                               .owner = owner};
     foreign_bytes += len;
+    chain(first, last, output);
+}
+
+void conn_write_lent(struct output **first, struct output **last, struct lent *lent,
+                     void (*release)(void *), void *owner)
+{
+    struct output *output = malloc(sizeof *output + lent_message_bytes(lent));
+    assert(output != NULL);
+    *output = (struct output){.len = lent->len, .release = release, .owner = owner, .lent = lent};
+    foreign_bytes += lent->len;
     chain(first, last, output);
 }
 

@@ -101,24 +101,23 @@ static bool buffer_at(PyObject *args, PyObject *kwargs, Py_buffer *buf, Py_ssize
     return false;
 }
 
+PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at)
+{
+    struct chunk_view view;
+    switch (chunk_open(bytes + at, len - at, &view)) {
+    case 0: return view_dict(&view);
+    case -2: return Py_NewRef(Py_None);
+    default: return malformed((Py_ssize_t)at);
+    }
+}
+
 static PyObject *py_chunk_info(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     Py_buffer buf;
     Py_ssize_t at;
-    struct chunk_view view;
     if (!buffer_at(args, kwargs, &buf, &at))
         return NULL;
-    PyObject *result;
-    switch (chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &view)) {
-    case 0:
-        result = view_dict(&view);
-        break;
-    case -2:
-        result = Py_NewRef(Py_None);
-        break;
-    default:
-        result = malformed(at);
-    }
+    PyObject *result = py_chunk_head(buf.buf, (size_t)buf.len, (size_t)at);
     PyBuffer_Release(&buf);
     return result;
 }
@@ -243,7 +242,7 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
 
 /* Text that grows, and the scratch of the chunk being rendered. */
 struct rendering {
-    bool lines;
+    enum { VALUES, LINES, RECORDS } form;
     uint64_t from, to;
     long long token;
     char *text;
@@ -275,6 +274,19 @@ static bool reserve(struct rendering *r, size_t more)
     return enough;
 }
 
+static ssize_t render_form(const struct rendering *r, const struct chunk_view *v,
+                           size_t scratch_bytes, char *out, size_t room)
+{
+    switch (r->form) {
+    case LINES:
+        return render_ndjson(v, r->from, r->to, r->token, r->scratch, scratch_bytes, out, room);
+    case RECORDS:
+        return render_records(v, r->from, r->to, r->scratch, scratch_bytes, out, room);
+    default:
+        return render_json_values(v, r->from, r->to, r->scratch, scratch_bytes, out, room);
+    }
+}
+
 static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssize_t at)
 {
     size_t bound = render_bound(v), guess = 2 * (size_t)v->raw_bytes + 4096;
@@ -289,9 +301,7 @@ static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssiz
             return false;
         char *out = r->text + r->len;
         size_t room = r->cap - r->len - 1;
-        n = r->lines ? render_ndjson(v, r->from, r->to, r->token, r->scratch, scratch_bytes, out,
-                                     room)
-                     : render_json_values(v, r->from, r->to, r->scratch, scratch_bytes, out, room);
+        n = render_form(r, v, scratch_bytes, out, room);
         if (n == -3 && guess < bound)
             continue;
         if (n < 0) {
@@ -299,7 +309,7 @@ static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssiz
             return false;
         }
         r->len += (size_t)n;
-        if (n > 0 && !r->lines)
+        if (n > 0 && r->form == VALUES)
             r->text[r->len++] = ',';
         return true;
     }
@@ -335,11 +345,11 @@ static PyObject *render(struct rendering *r, PyObject *chunks)
     if (items == NULL)
         return NULL;
     bool good = reserve(r, 2);
-    if (good && !r->lines)
+    if (good && r->form == VALUES)
         r->text[r->len++] = '[';
     for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(items); i++)
         good = render_buffer(r, PyTuple_GET_ITEM(items, i));
-    if (good && !r->lines) {
+    if (good && r->form == VALUES) {
         r->len -= r->text[r->len - 1] == ','; /* Behind the last value stands a comma, or '['. */
         r->text[r->len++] = ']';
     }
@@ -354,7 +364,7 @@ static PyObject *render(struct rendering *r, PyObject *chunks)
 static PyObject *py_render_json(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"chunks", "from_offset", "to_offset", NULL};
-    struct rendering r = {.lines = false};
+    struct rendering r = {.form = VALUES};
     PyObject *chunks;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&", names, &chunks,
                                      py_u64_argument, &r.from, py_u64_argument, &r.to))
@@ -365,10 +375,21 @@ static PyObject *py_render_json(PyObject *module, PyObject *args, PyObject *kwar
 static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"chunks", "from_offset", "to_offset", "token", NULL};
-    struct rendering r = {.lines = true};
+    struct rendering r = {.form = LINES};
     PyObject *chunks;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L", names, &chunks,
                                      py_u64_argument, &r.from, py_u64_argument, &r.to, &r.token))
+        return NULL;
+    return render(&r, chunks);
+}
+
+static PyObject *py_render_records(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"chunks", "from_offset", "to_offset", NULL};
+    struct rendering r = {.form = RECORDS};
+    PyObject *chunks;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&", names, &chunks,
+                                     py_u64_argument, &r.from, py_u64_argument, &r.to))
         return NULL;
     return render(&r, chunks);
 }
@@ -568,6 +589,9 @@ static PyMethodDef methods[] = {
     {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS,
      "render_ndjson($module, chunks, from_offset, to_offset, token)\n--\n\n"
      "A line of JSON for each event with from_offset <= offset < to_offset."},
+    {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS,
+     "render_records($module, chunks, from_offset, to_offset)\n--\n\n"
+     "PolarStreams' records: timestamp and length, big-endian, and the value of each event."},
     {"groups_scan", WITH_NAMES(py_groups_scan), METH_VARARGS | METH_KEYWORDS,
      "groups_scan($module, buf, file_offset, expect=None)\n--\n\n"
      "The valid, chained groups from the start of buf; why the scan stopped; bytes accepted."},

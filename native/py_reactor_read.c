@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include "format.h"
+#include "py_lent.h"
 #include "py_reactor.h"
 
 static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
@@ -21,7 +22,7 @@ static uint64_t chunk_epoch(const struct log *log, const struct index_entry *ent
 }
 
 /* Chunks of entries [first, end), back to back: one allocation and one copy out of the arena. */
-static PyObject *copy_chunks(const struct log *log, const struct index_entry *first,
+static PyObject *copy_chunks(struct log *log, const struct index_entry *first,
                              const struct index_entry *end, size_t bytes)
 {
     PyObject *piece = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
@@ -35,6 +36,14 @@ static PyObject *copy_chunks(const struct log *log, const struct index_entry *fi
     return piece;
 }
 
+/* The same, lent where that pays. */
+static PyObject *lend_chunks(struct log *log, const struct index_entry *first,
+                             const struct index_entry *end, size_t bytes)
+{
+    struct lent *lent = lent_new(log, first, end);
+    return lent ? py_lent_new(lent) : copy_chunks(log, first, end, bytes);
+}
+
 /* Whole stored chunks from memory as one piece, a list of one so that it looks like what comes from
  * the disk: (pieces, next offset, stable end), or None for the disk. */
 static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
@@ -44,8 +53,9 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     Py_ssize_t name_len;
     unsigned slice;
     unsigned long long from, max_bytes;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKK", &name, &name_len, &slice, &from,
-                                             &max_bytes))
+    int lend;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKKp", &name, &name_len, &slice, &from,
+                                             &max_bytes, &lend))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     if (stream == NULL)
@@ -69,7 +79,7 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
             break;
         bytes += end->stored_bytes;
     }
-    PyObject *piece = copy_chunks(reactor->log, first, end, bytes);
+    PyObject *piece = (lend ? lend_chunks : copy_chunks)(reactor->log, first, end, bytes);
     if (piece == NULL)
         return NULL;
     unsigned long long next = end[-1].base_offset + end[-1].count;
@@ -428,8 +438,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes) -> ([chunks back to back], next, stable end)"
-     " | None."},
+     "tail_read(topic, slice, from_offset, max_bytes, lend) -> ([chunks back to back], next, "
+     "stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
      "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
      "count)]."},

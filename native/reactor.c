@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "lent.h"
 
 static int64_t monotonic_us(void)
 {
@@ -71,6 +72,12 @@ static void segment_closed(void *owner, uint32_t index)
     reactor_upcall(owner, UPCALL_SEGMENT_SEALED, index);
 }
 
+static bool flush_sends(void *owner)
+{
+    struct reactor *reactor = owner;
+    return reactor->net->submit(reactor->net);
+}
+
 /* ---- life ---- */
 
 static bool start_engine(struct reactor *reactor, const char **error)
@@ -121,6 +128,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->log->built = group_built;
     reactor->log->want_segment = want_segment;
     reactor->log->segment_closed = segment_closed;
+    reactor->log->flush = flush_sends;
     return reactor;
 }
 
@@ -311,6 +319,27 @@ static void finish_lingering(struct conn *conn)
         shutdown(conn->fd, SHUT_WR); /* the client reads the answer, then closes */
 }
 
+static void send_first(struct reactor *reactor, struct conn *conn)
+{
+    struct output *first = conn->out_first;
+    struct lent *lent = first->lent;
+    if (lent != NULL && lent->lost) {
+        conn_close(conn);
+        return;
+    }
+    conn->sending = true;
+    if (conn->send_ms == 0)
+        conn->send_ms = reactor->now_ms;
+    if (lent != NULL && lent->copy == NULL) {
+        struct lent_message *message = (struct lent_message *)first->own;
+        lent_message_fill(lent, first->sent, message);
+        reactor->net->send_now(reactor->net, conn, &message->header);
+        return;
+    }
+    const uint8_t *bytes = lent != NULL ? lent->copy : first->bytes;
+    reactor->net->send(reactor->net, conn, bytes + first->sent, first->len - first->sent);
+}
+
 static void tend(struct reactor *reactor, struct conn *conn)
 {
     if (conn->closed)
@@ -321,14 +350,8 @@ static void tend(struct reactor *reactor, struct conn *conn)
     }
     conn->stopped = conn_paused(conn);
     update_receiving(reactor, conn);
-    if (!conn->closed && !conn->sending && conn->out_first != NULL) {
-        struct output *first = conn->out_first;
-        conn->sending = true;
-        if (conn->send_ms == 0)
-            conn->send_ms = reactor->now_ms;
-        reactor->net->send(reactor->net, conn, first->bytes + first->sent,
-                           first->len - first->sent);
-    }
+    if (!conn->closed && !conn->sending && conn->out_first != NULL)
+        send_first(reactor, conn);
     finish_lingering(conn);
     if (conn->peer_eof && !conn->closed && conn->slot_first == conn->slot_end &&
         conn->out_first == NULL)

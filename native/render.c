@@ -219,12 +219,17 @@ static void put_line_start(struct sink *out, const struct chunk_view *view, int6
     PUT_LITERAL(out, ",\"offset\":\"");
 }
 
-static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w)
+static uint64_t event_timestamp(const struct chunk_view *view, const struct walk *w)
 {
     uint32_t delta = w->c.ts_delta == NULL ? 0 : w->c.ts_delta[w->index];
+    return (uint64_t)view->base_timestamp_us + delta;
+}
+
+static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w)
+{
     put_unsigned(out, view->base_offset + w->index);
     PUT_LITERAL(out, "\",\"timestamp\":");
-    put_signed(out, (int64_t)((uint64_t)view->base_timestamp_us + delta));
+    put_signed(out, (int64_t)event_timestamp(view, w));
     PUT_LITERAL(out, ",\"key\":");
     put_key(out, w);
     PUT_LITERAL(out, ",\"value\":");
@@ -246,6 +251,30 @@ ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
     for (; w.index < w.last && !sink.full; step(&w)) {
         put(&sink, start, (size_t)(prefix.p - start));
         put_event(&sink, view, &w);
+    }
+    return finish(&sink, out);
+}
+
+static void put_big_endian(struct sink *out, uint64_t value, unsigned bytes)
+{
+    uint8_t text[8];
+    for (unsigned i = 0; i < bytes; i++)
+        text[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+    put(out, text, bytes);
+}
+
+ssize_t render_records(const struct chunk_view *view, uint64_t from, uint64_t to, uint8_t *scratch,
+                       size_t scratch_cap, char *out, size_t cap)
+{
+    struct sink sink = {out, out + cap, false};
+    struct walk w;
+    int found = start_walk(&w, view, from, to, scratch, scratch_cap);
+    if (found <= 0)
+        return found;
+    for (; w.index < w.last && !sink.full; step(&w)) {
+        put_big_endian(&sink, event_timestamp(view, &w), 8);
+        put_big_endian(&sink, w.c.val_len[w.index], 4);
+        put(&sink, w.val, w.c.val_len[w.index]);
     }
     return finish(&sink, out);
 }

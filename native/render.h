@@ -1,5 +1,6 @@
-/* Events as JSON: what consumers that speak JSON get. A value that is valid JSON is spliced as it
- * is, other valid UTF-8 becomes a JSON string, anything else {"base64":"..."}. */
+/* Events as JSON, and as PolarStreams' records: what consumers that speak those get. As JSON, a
+ * value that is valid JSON is spliced as it is, other valid UTF-8 becomes a JSON string, anything
+ * else {"base64":"..."}. */
 #ifndef BARCO_RENDER_H
 #define BARCO_RENDER_H
 
@@ -9,7 +10,7 @@
 
 #include "chunk.h"
 
-/* Bytes that render_json_values() or render_ndjson() of the whole chunk can need at most: about
+/* Bytes that any of these of the whole chunk can need at most: about
  * 6 x its raw size, because a control character becomes 6. Trying with 2 x first is sensible. */
 size_t render_bound(const struct chunk_view *view);
 
@@ -25,5 +26,10 @@ ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_
  * "value"}: token (start of the shard's range) and offset as strings, timestamp in microseconds. */
 ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to, int64_t token,
                       uint8_t *scratch, size_t scratch_cap, char *out, size_t cap);
+
+/* PolarStreams' records: timestamp in microseconds (8 bytes) and length (4), both big-endian, and
+ * the value. */
+ssize_t render_records(const struct chunk_view *view, uint64_t from, uint64_t to, uint8_t *scratch,
+                       size_t scratch_cap, char *out, size_t cap);
 
 #endif

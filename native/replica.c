@@ -2,6 +2,7 @@
  * copied behind the arena's tail, applied and indexed, and written to the same place of a segment
  * of the same number, so that the files of all replicas are the same, byte for byte. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
@@ -38,7 +39,11 @@ static struct segment *place_of(struct log *log, const struct group_header *h)
     if (log->current >= 0 && log->segments[log->current].index == h->segment_index)
         return &log->segments[log->current];
     if (log->current + 1 >= (int)log->segment_count) {
-        log_ask_for_segment(log);
+        /* Its leader's was smaller: however much room there is here, the next one is needed. */
+        if (!log->segment_asked) {
+            log->segment_asked = true;
+            log->want_segment(log->owner);
+        }
         return NULL;
     }
     return &log->segments[log->current + 1];
@@ -81,6 +86,44 @@ static void count_in(struct log *log, const struct group_header *h)
     log->chunks += h->chunk_count;
 }
 
+/* Adds what a group reaches to what the one before it does; one place for each stream. */
+static bool join_reaches(struct held *into, const struct held *before)
+{
+    struct reach *all = realloc(before->reaches, ((size_t)before->reach_count + into->reach_count) *
+                                                     sizeof *all + 1);
+    if (all == NULL)
+        return false;
+    uint32_t count = before->reach_count;
+    for (uint32_t i = 0; i < into->reach_count; i++) {
+        uint32_t at = 0;
+        while (at < count && all[at].stream != into->reaches[i].stream)
+            at++;
+        all[at] = into->reaches[i];
+        count += at == count;
+    }
+    free(into->reaches);
+    into->reaches = all;
+    into->reach_count = count;
+    return true;
+}
+
+/* Whoever knew how much of a generation is committed may be gone, and more of it is to be fetched
+ * than is held: the two oldest groups are shown together then, when the later one is committed. */
+static bool make_room(struct log *log)
+{
+    if (log->held_count < HELD_MAX)
+        return true;
+    if (log->unsubmitted > HELD_MAX - 2)
+        return false;
+    struct held *oldest = &log->held[log->held_first];
+    if (!join_reaches(&log->held[(log->held_first + 1) % HELD_MAX], oldest))
+        return false;
+    *oldest = (struct held){0};
+    log->held_first = (log->held_first + 1) % HELD_MAX;
+    log->held_count--;
+    return true;
+}
+
 enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
 {
     struct group_header h;
@@ -94,7 +137,7 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     if (verdict != FOREIGN_TAKEN)
         return verdict;
     struct segment *segment = place_of(log, &h);
-    if (segment == NULL || log->held_count == HELD_MAX || !log_arena_has_room(log, len))
+    if (segment == NULL || !make_room(log) || !log_arena_has_room(log, len))
         return len > log->options.arena_bytes ? FOREIGN_DAMAGED : FOREIGN_WAIT;
     if (group_body_verify(&h, group, len) != 0 || apply(log, &h, group, &reaches, &count) != 0)
         return FOREIGN_DAMAGED;
@@ -150,7 +193,7 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
     struct group_header h;
     struct reach *reaches = NULL;
     uint32_t count = 0;
-    if (log->current < 0 || log->held_count == HELD_MAX ||
+    if (log->current < 0 || !make_room(log) ||
         group_header_read(group, len, &h) != 0 || h.group_bytes > len)
         return -1;
     struct segment *segment = &log->segments[log->current];

@@ -70,7 +70,8 @@ struct run {
     _Alignas(8) uint8_t tail[];
 };
 
-/* A run with room for extra bytes behind it, zeroed but for the room. NULL without memory. */
+/* A run with room for extra bytes behind it, zeroed but for the room. NULL without memory. Freed by
+ * the thread that made it. */
 struct run *run_new(struct stream *stream, size_t extra);
 void run_free(struct run *run);
 

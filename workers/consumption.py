@@ -107,6 +107,7 @@ class Consumption:
         self._locks: dict[Key, asyncio.Lock] = {}
         self._turns: dict[Key, int] = {}
         self._latest: dict[Key, str] = {}
+        self._ended: set[Key] = set()
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
@@ -349,6 +350,8 @@ class Consumption:
         slots = member.slots(self._slices, self._first_place)
 
         def ready() -> bool:
+            if self._membership.get(member.consumer_id) is not member:
+                return True
             return any(self._has_more(member, topic, index) for topic, index in slots)
 
         return await self._waiters.wait(ready, timeout)
@@ -394,17 +397,21 @@ class Consumption:
             if cursor.delivery == delivery:
                 cursor.position = cursor.asked
 
-    def membership_changed(self) -> None:
-        """Free what consumers hold that are gone, and let those who wait look again."""
-        for key in [key for key in self._held if not self._membership.is_current(key)]:
+    def membership_changed(self, gone: Iterable[Key]) -> None:
+        """Free what consumers hold that are gone, and let those look again whom it concerns."""
+        # Those of the last change as well: a poll of theirs may have been under way.
+        ended, self._ended = self._ended.union(gone), set(gone)
+        for key in ended:
             for name in list(self._held.get(key, ())):
                 self._release(self._cursors[name])
-        known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._locks, self._latest)
-        for by_key in known:
-            for key in [key for key in by_key if not self._membership.is_current(key)]:
-                if by_key is not self._locks or not self._locks[key].locked():
-                    del by_key[key]
-        self._waiters.wake()
+            known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._latest)
+            for by_key in known:
+                by_key.pop(key, None)
+            if key in self._locks and self._locks[key].locked():
+                self._ended.add(key)
+            else:
+                self._locks.pop(key, None)
+        self._waiters.look()
 
     # --- Administration ---------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ class Leaders:
     def __init__(self, options: WorkerOptions) -> None:
         self._replicas = options.replicas
         self._known: dict[int, tuple[int, int]] = {}
+        self._peers: dict[int, int | None] = {}  # Asked for several times with each poll.
         self.on_change: Callable[[int, Process | None], None] = lambda shard, leader: None
         """Called with a shard and its new leader, None for nobody."""
         if options.ring_size == 1:  # Nobody else ever leads.
@@ -39,6 +40,7 @@ class Leaders:
         if ordinal != NOBODY and self._holder(shard, ordinal) is None:
             return False
         self._known[shard] = after
+        self._peers.pop(shard, None)
         if ordinal != before[1]:
             self.on_change(shard, self.leader(shard))
         return True
@@ -58,8 +60,10 @@ class Leaders:
 
     def peer(self, shard: int) -> int | None:
         """The number in the cluster of the process that leads the shard."""
-        leader = self.leader(shard)
-        return None if leader is None else self._replicas.peer(leader)
+        if shard not in self._peers:
+            leader = self.leader(shard)
+            self._peers[shard] = None if leader is None else self._replicas.peer(leader)
+        return self._peers[shard]
 
     def epoch(self, shard: int) -> int:
         """Of the latest generation that was heard of; 0: none was."""

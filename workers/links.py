@@ -57,6 +57,7 @@ class LinkServer:
         self._handlers: dict[str, Handler] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused: dict[str, str] = {}
+        self._listeners: list[socket.socket] = []
 
     def handle(self, kind: str, handler: Handler) -> None:
         """Who takes connections of this kind; until there is one they are refused."""
@@ -66,10 +67,15 @@ class LinkServer:
         """Accept on a listening socket, which stays the supervisor's."""
         listener = socket.socket(fileno=os.dup(listener_fd))
         listener.setblocking(False)
-        self._spawn(self._accept(listener))
+        self._listeners.append(listener)
+        self._listen(listener)
 
     async def close(self) -> None:
         """Accept no more; connections that were handed over are not touched."""
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -79,19 +85,25 @@ class LinkServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with listener:
-            while True:
-                try:
-                    end, _ = await loop.sock_accept(listener)
-                except OSError:  # Out of descriptors, or the caller has gone already.
-                    await asyncio.sleep(ACCEPT_RETRY_SECONDS)
-                    continue
-                if len(self._tasks) > GREETING_MAX:
-                    end.close()
-                    continue
-                self._spawn(self._greet(end))
+    def _listen(self, listener: socket.socket) -> None:
+        # Not sock_accept: cancelled in the moment in which somebody calls, it raises into the loop.
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            end, _ = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # The caller has gone already.
+        except OSError:  # Out of descriptors.
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listener)
+            loop.call_later(ACCEPT_RETRY_SECONDS, self._listen, listener)
+            return
+        if len(self._tasks) >= GREETING_MAX:
+            end.close()
+        else:
+            self._spawn(self._greet(end))
 
     async def _greet(self, end: socket.socket) -> None:
         handed_over = False

@@ -31,6 +31,8 @@ class Mark:
     parts: int
     done: int
     at_us: int
+    plan: str = ""
+    """The name of the plan that it was cut by; none in marks of earlier versions."""
 
     @property
     def complete(self) -> bool:
@@ -52,6 +54,7 @@ def packed(writer: str, place: Place, mark: Mark) -> tuple[bytes, bytes]:
             "parts": mark.parts,
             "done": mark.done,
             "at_us": mark.at_us,
+            "plan": mark.plan,
         }
     )
     return f"{index}.{mark.number}".encode(), value
@@ -79,6 +82,7 @@ class Marks:
             mark = Mark(
                 **{name: read[name] for name in ("number", "batch", "rows", "parts", "done")},
                 at_us=read["at_us"],
+                plan=read.get("plan", ""),
             )
             self.set(read["writer"], (read["topic"], index), mark)
             self._next[index] = max(self._next.get(index, 0), mark.number + 1)
@@ -93,6 +97,10 @@ class Marks:
     def of(self, writer: str) -> dict[Place, Mark]:
         """All of a writer."""
         return {name[1:]: mark for name, mark in self._marks.items() if name[0] == writer}
+
+    def unfinished(self) -> set[tuple[str, int]]:
+        """(writer, batch) of the writes that have begun in a slice and are not all there."""
+        return {(name[0], mark.batch) for name, mark in self._marks.items() if not mark.complete}
 
     def done(self, writer: str, batch: int, place: Place) -> bool:
         """Whether all of this batch, or a later one, is there."""

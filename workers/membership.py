@@ -60,7 +60,8 @@ class Membership:
         self._touched: dict[str, float] = {}
         self._to_touch: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[list[tuple[str, int]]], None] = lambda gone: None
+        """With the keys of the registrations that have ended."""
 
     @property
     def version(self) -> int:
@@ -77,18 +78,26 @@ class Membership:
         since = int(view["since"])
         if since > self._version or int(view["version"]) < self._version:
             return  # Not the difference to ours, or overtaken: the next one will do.
+        before = self._members.copy() if since == 0 else {}
         if since == 0:
             self._groups.clear()
             self._members.clear()
-        for group in [*view["removed"], *view["groups"]]:
+        for group in view["removed"]:
             for consumer_id in self._groups.pop(group, {}):
-                self._members.pop(consumer_id, None)
+                before[consumer_id] = self._members.pop(consumer_id)
+        for group, members in view["groups"].items():  # Before it is a member of another one.
+            known = self._groups.get(group, {})
+            for consumer_id in [name for name in members if name in known]:
+                del known[consumer_id]
+                before[consumer_id] = self._members.pop(consumer_id)
         for group, members in view["groups"].items():
-            read = {name: self._member(group, name, value) for name, value in members.items()}
-            self._groups[group] = read
+            read = {n: self._member(group, n, value) for n, value in members.items() if value}
+            self._groups.setdefault(group, {}).update(read)
             self._members.update(read)
         self._version = int(view["version"])
-        self.on_change()
+        self.on_change(
+            [member.key for member in before.values() if not self.is_current(member.key)]
+        )
 
     def _member(self, group: str, consumer_id: str, value: Mapping[str, Any]) -> Member:
         assigned = {}

@@ -26,14 +26,18 @@ Slot = tuple[str, int]
 Bounds = tuple[int, int]
 """(start offset, stable end)."""
 
-Chunk = bytes | memoryview
-"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer."""
+Chunk = bytes | memoryview | _native.Lent
+"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer, or
+lent by the log until an answer has been sent."""
 
 
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
     """What the header of the stored chunk at this position says; it is verified."""
     try:
-        head = _native.chunk_info(chunk, position)
+        if isinstance(chunk, _native.Lent) and position == 0:
+            head = chunk.head()  # It need not be moved for that.
+        else:
+            head = _native.chunk_info(chunk, position)
     except ValueError as error:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
     if head is None:
@@ -43,15 +47,16 @@ def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
 
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
     """The chunks that stand back to back in a buffer, without copying them."""
-    position = 0
-    while position < len(buffer):
-        head = chunk_head(buffer, position)
-        if position == 0:
-            if head["stored_bytes"] == len(buffer):
-                yield buffer, head
-                return
-            buffer = memoryview(buffer)
-        yield buffer[position : position + head["stored_bytes"]], head
+    if not len(buffer):
+        return
+    head = chunk_head(buffer)
+    if head["stored_bytes"] == len(buffer):
+        yield buffer, head
+        return
+    view, position = memoryview(buffer), 0
+    while position < len(view):
+        head = chunk_head(view, position)
+        yield view[position : position + head["stored_bytes"]], head
         position += head["stored_bytes"]
 
 
@@ -79,7 +84,7 @@ class Extent:
 class _Piece(NamedTuple):
     """Chunks back to back, of one generation, and the offset after their last event."""
 
-    chunks: bytes
+    chunks: bytes | _native.Lent
     end: int
 
 
@@ -168,10 +173,12 @@ class Reads:
         """The next chunks, from memory or from the disk; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
-        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES))
+        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES), stored)
         if tail is not None:
             chunks, end, extent.high_watermark = tail
-            return [_Piece(b"".join(chunks), end)] if chunks else []
+            return (
+                [_Piece(chunks[0] if len(chunks) == 1 else b"".join(chunks), end)] if chunks else []
+            )
         start, end = self.bounds(topic, slice)
         extent.high_watermark = end
         if offset >= end:

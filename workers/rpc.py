@@ -17,6 +17,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
+from barco._native import Lent
 from barco.errors import (
     BarcoError,
     BrokerError,
@@ -48,6 +49,13 @@ def _refuse_ext(code: int, data: bytes) -> None:
     raise ProtocolError(f"frame holds extension type {code}")
 
 
+def _as_bytes(value: object) -> memoryview:
+    """What the packer does not know: chunks that the log has lent."""
+    if isinstance(value, Lent):
+        return memoryview(value)
+    raise TypeError(f"{type(value).__name__} is no plain value")
+
+
 def _unpack(body: memoryview) -> dict[str, Any]:
     try:
         message = msgpack.unpackb(body, strict_map_key=False, ext_hook=_refuse_ext)
@@ -70,7 +78,7 @@ class _Frames(asyncio.BufferedProtocol, ABC):
         self._bytes_max = bytes_max
         self._buffer = bytearray(SMALL_BYTES)
         self._filled = 0
-        self._packer = msgpack.Packer(buf_size=SMALL_BYTES)
+        self._packer = msgpack.Packer(buf_size=SMALL_BYTES, default=_as_bytes)
         self._large: bytearray | None = None
         self._large_filled = 0
         self._transport: asyncio.Transport | None = None
@@ -89,7 +97,9 @@ class _Frames(asyncio.BufferedProtocol, ABC):
         if self._transport is not None and not self.closed:
             body = self._packer.pack(message)
             if len(body) > 16 * SMALL_BYTES:
-                self._packer = msgpack.Packer(buf_size=SMALL_BYTES)  # It keeps what it grew to.
+                self._packer = msgpack.Packer(
+                    buf_size=SMALL_BYTES, default=_as_bytes
+                )  # It keeps what it grew to.
             if len(body) < SMALL_BYTES:
                 self._transport.write(_LENGTH.pack(len(body)) + body)
             else:

@@ -7,6 +7,7 @@ the tests.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from barco._native import Lent
 from barco.errors import BarcoError
 
 Stream = tuple[str, int, int, int, int]
@@ -62,11 +63,11 @@ class ReactorLike(Protocol):
         """The latest value of each key of an internal topic."""
 
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int
-    ) -> tuple[list[bytes], int, int] | None:
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool
+    ) -> tuple[Sequence[bytes | Lent], int, int] | None:
         """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk.
 
-        Each element of the list holds one or more chunks, back to back.
+        Each element of the list holds one or more chunks, back to back. lend: it may be lent.
         """
 
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:

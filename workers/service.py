@@ -12,6 +12,7 @@ from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.copies import told
 from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.neighbours import Neighbours
@@ -121,7 +122,7 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
-        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
+        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = self._copies() | {
             "ping": self._ping,
             "leaders": self._leaders,
             "poll": self._poll,
@@ -145,6 +146,7 @@ class ShardService:
         """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
         self.epoch = epoch
         self.leading = False
+        self.staging.rest()
         self.consumption.close()
         self.waiters.wake()
 
@@ -174,7 +176,7 @@ class ShardService:
             _, tag, status, _, _, offset = upcall
             self.appends.appended(tag, status, offset)
         elif upcall[0] == "stable":
-            self.waiters.stable()
+            self.waiters.look()
         else:
             return False
         return True
@@ -190,7 +192,8 @@ class ShardService:
             raise NotReadyError("This worker does not lead the shard (any more).")
         if op in CONSUMING and not self.gate.serves_consumers():
             raise NotReadyError("The shard's leader has not heard of its followers for a while.")
-        if op in READING and not self.gate.readable():
+        bounds = op == "topics" and args["topic"] is not None
+        if (bounds or op in READING) and not self.gate.readable():
             raise NotReadyError("This replica is catching up.")
         return await found(args)
 
@@ -331,6 +334,18 @@ class ShardService:
 
     async def _topic_apply(self, args: Args) -> None:
         await self.topics.apply(TopicRecord.from_dict(args["record"]))
+
+    def _copies(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        return {"staged": self._staged, "staged_piece": self._staged_piece}
+
+    async def _staged(self, args: Args) -> dict[str, Any]:
+        return told(self.staging, args)
+
+    async def _staged_piece(self, args: Args) -> bytes:
+        place = (args["topic"], args["slice"])
+        return await self.staging.piece(
+            args["writer"], args["batch"], args["attempt"], place, args["seq"]
+        )
 
     async def _leaders(self, args: Args) -> list[Any]:
         """Take a sibling's news of who leads, and give all of ours."""

@@ -15,12 +15,17 @@ A slice's share over COMMIT_PART_BYTES is several groups, each with the mark's c
 repetition goes on after the last of them. Readers may see such a share grow; they never see
 events twice, nor any of an attempt that lost. What was begun is completed from the plan that it was
 begun with, by this process alone when it starts again.
+
+In a cluster tasks stage with every process that holds the shard, and the driver has them all
+prepare; two are enough. The leader commits: events and mark are replicated in its log like any
+group, so the next leader knows from its log what is there, and has a copy of the rest, or gets it
+from another holder (`Staging.bring`). Marks are read anew whenever a process begins to lead, and
+what waited for an earlier leadership of its own ends there (`_same`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from barco import limits
@@ -29,83 +34,22 @@ from barco.errors import (
     BusyError,
     ConflictError,
     NotFoundError,
+    NotReadyError,
     RequestError,
     SequenceGapError,
     TooLargeError,
     TooManyRequestsError,
 )
 from barco.workers.appends import Appends
+from barco.workers.copies import Ask, bring
 from barco.workers.marks import COMMITS, Mark, Marks, Place, packed
 from barco.workers.seams import ReactorLike, SpoolLike
+from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, parts_of
 
 APPEND_SECONDS = 10.0
 """A log that takes nothing for so long: the driver is told to come again."""
 
 _log = logging.getLogger("barco.staging")
-
-Rows = dict[Place, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One staged batch: its record in the spool, and what the core found out about it."""
-
-    record: Any
-    outline: tuple[int, int, int, int, int]
-
-    @property
-    def count(self) -> int:
-        """How many events."""
-        return self.outline[0]
-
-    @property
-    def cost(self) -> int:
-        """What it takes of a group at most (native/group_build.c, run_bound)."""
-        count, raw = self.outline[:2]
-        stored: int = self.record.length
-        return stored + stored // 200 + (4 + raw // 65_536 + count // 32_768) * 640
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Which attempts won, and what each slice is to get."""
-
-    attempts: tuple[str, ...]
-    rows: Rows
-    part_bytes: int
-    """Of its own: what began with one setting goes on with it."""
-
-
-@dataclass(slots=True)
-class Write:
-    """What is staged under one name."""
-
-    writer: str
-    batch: int
-    file: Any
-    touched: float
-    attempts: dict[str, dict[Place, list[Piece]]] = field(default_factory=dict)
-    plan: Plan | None = None
-    committing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    pieces: int = 0
-    bytes: int = 0
-
-    def rows(self, attempts: Iterable[str]) -> Rows:
-        """How many events these attempts staged."""
-        found: Rows = {}
-        for attempt in attempts:
-            for place, pieces in self.attempts.get(attempt, {}).items():
-                found[place] = found.get(place, 0) + sum(piece.count for piece in pieces)
-        return found
-
-    def share(self, place: Place) -> list[Piece]:
-        """The planned pieces of a slice, in the plan's order."""
-        assert self.plan is not None
-        return [
-            piece
-            for attempt in self.plan.attempts
-            for piece in self.attempts.get(attempt, {}).get(place, ())
-        ]
 
 
 class Staging:
@@ -129,8 +73,12 @@ class Staging:
         self._part_bytes = part_bytes
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
-        self._writes: dict[tuple[str, int], Write] = {}
+        self.writes: dict[tuple[str, int], Write] = {}
         self.marks = Marks()
+        self.others: Sequence[Ask] = ()
+        """Who else holds the shard; set by the host of a replica."""
+        self.leads = False
+        self._term = 0
         self._opening = asyncio.Lock()
         self._stopping = False
         self.expired = 0
@@ -139,9 +87,28 @@ class Staging:
     # --- Life ------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """The shard's state is restored: take up its marks."""
+        """The shard's state is restored, and it is led here: take up its marks."""
+        self._read_marks()
+        self.leads = True
+        self._term += 1
+
+    def rest(self) -> None:
+        """Somebody else leads the shard, or nobody yet: nothing is committed, copies are kept."""
+        self.leads = False
+        self._term += 1
+
+    def _read_marks(self) -> None:
         self.marks = Marks()
         self.marks.open(self._reactor.compacted(COMMITS))
+
+    def _look(self) -> None:
+        """Marks of another leader come in with its groups."""
+        if not self.leads:
+            self._read_marks()
+
+    def _same(self, term: int) -> None:
+        if term != self._term or not self.leads:
+            raise NotReadyError("The shard is not led here any more.")
 
     async def recover(self) -> list[Write]:
         """Take up what an earlier run staged; returns the writes to complete."""
@@ -150,47 +117,65 @@ class Staging:
             write = Write(first["writer"], first["batch"], file, self._now_us() / 1e6)
             for record in records[1:]:
                 self._take(write, record)
-            self._writes[write.writer, write.batch] = write
-        return [write for write in self._writes.values() if self._begun(write)]
+            self.writes[write.writer, write.batch] = write
+        return self.begun()
 
     def _take(self, write: Write, record: Any) -> None:
         meta = record.meta
         if meta["kind"] == "plan":
-            rows = {(topic, index): count for topic, index, count in meta["rows"]}
-            write.plan = Plan(tuple(meta["attempts"]), rows, meta["part_bytes"])
+            write.adopt(Plan.of(meta))
         else:
             piece = Piece(record._replace(meta={}), tuple(meta["outline"]))
-            self._add(write, meta["attempt"], (meta["topic"], meta["slice"]), piece)
+            write.add(meta["attempt"], (meta["topic"], meta["slice"]), piece)
 
-    @staticmethod
-    def _add(write: Write, attempt: str, place: Place, piece: Piece) -> None:
-        write.attempts.setdefault(attempt, {}).setdefault(place, []).append(piece)
-        write.pieces += 1
-        write.bytes += piece.record.length
+    def begun(self) -> list[Write]:
+        """Those that a slice has got something of, by a plan that is here."""
+        return [write for write in self.writes.values() if self._begun(write) is not None]
 
     async def complete(self, writes: Sequence[Write]) -> None:
         """After a start: what had begun to be committed is committed to its end."""
         for write in writes:
             try:
-                await self._apply(write)
+                await self._apply(write, self._term)
             except BarcoError as error:
                 _log.error("the write %s/%d: %s", write.writer, write.batch, error)
 
+    async def take_over(self) -> None:
+        """Where another process led the shard before: completes what that has begun."""
+        here = {(write.writer, write.batch) for write in self.begun()}
+        for name in self.marks.unfinished() - here:
+            try:
+                await bring(self, *name, ())
+            except BarcoError:
+                continue  # Told by `bring`; it is tried again before long.
+        if self.leads:
+            await self.complete(self.begun())
+
     async def expire(self) -> int:
         """Gives up what was left alone for too long; returns how many writes."""
-        now = self._now_us() / 1e6
-        late = [
-            write
-            for write in self._writes.values()
-            if now - write.touched > self._seconds_max
-            and not write.committing.locked()
-            and not write.file.lock.locked()
-            and not self._begun(write)
-        ]
-        for write in late:
-            await self._forget(write)
-            self.expired += 1
-        return len(late)
+        self._look()
+        now, late = self._now_us() / 1e6, 0
+        for write in [write for write in self.writes.values() if self._idle(write)]:
+            over = write.plan is not None and self._over(write, write.plan)
+            if over and (self.leads or write.over):
+                await self._forget(write)
+            elif now - write.touched > self._seconds_max and self._begun(write) is None:
+                await self._forget(write)
+                late += 1
+            else:
+                write.over = over
+        self.expired += late
+        return late
+
+    async def tidy(self) -> int:
+        """What is due from time to time: `expire`, and what could not be completed before."""
+        if self.leads and self.marks.unfinished():
+            await self.take_over()
+        return await self.expire()
+
+    @staticmethod
+    def _idle(write: Write) -> bool:
+        return not write.committing.locked() and not write.file.lock.locked()
 
     def stop(self) -> None:
         """The log takes nothing any more: commits under way are answered "not now"."""
@@ -198,13 +183,13 @@ class Staging:
 
     def close(self) -> None:
         """The files stay for the next start."""
-        self._spool.close([write.file for write in self._writes.values()])
+        self._spool.close([write.file for write in self.writes.values()])
 
     def stats(self) -> dict[str, int]:
         """Gauges and counters."""
         return {
-            "staged_writes": len(self._writes),
-            "staged_bytes": sum(write.bytes for write in self._writes.values()),
+            "staged_writes": len(self.writes),
+            "staged_bytes": sum(write.bytes for write in self.writes.values()),
             "staged_writes_expired": self.expired,
             "staged_writes_committed": self.committed,
             "commit_marks": len(self.marks),
@@ -231,7 +216,7 @@ class Staging:
             if write.file.closed:
                 raise BusyError("The write was just finished.")
             write.touched = self._now_us() / 1e6
-            if write.plan is not None and attempt in write.plan.attempts:
+            if any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
             known = write.attempts.get(attempt, {}).get(place, [])
             if seq < len(known):
@@ -247,11 +232,11 @@ class Staging:
                 "outline": outline,
             }
             record = await self._spool.append(write.file, meta, body)
-            self._add(write, attempt, place, Piece(record._replace(meta={}), outline))
+            write.add(attempt, place, Piece(record._replace(meta={}), outline))
         return outline[0]
 
     def _check_room(self, more: int) -> None:
-        writes = self._writes.values()
+        writes = self.writes.values()
         if sum(write.bytes for write in writes) + more > self._bytes_max:
             raise BusyError("Too many bytes are staged: commit or give up some writes first.")
         if sum(write.pieces for write in writes) >= limits.STAGED_PIECES_MAX:
@@ -259,15 +244,15 @@ class Staging:
 
     async def _write(self, writer: str, batch: int) -> Write:
         async with self._opening:
-            write = self._writes.get((writer, batch))
+            write = self.writes.get((writer, batch))
             if write is not None:
                 return write
-            if len(self._writes) >= limits.STAGED_WRITES_MAX:
+            if len(self.writes) >= limits.STAGED_WRITES_MAX:
                 raise TooManyRequestsError("Too many writes are staged: finish some first.")
             meta = {"kind": "write", "writer": writer, "batch": batch}
             file = await self._spool.create(f"{writer}/{batch}", meta)
             write = Write(writer, batch, file, self._now_us() / 1e6)
-            self._writes[writer, batch] = write
+            self.writes[writer, batch] = write
             return write
 
     # --- Drivers ---------------------------------------------------------------------------------
@@ -276,6 +261,7 @@ class Staging:
         self, writer: str, batch: int, attempts: Sequence[str], rows: Rows
     ) -> dict[str, Any]:
         """The first step of a commit: everything is here, and stays. ConflictError: it is not."""
+        self._look()
         left = {
             place: count
             for place, count in rows.items()
@@ -284,7 +270,9 @@ class Staging:
         self._check_counts(writer, batch, rows)
         if not left:
             return self.state(writer, batch)
-        write = self._writes.get((writer, batch))
+        if self._lacks(writer, batch, attempts, left):
+            await bring(self, writer, batch, attempts)
+        write = self.writes.get((writer, batch))
         if write is None:
             raise ConflictError("Nothing is staged for it: it expired, or was staged elsewhere.")
         async with write.committing:
@@ -296,7 +284,8 @@ class Staging:
     async def _plan(
         self, write: Write, attempts: Sequence[str], rows: Rows, left: Mapping[Place, int]
     ) -> None:
-        if not self._begun(write):
+        plan = self._begun(write)
+        if plan is None:
             staged = write.rows(attempts)
             for place in staged.keys() | left.keys():
                 wanted, there = rows.get(place, 0), staged.get(place, 0)
@@ -307,49 +296,64 @@ class Staging:
                     )
             plan = Plan(tuple(attempts), dict(rows), self._part_bytes)
             if plan != write.plan:
-                async with write.file.lock:
-                    meta = {
-                        "kind": "plan",
-                        "attempts": plan.attempts,
-                        "rows": [[*place, count] for place, count in rows.items()],
-                        "part_bytes": plan.part_bytes,
-                    }
-                    await self._spool.append(write.file, meta, b"")
-                    write.plan = plan
-        assert write.plan is not None
+                if self.leads:
+                    write.plans.clear()
+                elif len(write.plans) >= PLANS_MAX:
+                    del write.plans[next(iter(write.plans))]
+                await self.keep_plan(write, plan)
         for place, count in left.items():
-            if write.plan.rows.get(place, 0) != count:
+            if plan.rows.get(place, 0) != count:
                 raise ConflictError(
-                    f"The commit that has begun stores {write.plan.rows.get(place, 0)} events of "
+                    f"The commit that has begun stores {plan.rows.get(place, 0)} events of "
                     f"{place[0]} in slice {place[1]}, not {count}."
                 )
-            self.marks.reserve(write.writer, place, self._now_us())
+            if self.leads:
+                self.marks.reserve(write.writer, place, self._now_us())
         async with write.file.lock:
             await self._spool.sync(write.file)
         write.touched = self._now_us() / 1e6
+
+    async def keep_plan(self, write: Write, plan: Plan) -> None:
+        """The last one from now on."""
+        async with write.file.lock:
+            await self._spool.append(write.file, plan.record(), b"")
+            write.adopt(plan)
+
+    def _lacks(self, writer: str, batch: int, attempts: Sequence[str], left: Rows) -> bool:
+        """Whether something of these attempts is not here that a commit needs."""
+        write = self.writes.get((writer, batch))
+        if write is None:
+            return True
+        staged = write.rows(attempts)
+        short = any(staged.get(place, 0) < count for place, count in left.items())
+        return short and self._begun(write) is None
 
     async def commit(
         self, writer: str, batch: int, attempts: Sequence[str], rows: Rows
     ) -> dict[str, Any]:
         """Both steps; returns when all events are stable. Repeated, it changes nothing."""
+        term = self._term
+        self._same(term)
         await self.prepare(writer, batch, attempts, rows)
-        write = self._writes.get((writer, batch))
+        write = self.writes.get((writer, batch))
         if write is not None:
-            await self._apply(write, rows)
+            await self._apply(write, term, rows)
+        self._same(term)
         return self.state(writer, batch)
 
     async def abort(self, writer: str, batch: int) -> None:
         """Give it up. ConflictError: it has begun to be committed. Unknown ones are gone."""
-        write = self._writes.get((writer, batch))
+        write = self.writes.get((writer, batch))
         if write is None:
             return
-        if write.committing.locked() or self._begun(write):
+        self._look()
+        if write.committing.locked() or self._begun(write) is not None:
             raise ConflictError("It has begun to be committed.")
         await self._forget(write)
 
     def state(self, writer: str, batch: int) -> dict[str, Any]:
         """What is known of a write; NotFoundError: nothing."""
-        write = self._writes.get((writer, batch))
+        write = self.writes.get((writer, batch))
         marks = {
             place: mark for place, mark in self.marks.of(writer).items() if mark.batch >= batch
         }
@@ -375,12 +379,21 @@ class Staging:
             "committed": committed,
         }
 
-    def _begun(self, write: Write) -> bool:
-        """Whether a slice of its plan has got something already."""
-        if write.plan is None:
-            return False
-        marks = (self.marks.get(write.writer, place) for place in write.plan.rows)
-        return any(mark is not None and mark.batch == write.batch for mark in marks)
+    def _begun(self, write: Write) -> Plan | None:
+        """The plan by which a slice has got something already, and not all have."""
+        for plan in reversed(write.plans.values()):
+            if self._over(write, plan):
+                continue
+            marks = (self.marks.get(write.writer, place) for place in plan.rows)
+            for mark in marks:
+                same = mark is not None and mark.batch == write.batch
+                if mark is not None and same and mark.plan in ("", plan.name):
+                    return plan
+        return None
+
+    def _over(self, write: Write, plan: Plan) -> bool:
+        """Whether all of it is stored."""
+        return all(self.marks.done(write.writer, write.batch, place) for place in plan.rows)
 
     def _check_counts(self, writer: str, batch: int, rows: Rows) -> None:
         for place, count in rows.items():
@@ -393,7 +406,7 @@ class Staging:
 
     # --- Appending -------------------------------------------------------------------------------
 
-    async def _apply(self, write: Write, wanted: Rows | None = None) -> None:
+    async def _apply(self, write: Write, term: int, wanted: Rows | None = None) -> None:
         """Stores what is planned and not there yet; the write is over then.
 
         If what is wanted was stored before, a plan of which nothing has begun is no longer needed.
@@ -401,39 +414,57 @@ class Staging:
         async with write.committing:
             if write.file.closed:
                 return
+            self._same(term)
             writer, batch = write.writer, write.batch
             over = wanted is not None and all(
                 self.marks.done(writer, batch, place) for place in wanted
             )
-            if write.plan is None and not over:
+            begun = self._begun(write)
+            plan = begun or write.plan
+            if plan is None and not over:
                 return
-            if write.plan is not None and (self._begun(write) or not over):
-                for place in sorted(write.plan.rows):
+            if plan is not None and (begun is not None or not over):
+                for place in sorted(plan.rows):
                     if not self.marks.done(writer, batch, place):
-                        await self._apply_slice(write, place)
+                        await self._apply_slice(write, plan, place, term)
             await self._forget(write)
             self.committed += not over
 
-    async def _apply_slice(self, write: Write, place: Place) -> None:
-        assert write.plan is not None
-        parts = _parts(write.share(place), write.plan.part_bytes)
+    async def _apply_slice(self, write: Write, plan: Plan, place: Place, term: int) -> None:
         mark = self.marks.get(write.writer, place)
-        done = mark.done if mark is not None and mark.batch == write.batch else 0
+        done = 0
+        if mark is not None and mark.batch == write.batch:
+            done = mark.done
+            if mark.plan and mark.plan != plan.name:
+                plan = await self._plan_of(write, mark, term)
+        parts = parts_of(write.share(plan, place), plan.part_bytes)
         rows = sum(piece.count for part in parts for piece in part)
         number = self.marks.reserve(write.writer, place, self._now_us())
         for part in parts[done:]:
             bodies = await self._spool.read(write.file, [piece.record for piece in part])
             batches = [(body, *piece.outline) for body, piece in zip(bodies, part, strict=True)]
             done += 1
-            mark = Mark(number, write.batch, rows, len(parts), done, self._now_us())
-            await self._append(place, batches, packed(write.writer, place, mark))
+            at_us = self._now_us()
+            mark = Mark(number, write.batch, rows, len(parts), done, at_us, plan.name)
+            await self._append(place, batches, packed(write.writer, place, mark), term)
+            self._same(term)
             self.marks.set(write.writer, place, mark)
 
+    async def _plan_of(self, write: Write, mark: Mark, term: int) -> Plan:
+        """The one by which a slice has begun; only the rest of its own share fits."""
+        if mark.plan not in write.plans:
+            await bring(self, write.writer, write.batch, ())
+            self._same(term)
+        if mark.plan not in write.plans:
+            raise BusyError("A part of it is stored, and the rest is not at hand here.")
+        return write.plans[mark.plan]
+
     async def _append(
-        self, place: Place, batches: list[tuple[Any, ...]], mark: tuple[bytes, bytes]
+        self, place: Place, batches: list[tuple[Any, ...]], mark: tuple[bytes, bytes], term: int
     ) -> None:
         until = asyncio.get_running_loop().time() + APPEND_SECONDS
         while True:
+            self._same(term)
             try:
                 future = self._appends.start_commit(*place, batches, mark=(COMMITS, *mark))
                 break
@@ -444,22 +475,20 @@ class Staging:
         await asyncio.shield(future)
 
     async def _forget(self, write: Write) -> None:
-        if self._writes.get((write.writer, write.batch)) is write:
-            del self._writes[write.writer, write.batch]
-        for place in write.plan.rows if write.plan is not None else ():
+        if self.writes.get((write.writer, write.batch)) is write:
+            del self.writes[write.writer, write.batch]
+        for place in {place for plan in write.plans.values() for place in plan.rows}:
             self.marks.release(write.writer, place)
         async with write.file.lock:
             await self._spool.remove(write.file)
 
+    # --- Copies ----------------------------------------------------------------------------------
 
-def _parts(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:
-    """Consecutive pieces that fit into one group each; the same for the same pieces."""
-    parts: list[list[Piece]] = []
-    room = 0
-    for piece in pieces:
-        if not parts or piece.cost > room:
-            parts.append([])
-            room = limit
-        parts[-1].append(piece)
-        room -= piece.cost
-    return parts
+    async def piece(self, writer: str, batch: int, attempt: str, place: Place, seq: int) -> bytes:
+        """A staged batch as it came; NotFoundError: it is not here."""
+        write = self.writes.get((writer, batch))
+        known = write.attempts.get(attempt, {}).get(place, []) if write is not None else []
+        if write is None or seq >= len(known):
+            raise NotFoundError("The batch is not staged here.")
+        (body,) = await self._spool.read(write.file, [known[seq].record])
+        return body

@@ -46,8 +46,8 @@ class Waiters:
             if not self._waiting:
                 self._reactor.notify(False)
 
-    def stable(self) -> None:
-        """The reactor's upcall: something became stable."""
+    def look(self) -> None:
+        """Something became stable (the reactor's upcall), or the groups' members changed."""
         if not self._waiting or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Waiters:
             self._timer = loop.call_later(pause, self._check)
 
     def wake(self) -> None:
-        """Let everyone look again for themselves (the assignment of slices has changed)."""
+        """Let everyone look again for themselves (somebody else leads, or positions were set)."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(True)

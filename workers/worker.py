@@ -298,7 +298,7 @@ class Worker:
     async def _staging(self) -> None:
         while True:
             await asyncio.sleep(STAGING_SECONDS)
-            await self._retain(lambda now_us: self._service.staging.expire())
+            await self._retain(lambda now_us: self._service.staging.tidy())
 
     async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
         try:

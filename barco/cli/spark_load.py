@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 import threading
@@ -51,6 +52,7 @@ directory.
 
 KINDS = {".csv": "csv", ".parquet": "parquet"}
 WATCH_SECONDS = 0.5
+PYSPARK_MIN = (4, 2)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -86,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     # Only now: it takes a second, and needs packages that barco itself does not.
     load = importlib.import_module("barco.spark.load")
     try:
+        load.reach(args.endpoint, args.topic)
         summary = _to_files(load, args) if args.to else _to_topic(load, args)
     except load.LoadError as error:
         return _shared.fail(str(error))
@@ -119,6 +122,9 @@ def _missing() -> str:
     for module in ("pyspark", "pyarrow", "numpy"):
         if importlib.util.find_spec(module) is None:
             return f"the package {module} is missing: pip install 'barco[spark]'"
+    found = importlib.metadata.version("pyspark")
+    if tuple(int(word) for word in found.split(".")[:2]) < PYSPARK_MIN:
+        return f"pyspark {found} is too old, it takes 4.2 or newer: pip install -U 'barco[spark]'"
     return _shared.java_missing()
 
 

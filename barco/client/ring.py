@@ -5,7 +5,7 @@ holds it is the one with the greatest start at or below it; a range is cut into 
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,10 @@ class Ring:
 
     endpoints: Mapping[SliceKey, str]
     slices: tuple[SliceKey, ...]
+    holders: Mapping[SliceKey, tuple[str, ...]]
+    """HOST:PORT of every process that holds the slice, in the order of succession."""
+    away: frozenset[str]
+    """Those of brokers that the one that was asked believes to be down."""
     _starts: tuple[int, ...] = field(repr=False)
     _owners: tuple[SliceKey, ...] = field(repr=False)
     """Arcs of the ring by first token, and the slice of each. The few tokens at the end of a range
@@ -31,8 +35,15 @@ class Ring:
     _memory: dict[bytes, SliceKey] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def build(cls, ranges: Mapping[int, int], endpoints: Mapping[SliceKey, str]) -> "Ring":
-        """`ranges`: number of slices by start token. Every slice must have an endpoint."""
+    def build(
+        cls,
+        ranges: Mapping[int, int],
+        endpoints: Mapping[SliceKey, str],
+        holders: Mapping[SliceKey, tuple[str, ...]] | None = None,
+        away: Iterable[str] = (),
+    ) -> "Ring":
+        """`ranges`: number of slices by start token. Every slice must have an endpoint; without
+        `holders` it has that one alone."""
         starts = sorted(ranges)
         if not starts or starts[0] != TOKEN_MIN:
             raise BadAnswerError("the topology does not begin at the lowest token")
@@ -54,7 +65,15 @@ class Ring:
         if missing:
             raise BadAnswerError(f"the topology names no endpoint for {missing[0]}")
         firsts, owners = zip(*arcs, strict=True)
-        return cls(dict(endpoints), tuple(slices), firsts, owners)
+        alone = {key: (endpoints[key],) for key in slices}
+        return cls(
+            dict(endpoints),
+            tuple(slices),
+            alone | dict(holders or {}),
+            frozenset(away),
+            firsts,
+            owners,
+        )
 
     @property
     def arcs(self) -> tuple[tuple[int, ...], tuple[SliceKey, ...]]:
@@ -92,9 +111,28 @@ def ring_from_topology(topology: Mapping[str, Any]) -> Ring:
             ranges[start] = len(each["slices"])
             for one in each["slices"]:
                 endpoints[SliceKey(start, int(one["index"]))] = str(one["endpoint"])
+        holders, away = _holders(topology)
     except (KeyError, TypeError, ValueError) as error:
         raise BadAnswerError(f"GET /v1/topology: {error!r}") from error
-    return Ring.build(ranges, endpoints)
+    return Ring.build(ranges, endpoints, holders, away)
+
+
+def _holders(
+    topology: Mapping[str, Any],
+) -> tuple[dict[SliceKey, tuple[str, ...]], set[str]]:
+    """Who holds each slice of a cluster, and whose broker is down; nothing for a single broker."""
+    brokers = {int(each["ordinal"]): each for each in topology.get("brokers", ())}
+    places = {at: each.get("shardEndpoints", ()) for at, each in brokers.items()}
+    holders = {}
+    for shard in topology.get("shards", ()):
+        if "members" not in shard:
+            continue
+        found = tuple(str(places[ordinal][number]) for ordinal, number in shard["members"])
+        first, last = shard["slices"]
+        for index in range(first, last + 1):
+            holders[SliceKey(int(shard["token"]), index)] = found
+    down = [each for each in brokers.values() if each.get("state") in ("down", "left")]
+    return holders, {str(end) for each in down for end in each.get("shardEndpoints", ())}
 
 
 def single_endpoint_ring(endpoint: str, slices_per_range: int = 8) -> Ring:

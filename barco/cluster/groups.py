@@ -3,15 +3,21 @@
 A pure machine. It runs in the supervisor, which hands it requests from workers and the time, and
 sends every new view to all workers; a worker decides nothing about membership by itself. Group
 offsets are not here: they are events in the log of the slice that they belong to.
+
+What a change costs, here and at the workers, must not grow with the group: a thousand consumers
+that start together would pay for it a thousand times. So a view holds the members that changed,
+and a member's slices follow from its rank among those who asked for the topic.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from barco import limits
 from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
@@ -22,10 +28,13 @@ View = dict[str, Any]
 START_LATEST = "startFromLatest"
 START_EARLIEST = "startFromEarliest"
 
+_Name = TypeVar("_Name")
+
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 
 REMOVED_MAX = 4_096
-"""Names of vanished groups kept to tell a worker what to forget; past it, it gets everything."""
+"""Names of vanished groups and, apart from them, of members that left, kept to tell a worker what
+to forget; past it, it gets everything."""
 
 
 @dataclass(slots=True)
@@ -42,10 +51,10 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """The members of one group, and the version of the view in which it last changed."""
+    """The members of one group, and for each topic the sorted ids of those who asked for it."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    changed: int = 0
+    readers: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Groups:
@@ -65,8 +74,15 @@ class Groups:
         self._slices = list(slices)
         self._members: dict[str, Member] = {}
         self._groups: dict[str, Group] = {}
+        # What changed in which version, in this order: live members, those that left a group which
+        # has others, and groups that were left by all (and may have begun anew since).
+        self._changed: dict[str, int] = {}
+        self._left: dict[tuple[str, str], int] = {}
         self._removed: dict[str, int] = {}
         self._removed_floor = 0  # A view since this version or later knows of every removal.
+        # When each member was heard of, or earlier: the number settles what is equal.
+        self._heard: list[tuple[float, int, Member]] = []
+        self._heard_number = itertools.count()
         self._version = 1
         self._next_session = sessions if sessions is not None else itertools.count(1).__next__
 
@@ -133,15 +149,10 @@ class Groups:
                 )
             member.last_heard = now
             member.session = self._next_session()
-            self._change(group)
+            self._change([consumer_id])
             return True
         self._admit(group)
-        self._members[consumer_id] = Member(
-            consumer_id, group, wanted, start, self._next_session(), now
-        )
-        self._groups.setdefault(group, Group()).members[consumer_id] = self._members[consumer_id]
-        self._removed.pop(group, None)
-        self._change(group)
+        self._enter(Member(consumer_id, group, wanted, start, self._next_session(), now))
         return False
 
     def adopt(self, member: Member) -> None:
@@ -150,12 +161,9 @@ class Groups:
         if known is not None and known.session == member.session:
             known.last_heard = max(known.last_heard, member.last_heard)
             return
-        if known is not None and known.group != member.group:
+        if known is not None and (known.group, known.topics) != (member.group, member.topics):
             self.goodbye(member.consumer_id)
-        self._members[member.consumer_id] = member
-        self._groups.setdefault(member.group, Group()).members[member.consumer_id] = member
-        self._removed.pop(member.group, None)
-        self._change(member.group)
+        self._enter(member)
 
     def member(self, consumer_id: str) -> Member | None:
         """A consumer as registered."""
@@ -175,10 +183,22 @@ class Groups:
             return False
         group = self._groups[member.group]
         del group.members[consumer_id]
-        self._change(member.group)
+        self._changed.pop(consumer_id, None)
+        affected: set[str] = set()
+        for topic in member.topics:
+            readers = group.readers[topic]
+            rank = bisect_left(readers, consumer_id)
+            del readers[rank]
+            affected.update(self._around(readers, rank))
+            if not readers:
+                del group.readers[topic]
+        self._change(affected)
+        self._left[member.group, consumer_id] = self._version
         if not group.members:
             del self._groups[member.group]
-            self._forget(member.group)
+            self._removed.pop(member.group, None)
+            self._removed[member.group] = self._version
+        self._forget()
         return True
 
     def silent(self, now: float) -> list[str]:
@@ -195,25 +215,40 @@ class Groups:
 
     def deadline(self) -> float | None:
         """When `tick` next has something to do, if nobody is heard of until then."""
-        if not self._members:
-            return None
-        return min(m.last_heard for m in self._members.values()) + limits.CONSUMER_SILENCE_SECONDS
+        while self._heard:
+            heard, number, member = self._heard[0]
+            if self._members.get(member.consumer_id) is not member:
+                heapq.heappop(self._heard)
+            elif member.last_heard > heard:
+                heapq.heapreplace(self._heard, (member.last_heard, number, member))
+            else:
+                return heard + limits.CONSUMER_SILENCE_SECONDS
+        return None
 
     def view(self, since: int = 0) -> View:
         """What workers need to know, as plain values; only what changed after version `since`.
 
         {"version", "since" (0: everything, replace what you have), "removed": [group],
-        "groups": {group: {consumerId: {"session", "start",
+        "groups": {group: {consumerId: None (it left) or {"session", "start",
         "assigned": {topic: [token, index, token, index, ...]}}}}}
+
+        Removed groups are to be forgotten first: one that began anew is in "groups" as well.
         """
         if since < self._removed_floor or since > self._version:
             since = 0
-        groups = {
-            name: self._members_view(name)
-            for name, group in self._groups.items()
-            if group.changed > since
-        }
-        removed = [name for name, version in self._removed.items() if since and version > since]
+        groups: dict[str, dict[str, Any]] = {}
+        if since == 0:
+            for name, group in self._groups.items():
+                ids = sorted(group.members)
+                groups[name] = {each: self._member_view(group.members[each]) for each in ids}
+            return {"version": self._version, "since": 0, "groups": groups, "removed": []}
+        for name, consumer_id in _after(since, self._left):
+            if name in self._groups:
+                groups.setdefault(name, {})[consumer_id] = None
+        for consumer_id in _after(since, self._changed):
+            member = self._members[consumer_id]
+            groups.setdefault(member.group, {})[consumer_id] = self._member_view(member)
+        removed = _after(since, self._removed)
         return {"version": self._version, "since": since, "groups": groups, "removed": removed}
 
     def assignment(self, group: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
@@ -223,30 +258,50 @@ class Groups:
         given a topic that it did not ask for, and ids past the number of slices stay idle.
         """
         members = self._groups[group].members
-        assigned: dict[str, dict[str, list[tuple[int, int]]]] = {
-            consumer_id: {topic: [] for topic in member.topics}
-            for consumer_id, member in members.items()
-        }
-        for topic in {topic for member in members.values() for topic in member.topics}:
-            readers = sorted(c for c, member in members.items() if topic in member.topics)
-            for position, place in enumerate(self._slices):
-                assigned[readers[position % len(readers)]][topic].append(place)
+        return {consumer_id: self._assigned(member) for consumer_id, member in members.items()}
+
+    def _assigned(self, member: Member) -> dict[str, list[tuple[int, int]]]:
+        assigned = {}
+        for topic in member.topics:
+            readers = self._groups[member.group].readers[topic]
+            rank = bisect_left(readers, member.consumer_id)
+            assigned[topic] = self._slices[rank :: len(readers)]
         return assigned
 
-    def _members_view(self, name: str) -> dict[str, Any]:
-        assigned = self.assignment(name)
+    def _around(self, readers: list[str], rank: int) -> list[str]:
+        """Whose slices of a topic change when a reader comes to this rank, or goes from it.
+
+        All, until each has one slice or none; then those behind it as far as there are slices.
+        """
+        count = len(self._slices)
+        return readers if len(readers) <= count else readers[rank : count + 1]
+
+    def _member_view(self, member: Member) -> dict[str, Any]:
         # Pairs are flattened because a frame is at most eight containers deep.
         return {
-            consumer_id: {
-                "session": member.session,
-                "start": member.start,
-                "assigned": {
-                    topic: [number for place in places for number in place]
-                    for topic, places in sorted(assigned[consumer_id].items())
-                },
-            }
-            for consumer_id, member in sorted(self._groups[name].members.items())
+            "session": member.session,
+            "start": member.start,
+            "assigned": {
+                topic: [number for place in places for number in place]
+                for topic, places in self._assigned(member).items()
+            },
         }
+
+    def _enter(self, member: Member) -> None:
+        """A new member, or another registration of one with the same group and topics."""
+        name = member.consumer_id
+        group = self._groups.setdefault(member.group, Group())
+        affected = {name}
+        if name not in group.members:
+            for topic in member.topics:
+                readers = group.readers.setdefault(topic, [])
+                rank = bisect_left(readers, name)
+                readers.insert(rank, name)
+                affected.update(self._around(readers, rank))
+        self._members[name] = group.members[name] = member
+        heapq.heappush(self._heard, (member.last_heard, next(self._heard_number), member))
+        self._left.pop((member.group, name), None)
+        self._change(affected)
 
     def _admit(self, group: str) -> None:
         if len(self._members) >= limits.CONSUMERS_MAX:
@@ -270,16 +325,26 @@ class Groups:
             if not _TOPIC.fullmatch(topic) or topic in (".", "..") or topic.startswith("__"):
                 raise RequestError(f"{topic[:128]!r} is not the name of a topic to consume.")
 
-    def _change(self, group: str) -> None:
+    def _change(self, consumer_ids: Iterable[str]) -> None:
         self._version += 1
-        if group in self._groups:
-            self._groups[group].changed = self._version
+        for consumer_id in consumer_ids:
+            self._changed.pop(consumer_id, None)  # The newest come last.
+            self._changed[consumer_id] = self._version
 
-    def _forget(self, group: str) -> None:
-        self._removed[group] = self._version
-        while len(self._removed) > REMOVED_MAX:
-            oldest = next(iter(self._removed))
-            self._removed_floor = max(self._removed_floor, self._removed.pop(oldest))
+    def _forget(self) -> None:
+        for gone in (self._removed, self._left):
+            while len(gone) > REMOVED_MAX:
+                self._removed_floor = max(self._removed_floor, _pop_first(gone))
+
+
+def _pop_first(versions: dict[Any, int]) -> int:
+    return versions.pop(next(iter(versions)))
+
+
+def _after(since: int, versions: Mapping[_Name, int]) -> list[_Name]:
+    """What changed after a version, in its order; of a mapping that is in order itself."""
+    newest = itertools.takewhile(lambda item: item[1] > since, reversed(versions.items()))
+    return [name for name, _ in newest][::-1]
 
 
 def _check_id(what: str, value: str, length_max: int) -> None:

@@ -4,7 +4,8 @@ Tasks stage batches at the shards that own them (`barco.spark.stage`), under (wr
 name of their own; what they report names the winners. The driver then has every shard *prepare*:
 the counts are compared, and what is staged is made stable. Only when all have done so it has every
 shard *commit*. Each shard stores its share with a mark, so both steps can be repeated for as long
-as it takes, by this driver or by the next one (workers/staging.py).
+as it takes, by this driver or by the next one (workers/staging.py). In a cluster every process that
+holds a shard has a copy, two of three prepare, and the one that leads commits, whoever that is.
 
 - A stream's writer is the id of its query, which is in its checkpoint, and its batch is Spark's:
   a batch that is run again after a crash is stored once, as long as its plan is deterministic (the
@@ -16,6 +17,7 @@ as it takes, by this driver or by the next one (workers/staging.py).
 import http.client
 import json
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +39,9 @@ SOCKET_SECONDS = 60.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
 ABORT_SECONDS = 5.0
 SHARDS_AT_ONCE = 16
+PATIENCE_SECONDS = 2.0
+"""With a process that holds a copy, once enough others have theirs."""
+RETRIED = (429, 500, 502, 503, 504, 507)
 PIECE_BYTES = 512 * KiB
 """Values of one staged batch, which is one stored chunk: what readers like best."""
 
@@ -124,12 +129,57 @@ class Staged(WriterCommitMessage):
     partition: int
     attempt: str
     rows: dict[str, Rows] = field(default_factory=dict)
-    """By shard endpoint."""
+    """By shard, which is named by the endpoint of the first process that holds it."""
+    holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each shard, all of them."""
+    missed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that do not have all of it."""
 
-    def add(self, endpoint: str, topic: str, index: int, count: int) -> None:
+    def held(self, home: str, holders: tuple[str, ...], missed: tuple[str, ...]) -> None:
+        """Who has a copy of a shard's rows, and who of them does not."""
+        self.holders[home] = holders
+        self.missed[home] = missed
+
+    def add(self, home: str, topic: str, index: int, count: int) -> None:
         """So many events more were staged there."""
-        slices = self.rows.setdefault(endpoint, {}).setdefault(topic, {})
+        slices = self.rows.setdefault(home, {}).setdefault(topic, {})
         slices[index] = slices.get(index, 0) + count
+
+
+@dataclass
+class _Share:
+    """What one shard is to store."""
+
+    home: str
+    holders: tuple[str, ...]
+    missed: set[str] = field(default_factory=set)
+    attempts: list[str] = field(default_factory=list)
+    rows: Rows = field(default_factory=dict)
+
+    def body(self, state: str) -> bytes:
+        """The request for a step."""
+        told = {"state": state, "attempts": self.attempts, "rows": self.rows}
+        return json.dumps(told).encode()
+
+    def add(self, task: Staged) -> None:
+        """A task's part of it."""
+        self.attempts.append(task.attempt)
+        self.missed |= set(task.missed.get(self.home, ()))
+        for topic, slices in task.rows[self.home].items():
+            into = self.rows.setdefault(topic, {})
+            for index, count in slices.items():
+                into[index] = into.get(index, 0) + count
+
+    @property
+    def ready(self) -> list[str]:
+        """Who is to prepare: those that have everything, if they are enough, else everybody."""
+        found = [each for each in self.holders if each not in self.missed]
+        return found if len(found) >= needed_of(self.holders) else list(self.holders)
+
+
+def needed_of(holders: Sequence[str]) -> int:
+    """How many copies of what is staged are enough: what one broker takes with it is not lost."""
+    return len(holders) // 2 + 1
 
 
 def new_writer() -> str:
@@ -151,14 +201,18 @@ class Shard:
     """Requests to one shard endpoint, repeated until they have an answer that means something."""
 
     def __init__(
-        self, endpoint: str, timeout_s: float, sleep: Callable[[float], None] = time.sleep
+        self,
+        endpoint: str,
+        timeout_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+        socket_s: float = SOCKET_SECONDS,
     ) -> None:
         self.endpoint = endpoint
         self._timeout_s = timeout_s
         self._sleep = sleep
         host, _, port = endpoint.rpartition(":")
         self._connection = http.client.HTTPConnection(
-            host.removeprefix("[").removesuffix("]"), int(port), timeout=SOCKET_SECONDS
+            host.removeprefix("[").removesuffix("]"), int(port), timeout=socket_s
         )
 
     def put(self, path: str, body: bytes, kind: str) -> Answer:
@@ -170,8 +224,8 @@ class Shard:
         pause = PAUSE_FIRST_S
         while True:
             try:
-                answer = self._once("PUT", path, body, {"Content-Type": kind})
-                if answer.status not in (429, 500, 502, 503, 504, 507):
+                answer = self.once(path, body, kind)
+                if answer.status not in RETRIED:
                     return answer
                 said = answer.words
             except FAILURES as error:
@@ -182,12 +236,18 @@ class Shard:
             self._sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
 
-    def delete(self, path: str) -> None:
-        """Once, whatever comes of it."""
+    def once(self, path: str, body: bytes, kind: str) -> Answer:
+        """The answer, whatever it is; one of FAILURES if there is none."""
+        return self._once("PUT", path, body, {"Content-Type": kind})
+
+    def delete(self, path: str) -> bool:
+        """Once; whether there is nothing of it any more."""
         try:
-            self._once("DELETE", path, b"", {})
+            return self._once("DELETE", path, b"", {}).status in (204, 404)
         except FAILURES:
-            pass
+            return False
+        finally:
+            self._connection.close()
 
     def close(self) -> None:
         """Closes the connection."""
@@ -212,41 +272,105 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
 
     CommitError: something that was staged is gone, or a shard did not answer in time.
     """
-    shares: dict[str, Rows] = {}
-    attempts: dict[str, list[str]] = {}
+    shares: dict[str, _Share] = {}
     for task in sorted(staged, key=lambda each: each.partition):
-        for endpoint, topics in task.rows.items():
-            attempts.setdefault(endpoint, []).append(task.attempt)
-            share = shares.setdefault(endpoint, {})
-            for topic, slices in topics.items():
-                into = share.setdefault(topic, {})
-                for index, count in slices.items():
-                    into[index] = into.get(index, 0) + count
+        for home in task.rows:
+            holders = task.holders.get(home, (home,))
+            shares.setdefault(home, _Share(home, holders)).add(task)
     if not shares:
         return 0
     path = write_path(staged[0].writer, batch)
-    steps = ("committed",) if len(shares) == 1 else ("prepared", "committed")
+    alone = len(shares) == 1 and all(len(share.holders) == 1 for share in shares.values())
     with ThreadPoolExecutor(min(SHARDS_AT_ONCE, len(shares))) as pool:
-        for step in steps:
-            asked = [
-                pool.submit(_step, options, path, endpoint, step, attempts[endpoint], share)
-                for endpoint, share in shares.items()
-            ]
+        for step, act in (("prepared", _prepare), ("committed", _commit)):
+            if step == "prepared" and alone:
+                continue
+            asked = [pool.submit(act, options, path, share) for share in shares.values()]
             _collect(step, staged[0].writer, [each.exception() for each in asked])
-    return sum(n for share in shares.values() for slices in share.values() for n in slices.values())
+    rows = [share.rows for share in shares.values()]
+    return sum(n for topics in rows for slices in topics.values() for n in slices.values())
 
 
-def _step(
-    options: WriteOptions, path: str, endpoint: str, step: str, attempts: list[str], share: Rows
-) -> None:
-    shard = Shard(endpoint, options.timeout_s)
-    body = json.dumps({"state": step, "attempts": attempts, "rows": share}).encode()
-    try:
-        answer = shard.put(path, body, "application/json")
-    finally:
-        shard.close()
-    if answer.status != 200:
-        raise CommitError(f"{endpoint}: {answer.words}")
+class _Preparing(threading.Thread):
+    """Has one process prepare. Nobody waits for one that hangs."""
+
+    def __init__(self, options: WriteOptions, path: str, endpoint: str, body: bytes) -> None:
+        super().__init__(name=f"barco-prepare-{endpoint}", daemon=True)
+        self.error: BaseException | None = None
+        self._given_up = threading.Event()
+        self._shard = Shard(endpoint, options.timeout_s, self._sleep)
+        self._request = (path, body, "application/json")
+        self.start()
+
+    def run(self) -> None:
+        try:
+            answer = self._shard.put(*self._request)
+            if answer.status != 200:
+                self.error = CommitError(f"{self._shard.endpoint}: {answer.words}")
+        except BaseException as error:  # noqa: BLE001 - raised by the driver's thread.
+            self.error = error
+        finally:
+            self._shard.close()
+
+    def give_up(self) -> None:
+        """It is not tried again."""
+        self._given_up.set()
+
+    def _sleep(self, seconds: float) -> None:
+        if self._given_up.wait(seconds):
+            raise CommitError("others have prepared")
+
+
+def _prepare(options: WriteOptions, path: str, share: _Share) -> None:
+    """Returns when enough of the copies are stable."""
+    body = share.body("prepared")
+    asked = [_Preparing(options, path, endpoint, body) for endpoint in share.ready]
+    needed, patience = needed_of(share.holders), None
+    while running := [each for each in asked if each.is_alive()]:
+        running[0].join(0.02)
+        done = [each for each in asked if not each.is_alive() and each.error is None]
+        if len(done) >= needed:
+            patience = patience or time.monotonic() + PATIENCE_SECONDS
+            if time.monotonic() > patience:
+                break
+    for each in running:
+        each.give_up()
+    errors = [each.error for each in asked if each not in running and each.error is not None]
+    if len(asked) - len(running) - len(errors) < needed:
+        raise errors[0]
+
+
+def _commit(options: WriteOptions, path: str, share: _Share) -> None:
+    """Has whoever leads the shard commit; returns when that is done."""
+    body = share.body("committed")
+    deadline = time.monotonic() + options.timeout_s
+    pause, turn = PAUSE_FIRST_S, 0
+    while True:
+        endpoint = share.holders[turn % len(share.holders)]
+        turn += 1
+        shard = Shard(endpoint, options.timeout_s)
+        try:
+            answer = shard.once(path, body, "application/json")
+        except FAILURES as error:
+            said = f"{endpoint}: {error or type(error).__name__}"
+        else:
+            said = f"{endpoint}: {answer.words}"
+            owner = answer.problem.get("owner") if answer.status == 421 else None
+            if answer.status == 200:
+                break
+            if owner in share.holders:
+                turn = share.holders.index(owner)
+            elif answer.status not in RETRIED and answer.status != 421:
+                raise CommitError(said)
+        finally:
+            shard.close()
+        if time.monotonic() + pause > deadline:
+            raise PeerError(f"nobody committed it for {options.timeout_s:g} s: {said}")
+        time.sleep(pause)
+        pause = min(2 * pause, PAUSE_MAX_S)
+    for other in share.holders:  # What is left there goes later, if it does not go now.
+        if other not in share.missed | {endpoint}:
+            Shard(other, PATIENCE_SECONDS, socket_s=PATIENCE_SECONDS).delete(path)
 
 
 def _collect(step: str, writer: str, errors: Iterable[BaseException | None]) -> None:
@@ -266,10 +390,15 @@ def abort(options: WriteOptions, writer: str, batch: int) -> None:
         ring = ring_of(options)
     except (BarcoError, *FAILURES):
         return
-    for endpoint in sorted(set(ring.endpoints.values())):
-        shard = Shard(endpoint, ABORT_SECONDS)
-        shard.delete(write_path(writer, batch))
-        shard.close()
+    path = write_path(writer, batch)
+    for leader, holders in sorted(
+        {(ring.endpoints[key], ring.holders[key]) for key in ring.slices}
+    ):
+        # A copy may be needed by the next leader of what this one has begun.
+        if Shard(leader, ABORT_SECONDS, socket_s=ABORT_SECONDS).delete(path):
+            for other in holders:
+                if other not in ring.away | {leader}:
+                    Shard(other, ABORT_SECONDS, socket_s=ABORT_SECONDS).delete(path)
 
 
 def staged_of(messages: Sequence[Any]) -> list[Staged]:

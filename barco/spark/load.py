@@ -16,6 +16,8 @@ from barco.spark.options import OptionError
 from barco.spark.sessions import session
 
 ASK_SECONDS = 0.5
+REACH_SECONDS = 5.0
+"""For the first answer of a broker."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,6 +32,18 @@ PASSED_ON = ("key", "value", "timestamp")
 
 class LoadError(Exception):
     """Spark could not do it; the text is the line of its many that says why."""
+
+
+def reach(endpoints: str, topic: str) -> None:
+    """A wrong address is told at once, not when Spark is up and has waited as tasks do.
+
+    LoadError: it is none. BarcoError: nobody answers there.
+    """
+    try:
+        options = WriteOptions.parse({"endpoints": endpoints, "topic": topic})
+    except OptionError as error:
+        raise LoadError(str(error)) from error
+    Brokers(options.endpoints, REACH_SECONDS).get("/v1/topology")
 
 
 @contextmanager

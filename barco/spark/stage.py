@@ -22,7 +22,14 @@ from barco.client.batching import SliceKey
 from barco.client.ring import Ring
 from barco.errors import BarcoError
 from barco.protocol.batch import CONTENT_TYPE
-from barco.spark.commit import Shard, Staged, WriteOptions, write_path
+from barco.spark.commit import (
+    PATIENCE_SECONDS,
+    Shard,
+    Staged,
+    WriteOptions,
+    needed_of,
+    write_path,
+)
 from barco.spark.options import OptionError
 from barco.spark.tokens import Columns, Router, data_of, offsets_of
 from barco.types import MiB
@@ -98,28 +105,26 @@ class _Sender(threading.Thread):
         finally:
             self._shard.close()
 
-    def put(self, path: str, body: bytes) -> None:
-        """Waits for its turn; raises what has gone wrong so far."""
-        while True:
+    def put(self, path: str, body: bytes) -> bool:
+        """Waits its turn for a while; false: it did not come. Raises what has gone wrong so far."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
             if self.error is not None:
                 raise self.error
             try:
                 self.queue.put((path, body), timeout=0.2)
-                return
+                return True
             except queue.Full:
                 pass
+        return False
 
-    def end(self) -> None:
-        """Returns when all of it is staged."""
-        while self.is_alive():
-            try:
-                self.queue.put(None, timeout=0.2)
-                break
-            except queue.Full:
-                pass
-        self.join()
-        if self.error is not None:
-            raise self.error
+    def end(self) -> bool:
+        """Nothing more comes; false: there is no room for that yet."""
+        try:
+            self.queue.put_nowait(None)
+            return True
+        except queue.Full:
+            return not self.is_alive()
 
     def give_up(self) -> None:
         """Nothing more is sent."""
@@ -132,6 +137,63 @@ class _Sender(threading.Thread):
     def _sleep(self, seconds: float) -> None:
         if self._given_up.wait(seconds):
             raise StageError("the task has ended")
+
+
+class _Copies:
+    """Sends to every process that holds a shard. Who is away, or much slower than the others, is
+    left out, as long as most are there; what it lacks it gets from them (workers/copies.py)."""
+
+    def __init__(self, holders: tuple[str, ...], away: frozenset[str], options: WriteOptions):
+        self.holders = holders
+        self._needed = needed_of(holders)
+        there = [each for each in holders if each not in away]
+        if len(there) < self._needed:
+            there = list(holders)
+        self._senders = {endpoint: _Sender(endpoint, options) for endpoint in there}
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Who does not have everything."""
+        return tuple(each for each in self.holders if each not in self._senders)
+
+    def put(self, path: str, body: bytes) -> None:
+        """Raises what has gone wrong, where it cannot be done without."""
+        for endpoint, sender in list(self._senders.items()):
+            try:
+                while not sender.put(path, body):
+                    if len(self._senders) > self._needed:
+                        raise StageError(f"{endpoint} is far behind")
+            except BarcoError as error:
+                self._leave_out(endpoint, error)
+
+    def end(self) -> None:
+        """Returns when all of it is staged."""
+        told: set[str] = set()
+        patience = None
+        while running := {at: each for at, each in self._senders.items() if each.is_alive()}:
+            told |= {at for at, each in running.items() if at not in told and each.end()}
+            next(iter(running.values())).join(0.01)
+            ended = [each for each in self._senders.values() if not each.is_alive()]
+            if len([each for each in ended if each.error is None]) < self._needed:
+                continue
+            patience = patience or time.monotonic() + PATIENCE_SECONDS
+            if time.monotonic() > patience:
+                break
+        for endpoint, sender in list(self._senders.items()):
+            if sender.is_alive():
+                self._leave_out(endpoint, StageError(f"{endpoint} is far behind"))
+            elif sender.error is not None:
+                self._leave_out(endpoint, sender.error)
+
+    def give_up(self) -> None:
+        """Nothing more is sent."""
+        for sender in self._senders.values():
+            sender.give_up()
+
+    def _leave_out(self, endpoint: str, error: BaseException) -> None:
+        if len(self._senders) <= self._needed:
+            raise error
+        self._senders.pop(endpoint).give_up()
 
 
 class _Held:
@@ -165,7 +227,7 @@ class Task:
         self._staged = staged
         self._path = f"{write_path(staged.writer, batch)}/staged?attempt={quote(staged.attempt)}"
         self._router = Router(ring, staged.partition)
-        self._senders: dict[str, _Sender] = {}
+        self._shards: dict[str, _Copies] = {}
         self._held: dict[tuple[str, SliceKey], _Held] = {}
         self._numbers: dict[tuple[str, SliceKey], int] = {}
         self._held_bytes = 0
@@ -176,11 +238,12 @@ class Task:
             for batch in batches:
                 self._add(batch)
             self._flush()
-            for sender in self._senders.values():
-                sender.end()
+            for home, shard in self._shards.items():
+                shard.end()
+                self._staged.held(home, shard.holders, shard.missed)
         except BaseException:
-            for sender in self._senders.values():
-                sender.give_up()
+            for shard in self._shards.values():
+                shard.give_up()
             raise
         return self._staged
 
@@ -244,14 +307,15 @@ class Task:
             self._send(topic, slice_key, columns.cut(count // 2, count))
             return
         body = encode(columns, self._options.acceleration)
-        endpoint = self._ring.endpoint(slice_key)
+        home = self._ring.holders[slice_key][0]
         number = self._numbers.get((topic, slice_key), 0)
         self._numbers[topic, slice_key] = number + 1
         path = f"{self._path}&topic={quote(topic)}&slice={slice_key.slice}&seq={number}"
-        if endpoint not in self._senders:
-            self._senders[endpoint] = _Sender(endpoint, self._options)
-        self._senders[endpoint].put(path, body)
-        self._staged.add(endpoint, topic, slice_key.slice, count)
+        if home not in self._shards:
+            holders = self._ring.holders[slice_key]
+            self._shards[home] = _Copies(holders, self._ring.away, self._options)
+        self._shards[home].put(path, body)
+        self._staged.add(home, topic, slice_key.slice, count)
 
 
 def _size(columns: Columns) -> int:

@@ -43,6 +43,9 @@ from barco.types import Epoch, Offset
 CUT_EVENTS_MIN = 50_000
 """Micro-batches with fewer events are not worth a look at the brokers' indexes."""
 
+BEHIND_SECONDS, BEHIND_PAUSE_S = 5.0, 0.2
+"""How long a slice may seem shorter than it was: a fail-over takes less."""
+
 Position = dict[str, dict[str, str]]
 Ends = dict[tuple[str, str], Cursor]
 """By topic and name of the slice."""
@@ -119,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes; `start` itself if there is nothing new."""
         begin = places_of(start)
-        ends = self._look()
+        ends = self._look_again(begin)
         self._newest = position(begin | ends)
         if self._target is not None:
             ends = {key: min(end, self._target[key], key=_by_offset)
@@ -241,6 +244,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found[topic, slice_.name] = slice_
         self._slices = found
         return {key: Cursor(Epoch(s.epoch), Offset(s.end)) for key, s in found.items()}
+
+    def _look_again(self, begin: Ends) -> Ends:
+        """The ends; for a while not such as lie before a position. While a slice has no leader,
+        another replica tells of it, which may not have heard yet how far the leader came."""
+        deadline = time.monotonic() + BEHIND_SECONDS
+        while True:
+            ends = self._look()
+            behind = [key for key, end in ends.items() if end.offset < _offset(begin, key, end)]
+            if not behind or time.monotonic() > deadline:
+                return ends
+            time.sleep(BEHIND_PAUSE_S)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

@@ -285,6 +285,72 @@ static void test_a_follower_shows_what_is_committed(void)
     leave(&b);
 }
 
+/* It fetches more than it may hold, of a leader that died before it could say what is committed. */
+static void test_a_follower_that_is_told_nothing_takes_everything(void)
+{
+    struct member a, b;
+    const uint64_t groups = 2 * HELD_MAX + 10;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    settle(&a);
+    for (uint64_t gseq = 2; gseq <= groups; gseq++) {
+        put(&a, "t", (uint32_t)gseq % 3, 100, 0, 0);
+        log_pump(a.log, NOW);
+        settle(&a);
+        log_replicated(a.log, gseq);
+    }
+    follow(&b, 2);
+    for (uint64_t gseq = 1; gseq <= groups; gseq++) {
+        CHECK(hand(&b, &a, gseq) == FOREIGN_TAKEN);
+        settle(&b);
+    }
+    CHECK(b.log->stable_gseq == groups && b.log->held_count == HELD_MAX);
+    for (uint32_t slice = 0; slice < 3; slice++)
+        CHECK(stream_of(&b, "t", slice)->stable_offset == 0);
+    log_replicated(b.log, groups - 3); /* the last three show one event of each slice */
+    for (uint32_t slice = 0; slice < 3; slice++)
+        CHECK(stream_of(&b, "t", slice)->stable_offset ==
+              stream_of(&a, "t", slice)->stable_offset - 1);
+    log_replicated(b.log, groups);
+    for (uint32_t slice = 0; slice < 3; slice++)
+        CHECK(stream_of(&b, "t", slice)->stable_offset ==
+              stream_of(&a, "t", slice)->stable_offset);
+    CHECK(b.log->held_count == 0 && b.log->events == a.log->events);
+    check_same(&a, &b);
+    leave(&a);
+    leave(&b);
+}
+
+/* Its leader's segments are smaller: it goes on to the next one long before its own is full. */
+static void test_a_follower_asks_for_the_segment_that_it_needs(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    log_begin(a.log, 2, 200, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        a.disk[i] = calloc(1, DISK_BYTES);
+        log_add_segment(a.log, i, (int)i, i ? DISK_BYTES : 64 << 10);
+    }
+    log_open_generation(a.log, (const uint8_t *)"parents", 7);
+    log_pump(a.log, NOW);
+    put(&a, "t", 0, 100000, 0, 0); /* not in the first segment */
+    log_pump(a.log, NOW);
+    settle(&a);
+    CHECK(a.log->current == 1);
+    log_begin(b.log, 2, 200, true);
+    b.disk[0] = calloc(1, DISK_BYTES);
+    log_add_segment(b.log, 0, 0, DISK_BYTES);
+    log_follow(b.log);
+    CHECK(hand(&b, &a, 1) == FOREIGN_TAKEN && b.wanted <= 1);
+    b.wanted = 0;
+    CHECK(hand(&b, &a, 2) == FOREIGN_WAIT && b.wanted == 1);
+    CHECK(hand(&b, &a, 2) == FOREIGN_WAIT && b.wanted == 1);
+    leave(&a);
+    leave(&b);
+}
+
 static void test_what_a_follower_refuses(void)
 {
     struct member a, b;
@@ -470,6 +536,8 @@ int main(void)
     test_uncommitted_groups_are_bounded();
     test_a_follower_holds_the_same();
     test_a_follower_shows_what_is_committed();
+    test_a_follower_that_is_told_nothing_takes_everything();
+    test_a_follower_asks_for_the_segment_that_it_needs();
     test_what_a_follower_refuses();
     test_durable_upto_holds_on_every_disk();
     test_a_fence();

@@ -4,11 +4,14 @@ import time
 from pathlib import Path
 
 import pytest
+from faultlab.campaign import table
 from faultlab.checker import check
 from faultlab.drain import Event
 from faultlab.flips import groups, segments
 from faultlab.history import Record, make_value, parse_value
+from faultlab.ringflips import Flip
 from faultlab.round import Scene
+from faultlab.scene import RingScene
 
 from barco.workers.storage import layout
 
@@ -117,6 +120,29 @@ def test_a_broker_without_sync_is_found(root: Path, seed: int, shim: Path) -> No
         scene.close()
 
 
+@pytest.mark.chaos
+def test_a_ring_without_sync_is_found(root: Path, seed: int, shim: Path) -> None:
+    """All three answer each other before their appends are stable; then all die."""
+    scene = RingScene(root, seed, "sabotage", start=False)
+    for node in scene.ring.nodes:
+        node.options = ["--engine", "epoll"]
+        node.env |= {"LD_PRELOAD": str(shim), "BARCO_FAULT_WRITES": str(root / "fault")}
+    try:
+        scene.begin()
+        (root / "fault").write_text("l")
+        load = scene.run_load()
+        time.sleep(2)
+        scene.ring.kill()
+        load.stopping.set()
+        scene.end_load()
+        (root / "fault").unlink()
+        scene.ring.restart()
+        report = scene.verdict(fresh_group=False)
+        assert report.count("C1 lost") > 0
+    finally:
+        scene.close()
+
+
 def test_a_broker_that_forgets_is_found(root: Path, seed: int) -> None:
     scene = Scene(root, seed=seed, name="sabotage")
     try:
@@ -132,3 +158,29 @@ def test_a_broker_that_forgets_is_found(root: Path, seed: int) -> None:
         assert report.count("C1 lost") > 0
     finally:
         scene.close()
+
+
+def test_a_flip_is_made_and_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    page = bytes(range(256)) * 16
+    path.write_bytes(page * 3)
+    bad = bytes([page[0] ^ 4]) + page[1:]
+    flip = Flip(path, len(page), page, bad)
+    assert not flip.there
+    flip.make()
+    assert flip.there and path.read_bytes() == page + bad + page
+    flip.take_back()
+    assert not flip.there and path.read_bytes() == page * 3
+    path.unlink()
+    assert not flip.there
+
+
+def test_totals_of_several_rings_are_one_row() -> None:
+    ring = dict.fromkeys(("acked", "lost", "twice", "order", "other"), 0)
+    rings = [
+        ring | {"kind": "pause", "rounds": 3, "acked": 5, "gaps": [0.5, 0.1], "outcomes": {}},
+        ring | {"kind": "pause", "rounds": 4, "lost": 1, "gaps": [9.0], "outcomes": {"x": 2}},
+    ]
+    _, row, outcomes = table(rings)
+    assert row.split() == ["pause", "7", "50", "2", "5", "1", "0", "0", "0", "0.50", "9.00", "9.00"]
+    assert outcomes.strip() == "x 2"

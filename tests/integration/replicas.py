@@ -78,6 +78,8 @@ class Member:
         self.fatal = ""
         self.stats: dict[str, int] = {}
         self.environment: dict[str, str] = {}
+        self.brokers = HOSTS
+        """Where it looks for the others."""
         self._channel: socket.socket | None = None
 
     @property
@@ -106,7 +108,7 @@ class Member:
             ordinal=self.ordinal,
             slices_per_range=4,
             ring_size=3,
-            brokers=HOSTS,
+            brokers=self.brokers,
             replication_port=self.shard.replication_port,
             shard_port=self.shard.shard_port,
             channel_fd=theirs.fileno(),
@@ -305,3 +307,26 @@ class Shard:
     def end(self) -> None:
         for member in self.members:
             member.end()
+
+
+def check_history(found: list[str], writer: Any) -> None:
+    """Everything acknowledged is there, once, in the order in which it was written."""
+    numbers = [int(value) for value in found]
+    assert numbers == sorted(set(numbers)), "order, and no event twice"
+    missing = set(writer.acknowledged) - set(found)
+    assert not missing, f"lost: {sorted(missing, key=int)[:10]} of {len(writer.acknowledged)}"
+
+
+def same_everywhere(shard: Shard, topic: str = "t") -> list[str]:
+    """What all three show, once they agree."""
+    found: list[list[str]] = []
+
+    def agree() -> bool:
+        try:
+            found[:] = [member.read(topic) for member in shard.members]
+        except (OSError, RefusedError):
+            return False  # It starts, or does not follow yet.
+        return found[0] == found[1] == found[2]
+
+    until("three equal copies", agree)
+    return found[0]

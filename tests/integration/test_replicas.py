@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from replicas import Member, RefusedError, Shard, until
+from replicas import Member, Shard, check_history, same_everywhere, until
 
 from barco.types import MiB
 
@@ -67,29 +67,6 @@ class Writer:
                 self._done.wait(0.02)
             if running:
                 self.tried += 1
-
-
-def check_history(found: list[str], writer: Writer) -> None:
-    """Everything acknowledged is there, once, in the order in which it was written."""
-    numbers = [int(value) for value in found]
-    assert numbers == sorted(set(numbers)), "order, and no event twice"
-    missing = set(writer.acknowledged) - set(found)
-    assert not missing, f"lost: {sorted(missing, key=int)[:10]} of {len(writer.acknowledged)}"
-
-
-def same_everywhere(shard: Shard, topic: str = "t") -> list[str]:
-    """What all three show, once they agree."""
-    found: list[list[str]] = []
-
-    def agree() -> bool:
-        try:
-            found[:] = [member.read(topic) for member in shard.members]
-        except (OSError, RefusedError):
-            return False  # It starts, or does not follow yet.
-        return found[0] == found[1] == found[2]
-
-    until("three equal copies", agree)
-    return found[0]
 
 
 def test_an_answer_needs_two_disks(shard: Shard) -> None:

@@ -185,6 +185,23 @@ def test_lines_hold_the_envelope() -> None:
     ]
 
 
+def test_records_hold_timestamp_length_and_value() -> None:
+    """As PolarStreams has them: big-endian, of the events in the range, checksums verified."""
+    stored = [
+        chunk(b"one", b"", b"three", timestamps_us=[5, 6, 9]),
+        chunk(b"four", base=3, timestamps_us=[2**60]),
+    ]
+    rows = [(5, b"one"), (6, b""), (9, b"three"), (2**60, b"four")]
+    packed = [struct.pack(">qI", at, len(value)) + value for at, value in rows]
+    for start, end in ((0, 4), (1, 3), (2, 99), (4, 9)):
+        for buffers in (stored, [b"".join(stored)]):
+            assert _native.render_records(buffers, start, end) == b"".join(packed[start:end])
+    damaged = bytearray(stored[0])
+    damaged[-8] ^= 1
+    with pytest.raises(ValueError, match="checksum"):
+        _native.render_records([damaged], 0, 9)
+
+
 def test_offsets_select_across_chunks() -> None:
     """Only events with from <= offset < to, from any number of chunks and buffers."""
     stored = [chunk(*(b"%d" % n for n in range(at, at + 5)), base=at) for at in (0, 5, 10)]

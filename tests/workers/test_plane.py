@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from twin import Broker, MemoryLog, MemoryReactor, MemorySpool, MemorySupervisor, run
 
+from barco.errors import NotReadyError
 from barco.workers.http.app import App
 from barco.workers.rpc import RpcServer, Siblings
-from barco.workers.service import ShardService
+from barco.workers.service import Open, ShardService
 
 
 class Plane:
@@ -115,3 +117,22 @@ def test_a_long_poll_that_is_cancelled_stops_waiting_everywhere(tmp_path: Path) 
             await plane.close()
 
     scenario()
+
+
+@run
+async def test_a_replica_that_catches_up_tells_no_ends() -> None:
+    """They lie before what readers have seen of the leader; names and settings may be told."""
+
+    class CatchingUp(Open):
+        def readable(self) -> bool:
+            return False
+
+    broker = Broker()
+    broker.reactors[0].produce("t", 0, [b"1"])
+    service = broker.services[0]
+    assert service is not None
+    assert "t" in await service.operation("topics", {"topic": "t"})
+    service.gate = CatchingUp()
+    with pytest.raises(NotReadyError):
+        await service.operation("topics", {"topic": "t"})
+    assert "t" in await service.operation("topics", {"topic": None})

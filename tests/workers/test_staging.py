@@ -9,7 +9,8 @@ from twin import Answer, Broker, run
 from barco import _native, limits
 from barco.errors import BusyError
 from barco.workers.marks import Mark, Marks, packed
-from barco.workers.staging import Piece, Staging, _parts
+from barco.workers.staged import Piece, parts_of
+from barco.workers.staging import Staging
 from barco.workers.storage.spool import StagedRecord
 
 KIND = {"Content-Type": "application/vnd.barco.batch"}
@@ -285,9 +286,9 @@ def test_commits_that_are_refused(document: bytes) -> None:
 
 def test_parts_are_the_same_for_the_same_pieces() -> None:
     pieces = [Piece(StagedRecord({}, 0, size, 0), (1, size, 0, 0, 0)) for size in (5, 9, 20_000, 1)]
-    assert [len(part) for part in _parts(pieces, 6_000)] == [2, 1, 1]
-    assert [len(part) for part in _parts(pieces, 1)] == [1, 1, 1, 1]
-    assert _parts([], 100) == []
+    assert [len(part) for part in parts_of(pieces, 6_000)] == [2, 1, 1]
+    assert [len(part) for part in parts_of(pieces, 1)] == [1, 1, 1, 1]
+    assert parts_of([], 100) == []
 
 
 def test_marks_keep_their_numbers() -> None:

@@ -19,7 +19,7 @@ async def test_reports_are_wanted_only_while_somebody_waits() -> None:
     assert reactor.notified and len(waiters) == 2
     assert await other is False and reactor.notified
     ready = True
-    waiters.stable()
+    waiters.look()
     assert await task is True
     assert not reactor.notified and len(waiters) == 0
 
@@ -44,7 +44,7 @@ async def test_reports_that_come_fast_are_looked_at_together() -> None:
     task = asyncio.create_task(waiters.wait(ready, 0.2))
     await asyncio.sleep(0.002)
     for _ in range(1000):
-        waiters.stable()
+        waiters.look()
     await asyncio.sleep(0.01)
     assert looks == 3  # At the start, at the first report, and once for all others.
     task.cancel()

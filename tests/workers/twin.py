@@ -124,7 +124,7 @@ class MemoryReactor:
         return [(key, value) for (name, key), value in self.kept.items() if name == topic]
 
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int
+        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool
     ) -> tuple[list[bytes], int, int] | None:
         place = (topic, slice)
         if place not in self.ends:

@@ -235,7 +235,7 @@ class Consume:
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
-        owners = self._context.owners_here(_places(member)) or [self._context.options.peer]
+        owners = self._context.owners_here(_places(member)) or [self._context.peer]
         args = {**self._who(member), "timeout": timeout}
         return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
 

@@ -28,13 +28,17 @@ class Context:
         self.siblings = siblings
         self.supervisor = supervisor
         self.replicas = self.options.replicas
-        first = self.options.peer - self.options.worker
+        self.peer = self.options.peer
+        """This worker's number in the cluster."""
+        first = self.peer - self.options.worker
         self.processes = range(first, first + self.replicas.processes)
         """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
         self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
         self.ring = self.options.placement
+        slices = self.ring.slices_per_range
+        self._shards = [self.replicas.shard_of_slice(*divmod(p, slices)) for p in self.places]
         self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
@@ -52,7 +56,7 @@ class Context:
 
     def shard(self, place: int) -> int:
         """The shard that a slice of the ring is in."""
-        return self.replicas.shard_of_slice(*divmod(place, self.ring.slices_per_range))
+        return self._shards[place]
 
     def token(self, place: int) -> str:
         """The start of the token range of a place, as answers spell it."""
@@ -107,7 +111,7 @@ class Context:
     def next_delivery(self) -> str:
         """A name for an answer that hands out events; no two are the same while a broker runs."""
         self._deliveries += 1
-        return f"{self.options.peer:x}-{self.service.epoch:x}-{self._deliveries:x}"
+        return f"{self.peer:x}-{self.service.epoch:x}-{self._deliveries:x}"
 
     def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for every process of this broker."""

@@ -48,7 +48,7 @@ class GroupRoutes:
                         topic: list(indexes) for topic, indexes in sorted(member.assigned.items())
                     },
                 }
-                for member in members.values()
+                for _, member in sorted(members.items())
             ],
             "positions": positions,
             "lag": sum(position["lag"] for position in positions),

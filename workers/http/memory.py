@@ -5,6 +5,7 @@ import functools
 import weakref
 from collections import deque
 
+from barco._native import Lent
 from barco.errors import BusyError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.http.messages import Part
@@ -25,7 +26,7 @@ class AnswerMemory:
         self.used = 0
         self.wait_seconds = WAIT_SECONDS
         self._waiters: deque[asyncio.Event] = deque()
-        self._sending: dict[int, weakref.ref[memoryview]] = {}
+        self._sending: dict[int, weakref.ref[memoryview | Lent]] = {}
 
     async def take(self, wanted: int) -> int:
         """Reserve memory for reading: returns how many bytes may be read now, at most `wanted`.
@@ -75,7 +76,7 @@ class AnswerMemory:
         if not parts:
             return parts
         size = sum(len(part) for part in parts)
-        last = memoryview(parts[-1])
+        last = parts[-1] if isinstance(parts[-1], Lent) else memoryview(parts[-1])
         self.used += size
         # The reactor takes the view itself, and lets go of it when it is sent or never will be.
         self._sending[id(last)] = weakref.ref(last, functools.partial(self._sent, id(last), size))

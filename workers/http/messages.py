@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barco import limits
+from barco._native import Lent
 from barco.errors import BarcoError, BusyError, NotAcceptableError, RequestError
 from barco.errors import MethodNotAllowedError as MethodNotAllowed
 from barco.errors import UnsupportedMediaTypeError as UnsupportedMediaType
@@ -21,7 +22,7 @@ PARAMETERS_MAX = 256
 
 RETRY_AFTER_S = 1
 
-Part = bytes | bytearray | memoryview
+Part = bytes | bytearray | memoryview | Lent
 
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,19}", re.ASCII)

@@ -228,7 +228,7 @@ class Read:
         context = self._context
         shard = context.shard(place)
         leader, holders = context.leaders.peer(shard), context.holders(shard)
-        holders.sort(key=lambda worker: worker != context.options.peer)
+        holders.sort(key=lambda worker: worker != context.peer)
         # Of those that only follow none need be as far as a cursor that a leader gave.
         failure: BarcoError = NotReadyError("Nobody who is up to date holds this slice just now.")
         behind: tuple[Any, int] | None = None

@@ -21,7 +21,6 @@ _STEP_BYTES = 256 * 1024
 """About a millisecond of rendering; then other requests have their turn."""
 
 _POLAR_ITEM = struct.Struct(">qBIB")
-_POLAR_RECORD = struct.Struct(">qI")
 _ZSTD_LEVEL = 1
 
 
@@ -66,6 +65,20 @@ def _steps(run: Run) -> Iterator[list[Chunk]]:
         yield step
 
 
+class _Pace:
+    """Lets others have their turn, but not before a short answer: it would wait for theirs."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    async def after(self, step: Sequence[Chunk]) -> None:
+        """A step has been rendered."""
+        self._bytes += sum(len(chunk) for chunk in step)
+        if self._bytes >= _STEP_BYTES:
+            self._bytes = 0
+            await breathe()
+
+
 async def render(kind: str, extents: Sequence[Extent], ring: Placement) -> list[Part]:
     """The body, in parts."""
     try:
@@ -83,6 +96,7 @@ async def render(kind: str, extents: Sequence[Extent], ring: Placement) -> list[
 
 async def _render_json(found: Sequence[Run]) -> list[Part]:
     parts: list[Part] = []
+    pace = _Pace()
     for run in found:
         # A topic's name needs no escapes; int64 values are strings, as JavaScript has no such.
         parts.append(
@@ -98,7 +112,7 @@ async def _render_json(found: Sequence[Run]) -> list[Part]:
                     parts.append(b",")
                 parts.append(memoryview(values)[1:-1])
                 first = False
-            await breathe()
+            await pace.after(step)
         parts.append(b"]}")
     parts.append(b"]\n" if parts else b"[]\n")
     return parts
@@ -106,10 +120,11 @@ async def _render_json(found: Sequence[Run]) -> list[Part]:
 
 async def _render_ndjson(found: Sequence[Run]) -> list[Part]:
     parts: list[Part] = []
+    pace = _Pace()
     for run in found:
         for step in _steps(run):
             parts.append(_native.render_ndjson(step, run.start, run.end, run.token))
-            await breathe()
+            await pace.after(step)
     return parts
 
 
@@ -117,13 +132,12 @@ async def _render_polar(found: Sequence[Run]) -> list[Part]:
     items = found[:0xFFFF]
     parts: list[Part] = [struct.pack(">H", len(items))]
     compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+    pace = _Pace()
     for run in items:
         records: list[bytes] = []
-        for chunk in run.chunks:  # Single ones: runs() has split them.
-            for offset, timestamp, _, value in _native.chunk_events(chunk):
-                if run.start <= offset < run.end:
-                    records += (_POLAR_RECORD.pack(timestamp, len(value)), value)
-            await breathe()
+        for step in _steps(run):
+            records.append(_native.render_records(step, run.start, run.end))
+            await pace.after(step)
         payload = compressor.compress(b"".join(records))
         topic = run.topic.encode()
         parts.append(_POLAR_ITEM.pack(run.token, run.slice & 0xFF, run.epoch, len(topic)))

@@ -4,7 +4,8 @@ from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.routes import Parameter, Route, Told
 
 _PATH = "/v1/writes/{writer}/{batch}"
-_OWN = "Another worker owns the slice; owner is its address."
+_OWN = "Another worker holds the slice, or leads it; owner is its address."
+_HELD = "This worker does not hold the slice; owner is the address of the one that leads it."
 _RETRY = Told("Retry-After", "Seconds after which it is worth trying again.", (429, 503))
 _MALFORMED = "Malformed; the detail says what."
 
@@ -20,7 +21,7 @@ WRITE_ROUTES = (
         "PUT",
         _PATH + "/staged",
         "writes.stage",
-        "Keep a batch for a slice of this shard. Nobody sees it before the write is committed.",
+        "Keep a batch for a slice that this worker holds. Nobody sees it before the commit.",
         "write",
         (
             Parameter("topic", "Where it is to go.", required=True),
@@ -48,7 +49,7 @@ WRITE_ROUTES = (
             409: "A gap in the sequence, expectedSeq is what would be taken; or too late.",
             413: "The batch is too large.",
             415: "The body is something else.",
-            421: _OWN,
+            421: _HELD,
             429: "Too many writes or batches are staged; nothing was kept.",
             503: "No room, or not now; nothing was kept.",
         },

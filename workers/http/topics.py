@@ -86,7 +86,7 @@ class Topics:
             "topic": topic,
             "version": before["version"] + 1 if before else 1,
             "changed_us": now_us,
-            "author": self._context.options.peer,
+            "author": self._context.peer,
             "created_us": now_us,
         }
 

@@ -6,6 +6,7 @@ from typing import Any
 from barco import limits
 from barco.errors import (
     MisdirectedError,
+    NotReadyError,
     RequestError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
@@ -61,6 +62,8 @@ class Writes:
         for topic in {topic for topic, _ in rows}:
             self._check_exists(topic)
         staging = self._context.service.staging
+        if given["state"] == "committed":
+            self._check_leads()
         act = staging.prepare if given["state"] == "prepared" else staging.commit
         return json_response(await act(writer, batch, attempts, rows))
 
@@ -74,20 +77,39 @@ class Writes:
         return Response(204)
 
     def _own(self, index: int) -> int:
+        """Every process that holds the shard keeps a copy; `_check_leads` says who commits."""
         options = self._context.options
         if index >= options.slices_per_range:
             raise RequestError(f"There are slices 0 to {options.slices_per_range - 1}.")
         # Slices are of the token range of the shard endpoint that was asked.
-        owner = self._context.owner(self._context.first_place(options.peer) + index)
-        if owner != options.peer:
-            endpoint = options.shard_endpoint(options.replicas.process(owner))
-            raise MisdirectedError(f"Slice {index} belongs to another worker.", owner=endpoint)
+        place = self._context.first_place(options.peer) + index
+        if place not in self._context.places_of(options.peer):
+            raise self._misdirected(self._context.owner(place))
         return index
 
+    def _check_leads(self) -> None:
+        if not self._context.service.staging.leads:
+            options = self._context.options
+            leader = self._context.owner(self._context.places_of(options.peer)[0])
+            if leader != options.peer:
+                raise self._misdirected(leader)
+            raise NotReadyError("This process is about to lead the slices.")
+
+    def _misdirected(self, owner: int) -> MisdirectedError:
+        options = self._context.options
+        endpoint = options.shard_endpoint(options.replicas.process(owner))
+        return MisdirectedError("The slices belong to another worker.", owner=endpoint)
+
     def _check_exists(self, topic: str) -> None:
-        topics = self._context.service.topics
+        service = self._context.service
+        topics = service.topics
         record = topics.record(topic)
-        if self._context.options.auto_create or (record is not None and not record.deleted):
+        # The leader says so; others hear of a new topic only with its next group.
+        if (
+            self._context.options.auto_create
+            or not service.staging.leads
+            or (record is not None and not record.deleted)
+        ):
             return
         if topic not in topics.names():
             raise TopicNotFoundError(f"There is no topic {topic}.")

@@ -105,6 +105,7 @@ class Driver:
         self._draining: set[Gid] = set()
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid))
         self._machine: Replica
+        self._started = False
         self._unshown: tuple[Gid, int] | None = None
         """Not readable before this group is committed. After a start: what recovery restored goes
         up to here, and may be more than was ever committed. After a change of generation: the
@@ -125,6 +126,7 @@ class Driver:
         now = asyncio.get_running_loop().time()
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
+        self._started = True
         self.logs.adopt(self._token)
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
@@ -174,10 +176,12 @@ class Driver:
 
     def serves_consumers(self) -> bool:
         """Whether no other leader can hand out the same events."""
-        return self._machine.serves_consumers(asyncio.get_running_loop().time())
+        return self._started and self._machine.serves_consumers(asyncio.get_running_loop().time())
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
+        if not self._started:
+            return False
         if self._unshown is not None or self.generation is None:
             return False  # An empty disk knows of no history before somebody has told it.
         if self.role in ("leader", "fenced"):
@@ -186,6 +190,8 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
+        if not self._started:  # Siblings may ask already.
+            return {"role": self.role, "catchingUp": True, "uncleanEnds": 0}
         found: dict[str, Any] = {
             "role": self.role,
             "catchingUp": self._machine.catching_up(),

@@ -71,13 +71,15 @@ class ReplicaHost:
         self._opening: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         me = identity(options.ordinal, options.disk_uuid)
+        others = [process for process in options.members if process != options.process]
         dials: dict[int, Dial] = {
-            ordinal: functools.partial(
-                open_link, options, (ordinal, number), network.hello, REPLICATION
-            )
-            for ordinal, number in options.members
-            if (ordinal, number) != options.process
+            process[0]: functools.partial(open_link, options, process, network.hello, REPLICATION)
+            for process in others
         }
+        service.staging.others = [
+            functools.partial(network.siblings.call, options.replicas.peer(process))
+            for process in others
+        ]
         self.driver = Driver(
             Settings(
                 me=me,
@@ -99,6 +101,7 @@ class ReplicaHost:
     async def open(self) -> int:
         """Recovers, listens, takes part; returns how many generations have a log here."""
         found = await self._store.recover(self._reactor)
+        await self._service.staging.recover()
         bound_state(self._options, self._reactor)
         self._service.lineage = self._store.topology
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
@@ -158,7 +161,15 @@ class ReplicaHost:
     # --- What the machine decides ---------------------------------------------------------------
 
     def _leads(self, generation: Generation) -> None:
+        # Whatever an earlier leadership of this process left waiting must not go on in this one.
+        self._service.staging.rest()
         self._opening = asyncio.get_running_loop().create_task(self._open_service(generation))
+        self._opening.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the shard was not opened", exc_info=error)
+            self._fatal(f"the shard was not opened: {error!r}")
 
     async def _open_service(self, generation: Generation) -> None:
         """GEN_START has to be committed before anything is built upon it."""
@@ -174,6 +185,7 @@ class ReplicaHost:
             await self._service.adopt_topics(self._network.siblings)
         except BarcoError as error:
             log.warning("topic settings of siblings are not known: %s", error)
+        await self._service.staging.take_over()
 
     def _follows(self, generation: Generation) -> None:
         self._service.follow(generation.gid.epoch)

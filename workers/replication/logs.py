@@ -111,6 +111,11 @@ class Logs:
 
     def _copy(self, gid: Gid) -> None:
         self._heads.pop(gid, None)
+        generation = self._store.lineage.get(gid.epoch)
+        if generation is not None and generation.sealed:
+            # All of its history is here: a leader that was deposed had sent more than that.
+            self.pending_bytes -= sum(map(len, self._pending.pop(gid, ())))
+            return
         task = self._copying.get(gid)
         if task is None or task.done():
             loop = asyncio.get_running_loop()
@@ -285,7 +290,11 @@ class Logs:
                 self._copy(gid)
 
     async def _follow(self, generation: Generation) -> None:
+        if generation.gid not in self._coming:
+            return  # Shut before it began: what has come of it is in its files.
         if self.current is not None and self.current.epoch >= generation.gid.epoch:
+            self._coming.remove(generation.gid)
+            self.release(generation.gid)
             return
         await self._begin(generation)
         self._crcs.extend(self._heads.pop(generation.gid, ()))

@@ -102,6 +102,8 @@ class ReplicaStore(ShardFiles):
         self._preparing = asyncio.Lock()
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
+        self._damaged: set[int] = set()
+        """Epochs whose log ended in corruption when this process started."""
 
     # --- Recovery -----------------------------------------------------------------------------
 
@@ -143,6 +145,7 @@ class ReplicaStore(ShardFiles):
             except CorruptLogError as error:
                 self._on_error(error)
                 suspect = True
+                self._damaged.add(generation.epoch)
                 walk = scan.scan_generation(sources, tags, load, accept_loss=True)
                 result = await drive(walk, files, self._bulk)
         if not generation.sealed:
@@ -225,13 +228,30 @@ class ReplicaStore(ShardFiles):
             if self.epoch != epoch:
                 return None
             index = self._next_index
-            made = await self._pool.prepare_if(epoch, index, lambda: self.epoch == epoch)
+            made = await self._behind_damage(epoch, index)
+            if made is None:
+                made = await self._pool.prepare_if(epoch, index, lambda: self.epoch == epoch)
             if made is None:
                 return None
             self._next_index = index + 1
         fd, capacity = made
         self._fds[index] = fd
         return index, fd, capacity
+
+    async def _behind_damage(self, epoch: int, index: int) -> tuple[int, int] | None:
+        """Descriptor and capacity of a file of that name which is there already, behind damage.
+
+        The groups that come back from the members are the same bytes in the same places. Until they
+        are there, the old ones tell a start that its log was longer once: they must not go first.
+        """
+        path = layout.segment_path(self._shard, epoch, index)
+        if epoch not in self._damaged or not path.exists():
+            return None
+        try:
+            fd = await self._bulk.run(os.open, path, APPEND_FLAGS)
+        except OSError as error:
+            raise explain(error, path, "open") from error
+        return fd, os.fstat(fd).st_size
 
     async def segment_sealed(self, epoch: int, index: int) -> bool:
         """All of a segment is history: into the catalog. False: its generation has gone by."""

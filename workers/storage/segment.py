@@ -22,7 +22,6 @@ from pathlib import Path
 from barco.errors import BarcoError, DiskFullError
 from barco.limits import PAGE_BYTES, REQUEST_BYTES_MAX
 from barco.types import MiB
-from barco.workers.mutants import MUTANT, UNSYNCED
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import explain, fsync_directory
@@ -35,7 +34,7 @@ ZERO_DEPTH_AHEAD = 1
 """Behind the broker's back one unit at a time, so that appends do not queue behind zeros."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
-APPEND_FLAGS = _OPEN_FLAGS | (os.O_DSYNC if MUTANT != UNSYNCED else 0)
+APPEND_FLAGS = _OPEN_FLAGS | os.O_DSYNC
 
 
 class SegmentPool:

@@ -244,6 +244,10 @@ def test_spark_load_says_what_is_missing(
     assert main(load) == 1
     said = capsys.readouterr().err
     assert "/nowhere" in said or "pip install" in said
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "4.1.3")
+    assert main(load) == 1
+    assert "pyspark 4.1.3 is too old" in capsys.readouterr().err
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(load) == 1
     assert "pip install 'barco[spark]'" in capsys.readouterr().err

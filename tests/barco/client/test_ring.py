@@ -52,3 +52,25 @@ def test_keys_are_hashed_and_remembered():
 def test_a_senseless_topology_is_refused(topology):
     with pytest.raises(BadAnswerError):
         ring_from_topology(topology)
+
+
+def test_who_holds_a_slice_and_who_is_away():
+    slices = [{"index": index, "endpoint": f"b:{9300 + index}"} for index in range(2)]
+    topology = {
+        "ranges": [{"token": str(TOKEN_MIN), "slices": slices}],
+        "brokers": [
+            {"ordinal": 0, "state": "alive", "shardEndpoints": ["a:9300", "a:9301"]},
+            {"ordinal": 1, "state": "down", "shardEndpoints": ["b:9300", "b:9301"]},
+        ],
+        "shards": [
+            {"token": str(TOKEN_MIN), "slices": [0, 0], "members": [[0, 0], [1, 1]]},
+            {"token": str(TOKEN_MIN), "slices": [1, 1], "members": [[1, 0], [0, 1]]},
+        ],
+    }
+    ring = ring_from_topology(topology)
+    first, second = ring.slices
+    assert ring.holders == {first: ("a:9300", "b:9301"), second: ("b:9300", "a:9301")}
+    assert ring.away == {"b:9300", "b:9301"}
+    del topology["shards"], topology["brokers"]
+    alone = ring_from_topology(topology)
+    assert alone.holders == {first: ("b:9300",), second: ("b:9301",)} and not alone.away

@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from barco import limits
-from barco.cluster.groups import START_EARLIEST, START_LATEST, Groups
+from barco.cluster.groups import START_EARLIEST, START_LATEST, Groups, Member
 from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
 from barco.protocol import frame
 
@@ -183,7 +183,44 @@ def test_a_view_holds_only_what_changed() -> None:
     assert groups.view(second)["removed"] == ["g"]
     assert groups.view(second)["groups"] == {}
     join(groups, "a", group="g")
-    assert groups.view(second)["removed"] == [] and list(groups.view(second)["groups"]) == ["g"]
+    assert groups.view(second)["removed"] == ["g"]  # And then it began anew.
+    assert list(groups.view(second)["groups"]) == ["g"]
+    third = groups.version
+    join(groups, "c", group="h")
+    groups.goodbye("b")
+    changed = groups.view(third)["groups"]
+    assert list(changed) == ["h"] and changed["h"]["b"] is None and changed["h"]["c"]["assigned"]
+
+
+def test_a_join_tells_only_of_those_whose_slices_change() -> None:
+    """Of a thousand consumers that start together, not each is told of each."""
+    groups = Groups(RING_OF_ONE)
+    told = 0
+    for number in range(500):
+        before = groups.version
+        join(groups, f"c{number * 7919 % 500}")
+        told += sum(map(len, groups.view(before)["groups"].values()))
+    assert told < 2 * 500
+    before = groups.version
+    groups.goodbye("c0")
+    assert len(groups.view(before)["groups"]["g"]) <= len(RING_OF_ONE) + 2
+
+
+def test_another_registration_of_elsewhere_with_other_topics() -> None:
+    groups = Groups(RING_OF_ONE)
+    join(groups, "a", topics="t u")
+    join(groups, "b", topics="t")
+    groups.adopt(Member("a", "g", ("u",), START_LATEST, 99, 0.0))
+    assert groups.assignment("g") == {"a": {"u": RING_OF_ONE}, "b": {"t": RING_OF_ONE}}
+
+
+def test_who_leaves_and_returns_expires_by_its_last_life() -> None:
+    groups = Groups(RING_OF_ONE)
+    join(groups, "a", now=0)
+    groups.goodbye("a")
+    assert groups.deadline() is None
+    join(groups, "a", now=50)
+    assert groups.deadline() == 50 + limits.CONSUMER_SILENCE_SECONDS
 
 
 def test_a_view_from_the_future_is_whole() -> None:

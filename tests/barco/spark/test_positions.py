@@ -7,8 +7,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from barco.protocol.cursor import Cursor
-from barco.spark.stream import Ends, limited, places_of, position
+from barco.spark.fetch import DataLossError
+from barco.spark.options import ReadOptions
+from barco.spark.plan import Slice
+from barco.spark.stream import Ends, StreamReader, limited, places_of, position
 from barco.types import Epoch, Offset
 
 
@@ -54,3 +59,23 @@ def test_limits_are_shared_in_proportion_and_nobody_starves(seed: int) -> None:
 def test_a_limit_above_what_there_is() -> None:
     start, end = {("t", "0/0"): at(0)}, {("t", "0/0"): at(10, 3)}
     assert limited(start, end, 10) is end
+
+
+def test_a_replica_that_is_behind_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader has died: another replica tells an end before the position, and then the new one."""
+    reader = StreamReader(ReadOptions(), None)  # type: ignore[arg-type]
+    key = ("t", "0/0")
+    ends = iter([{key: at(90)}, {key: at(90)}, {key: at(120, 2)}])
+
+    def look(split_bytes: int = 0) -> Ends:
+        found = next(ends)
+        reader._slices = {key: Slice("t", 0, 0, 0, "", (), 1, 0, found[key].offset)}
+        return found
+
+    monkeypatch.setattr(reader, "_look", look)
+    begin = position({key: at(100)})
+    assert reader.latestOffset(begin, ReadAllAvailable()) == position({key: at(120, 2)})
+    monkeypatch.setattr("barco.spark.stream.BEHIND_SECONDS", 0.0)
+    ends = iter([{key: at(90)}])
+    with pytest.raises(DataLossError):
+        reader.latestOffset(begin, ReadAllAvailable())

@@ -82,7 +82,7 @@ class Worker:
             elif message["type"] == "view":
                 self.version = message["version"]
                 for members in message["groups"].values():
-                    self.consumers |= set(members)
+                    self.consumers |= {name for name, value in members.items() if value}
                 if "blind" not in modes:
                     say(type="seen", version=self.version)
             elif message["type"] == "reply":

@@ -76,7 +76,11 @@ class Site:
                     groups.clear()
                 for name in message["removed"]:
                     groups.pop(name, None)
-                groups.update(message["groups"])
+                for name, members in message["groups"].items():
+                    group = groups.setdefault(name, {})
+                    group.update(members)
+                    for left in [each for each, value in members.items() if value is None]:
+                        del group[left]
         return groups
 
     def brokers(self, worker: int = 0) -> dict[int, str]:

@@ -75,7 +75,7 @@ class Worker(threading.Thread):
 
     def pace(self, most_s: float) -> None:
         """A client is not a benchmark."""
-        time.sleep(self.random.random() * most_s)
+        time.sleep(self.random.random() * most_s * self.load.ease)
 
 
 class Producer(Worker):
@@ -431,7 +431,10 @@ class Load:
         seed: int,
         turn: int = 0,
         producers: Sequence[type[Producer]] = PRODUCERS,
+        ease: float = 1.0,
     ) -> None:
+        """`ease`: clients wait so much longer than usual between two requests."""
+        self.ease = ease
         self.broker, self.history, self.topic, self.seed = broker, history, topic, seed
         self.stopping = threading.Event()
         make: list[Callable[[], Worker]] = [

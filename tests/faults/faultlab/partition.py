@@ -15,7 +15,7 @@ def _both(a: int, b: int) -> list[Cut]:
 
 
 def shapes() -> dict[str, list[Cut]]:
-    """Twelve: one alone, one that is deaf, one that is mute, and every pair."""
+    """One alone, one that is deaf, one that is mute, every pair, and each way of a pair: 18."""
     found: dict[str, list[Cut]] = {}
     for one in range(3):
         others = [other for other in range(3) if other != one]
@@ -23,6 +23,8 @@ def shapes() -> dict[str, list[Cut]]:
         found[f"{one} deaf"] = [(other, one) for other in others]
         found[f"{one} mute"] = [(one, other) for other in others]
         found[f"{others[0]} and {others[1]}"] = _both(*others)
+        for other in others:
+            found[f"{one} to {other}"] = [(one, other)]
     return found
 
 

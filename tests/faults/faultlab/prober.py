@@ -3,7 +3,6 @@
 import itertools
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 
 from faultlab.ring import KEYS, Ring
@@ -17,10 +16,11 @@ TIMEOUT_S = 1.0
 class Prober:
     """For each range of the ring and each broker one client. Knows when each range was written."""
 
-    def __init__(self, ring: Ring) -> None:
-        self._ring = ring
+    def __init__(self, ring: Ring, pace_s: float = PACE_S) -> None:
+        """`pace_s`: between two requests of a client, besides what these take."""
+        self._ring, self._pace_s = ring, pace_s
         self._stopping = threading.Event()
-        self._acks: dict[int, list[float]] = defaultdict(list)
+        self._acks: dict[int, list[float]] = {at: [] for at in range(ring.placement.size)}
         size, slices = ring.placement.size, ring.placement.slices_per_range
         self._threads = [
             threading.Thread(target=self._run, args=(at, KEYS[at * slices], node.port), daemon=True)
@@ -42,7 +42,7 @@ class Prober:
                 if wire is not None:
                     wire.close()
                 wire = None
-            time.sleep(PACE_S)
+            time.sleep(self._pace_s)
 
     def gaps(self, since: float, until: float) -> list[float]:
         """The longest time without any acknowledgement for each range, in this time."""
@@ -54,6 +54,22 @@ class Prober:
             gaps = [b - a for a, b in itertools.pairwise(times)]
             found.append(max(gaps, default=until - since))
         return found
+
+    def await_all(self, until: float) -> bool:
+        """Whether each range has been written once more, at the latest at this time."""
+        since = time.monotonic()
+        for at in range(self._ring.placement.size):
+            while not (acks := self._acks[at]) or acks[-1] < since:
+                if time.monotonic() > until:
+                    return False
+                time.sleep(PACE_S)
+        return True
+
+    def forget(self) -> None:
+        """Nobody will ask for more than the last second any more."""
+        now = time.monotonic()
+        for acks in self._acks.values():
+            acks[:] = [ack for ack in acks if ack > now - 1]
 
     def stop(self) -> None:
         """No client is under way any more."""

@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -80,8 +81,11 @@ class Ring:
     placement = Node.placement
 
     def __init__(self, root: Path, *, disks: Sequence[Mount] = ()) -> None:
+        """`root`: of a ring that was there before, or empty."""
         net = f"127.{random.randrange(60, 250)}.{random.randrange(250)}"
         hosts = [f"{net}.{number + 1}" for number in range(SIZE)]
+        if (before := root / "b0" / "barco.toml").exists():
+            hosts = tomllib.loads(before.read_text())["cluster"]["brokers"]
         self.disks = list(disks)
         self.nodes = []
         for ordinal in range(SIZE):

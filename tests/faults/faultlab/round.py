@@ -38,7 +38,9 @@ class Scene:
         name: str,
         data_dir: Path | None = None,
         ring: Ring | None = None,
+        ease: float = 1.0,
     ) -> None:
+        self._ease = ease
         self.name, self.seed = name, seed
         self.random = random.Random(seed)
         # A ring is used like a broker by whatever does not know that it is one.
@@ -59,6 +61,7 @@ class Scene:
             topic=self.topic,
             seed=self.random.randrange(1 << 30),
             turn=self.turn,
+            ease=self._ease,
         )
         return self.load.start()
 

@@ -129,3 +129,20 @@ def test_the_next_generation_keeps_its_descriptor(shard, go, monkeypatch):
             os.fstat(fd)
 
     go(test)
+
+
+def test_files_behind_damage_are_written_again(shard, go):
+    """A start that finds damage keeps what is behind it: the members send the same bytes again."""
+    errors = []
+
+    async def test(bulk):
+        store = await begun(shard, bulk, errors)
+        store._damaged.add(2)
+        path = layout.segment_path(shard, 2, 1)
+        path.write_bytes(b"x" * 8192)
+        index, fd, capacity = await store.next_segment()
+        assert (index, capacity) == (1, 8192)
+        assert os.path.samestat(os.fstat(fd), path.stat()) and path.read_bytes() == b"x" * 8192
+        await store.close()
+
+    go(test)

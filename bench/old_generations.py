@@ -1,0 +1,89 @@
+"""A data directory with thousands of old generations, as that many starts would have left it."""
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from barco import _native
+from barco.limits import GROUP_HEADER_BYTES
+from barco.workers.storage import layout
+from barco.workers.storage.index import IndexBuilder, write_sidecar
+from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.replicas import EMPTY_STATE
+from barco.workers.storage.scan import SegmentSummary, parse_header
+
+PAGE = 4096
+MAGIC, VERSION, GEN_START = 0x50524742, 1, 1
+TOKEN = -(2**63)
+"""Where the only range of a single broker begins."""
+
+SESSION = 1
+TOPIC, SLICE = "old", 0
+EVENTS = 4
+"""Of each generation."""
+
+FIRST_US = 1_700_000_000_000_000
+
+
+def _group(uuid: bytes, epoch: int, gseq: int, prev_crc: int, body: bytes) -> tuple[bytes, int]:
+    """A group's bytes and the checksum of its header: the first holds a state, others a chunk."""
+    size = -(-(GROUP_HEADER_BYTES + len(body)) // PAGE) * PAGE
+    opens = gseq == 1
+    head = struct.pack(
+        "<IHH16sqQQQIIQQQIIII20x",
+        MAGIC, VERSION, GEN_START if opens else 0, uuid, TOKEN, epoch, SESSION, gseq, prev_crc,
+        _native.crc32c(body), gseq - 1, gseq - 1, FIRST_US + epoch, len(body), int(not opens), size,
+        0,
+    )  # fmt: skip
+    crc = _native.crc32c(head)
+    return (head + struct.pack("<I", crc) + body).ljust(size, b"\0"), crc
+
+
+def _groups(uuid: bytes, epoch: int, base: int) -> Iterator[bytes]:
+    start, crc = _group(uuid, epoch, 1, 0, EMPTY_STATE)
+    yield start
+    values = [f'{{"generation":{epoch},"event":{n}}}'.encode() for n in range(EVENTS)]
+    chunk = _native.chunk_encode(
+        TOPIC, SLICE, epoch, base, values, None, [FIRST_US + epoch] * EVENTS
+    )
+    yield _group(uuid, epoch, 2, crc, chunk)[0]
+
+
+def _write(shard: Path, uuid: bytes, epoch: int, base: int) -> tuple[int, int]:
+    """One sealed generation: its directory, its segment and that one's index; (tail, bytes)."""
+    path = layout.segment_path(shard, epoch, 0)
+    path.parent.mkdir(mode=0o700)
+    index = IndexBuilder()
+    groups = list(_groups(uuid, epoch, base))
+    at = 0
+    for group in groups:
+        header = parse_header(group)
+        assert header is not None
+        index.add(header, memoryview(group), at)
+        at += len(group)
+    path.write_bytes(b"".join(groups))
+    last = parse_header(groups[-1])
+    assert last is not None
+    wall = FIRST_US + epoch
+    summary = SegmentSummary(0, 1, len(groups), 0, last.header_crc, at, wall, wall)
+    write_sidecar(path, index.body(), epoch, summary)
+    return len(groups), at
+
+
+def add_old_generations(data_dir: Path, count: int) -> None:
+    """Adds sealed generations to the directory of a single broker with one worker, at rest."""
+    identity = json.loads((data_dir / "broker.json").read_text())
+    uuid = bytes.fromhex(identity["cluster_uuid"])
+    shard = layout.shard_path(data_dir, 0)
+    lineage = Lineage.load(shard)
+    newest = lineage.generations()[-1]
+    parent = (newest.epoch, newest.tail or 0)
+    for number in range(count):
+        epoch = newest.epoch + 1 + number
+        tail, end_bytes = _write(shard, uuid, epoch, number * EVENTS)
+        lineage.opened(epoch, SESSION, [parent])
+        lineage.sealed(epoch, tail, 0, end_bytes)
+        parent = (epoch, tail)
+    os.sync()

@@ -1,0 +1,142 @@
+"""A ring under load that is hurt round after round; how long writes waited; a verdict."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from faultlab.checker import Report
+from faultlab.mount import Mount
+from faultlab.prober import Prober
+from faultlab.ring import Node, Ring
+from faultlab.round import Scene, outage
+from faultlab.wire import call
+
+WHOLE_S = 30.0
+"""Check C11: after the end of a fault, until every range has its owner and two live followers."""
+
+POLL_S = 0.25
+EASE = 60.0
+"""A history is read back five times: clients wait so much longer between requests."""
+
+PACE_S = 0.025
+"""Between two probes of a client: nine of them are at work."""
+
+
+class RingScene(Scene):
+    """A ring, its load, and how long nothing could be written."""
+
+    ring: Ring
+
+    def __init__(
+        self,
+        root: Path,
+        seed: int,
+        name: str,
+        disks: list[Mount] | None = None,
+        *,
+        start: bool = True,
+    ) -> None:
+        """`start`: whether the ring begins at once; else `begin` is called later."""
+        self.ring = Ring(root, disks=disks or ())
+        super().__init__(root, seed=seed, name=name, ring=self.ring, ease=EASE)
+        self._prober: Prober | None = None
+        self.tried = 0
+        self.gaps: list[float] = []
+        """For each fault the longest time without an acknowledgement, of the worst range."""
+        self.slow: list[str] = []
+        """What did not come back in time: violations of C11."""
+        self.outcomes: Counter[str] = Counter()
+        """What became of damage."""
+        if start:
+            self.begin()
+
+    @property
+    def prober(self) -> Prober:
+        """After `begin`."""
+        assert self._prober is not None
+        return self._prober
+
+    def begin(self) -> None:
+        """Starts the ring."""
+        self.ring.start()
+        self._prober = Prober(self.ring, PACE_S)
+
+    def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> float:
+        """One fault, until all can be written again (patient: until the ring is whole).
+
+        Returns how long writes waited, in seconds.
+        """
+        if self.load is None:
+            self.run_load()
+            time.sleep(1)
+        self.tried += 1
+        since = time.monotonic()
+        fault()
+        self.history.fault(what, since)
+        if patient:
+            self.become_whole(what)
+        elif not self.prober.await_all(time.monotonic() + WHOLE_S):
+            self.slow.append(f"{what}: not written everywhere after {WHOLE_S} s")
+        found = self.prober.gaps(since, time.monotonic())
+        for gap in found:
+            outage(self.name, gap)
+        self.prober.forget()
+        self.gaps.append(max(found))
+        return max(found)
+
+    def become_whole(self, what: str) -> None:
+        """Until every range is led by its owner, with two followers that are up to date."""
+        began = time.monotonic()
+        while missing := [text for node in self.ring.nodes for text in lacking(node)]:
+            if time.monotonic() > began + WHOLE_S:
+                self.slow.append(f"{what}: not whole after {WHOLE_S} s: {missing}")
+                return
+            time.sleep(POLL_S)
+        self.prober.await_all(began + WHOLE_S)
+
+    def judge(self) -> None:
+        """Everything is as it was promised."""
+        report = self.report()
+        assert not report.wrong, str(report)
+        assert report.acked > 100
+
+    def report(self) -> Report:
+        """Reads everything back from every broker, and checks the whole history."""
+        self.become_whole("all")
+        self.end_load()
+        self.become_whole("all, and no load")
+        self.ring.wait_ready()
+        report = self.verdict()
+        for text in self.slow:
+            report.add("C11 liveness", text)
+        self.total(report, self.tried)
+        return report
+
+    def close(self) -> None:
+        """Nothing of it runs any more."""
+        if self._prober is not None:
+            self._prober.stop()
+        super().close()
+
+
+def lacking(node: Node) -> list[str]:
+    """What a broker still lacks; nothing: it leads its range, and all follow."""
+    try:
+        answer = call(node.port, "GET", "/status", timeout=2)
+    except (OSError, EOFError) as error:
+        return [f"{node.host}: {error}"]
+    if answer.status != 200:
+        return [f"{node.host}: {answer.status}"]
+    found = []
+    for shard in json.loads(answer.body)["shards"]:
+        replication = shard.get("replication", {})
+        if shard["leads"] != (shard["place"] == 0):
+            found.append(f"{node.host} place {shard['place']}: {replication.get('role')}")
+        elif replication.get("catchingUp"):
+            found.append(f"{node.host} place {shard['place']}: catching up")
+        for follower in replication.get("followers", []):
+            if follower["state"] != "live":
+                found.append(f"{node.host}: follower {follower}")
+    return found

@@ -1,0 +1,101 @@
+"""The follower's fence, and whether anybody would notice if it were not there."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from relay import Message, Relays
+from replicas import Shard, check_history, same_everywhere, until
+
+A, B, C = range(3)
+
+
+class Split:
+    """B takes over from A with C's help; then C hears nothing more of B, but still of A.
+
+    All that is done to messages is to lose them; and C says that it doubts A, which a broker may
+    do at any time and with no reason: safety does not rest on it.
+    """
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.decided = threading.Event()
+        """C has accepted B's proposal: from now on B knows what follows, and C does not."""
+        self.healed = threading.Event()
+
+    def __call__(self, source: int, target: int, message: Message) -> Message | None:
+        """A filter of `Relays`."""
+        kind = message["t"]
+        if self.healed.is_set() or not self.begun.is_set():
+            return message
+        if {source, target} == {A, B}:
+            return None
+        if (source, target) == (C, A):  # Neither the fence nor the view of the others.
+            return message if kind == "appended" else None
+        if (source, target) == (B, C):
+            return None if self.decided.is_set() else message
+        if (source, target) == (C, B):
+            if kind == "accepted":
+                self.decided.set()
+            elif kind == "ping":
+                return message | {"doubts": [A]}
+        return message
+
+
+class Acknowledged:
+    """What was answered 200, as `check_history` wants it."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[str] = []
+
+
+@pytest.fixture
+def split() -> Split:
+    return Split()
+
+
+@pytest.fixture
+def shard(tmp_path: Path, split: Split) -> Iterator[Shard]:
+    made = Shard(tmp_path)
+    relays = Relays(made, split)
+    try:
+        yield made
+    finally:
+        for member in made.members:  # Shown when the test fails.
+            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
+        made.end()
+        relays.close()
+
+
+def two_leaders(shard: Shard, split: Split) -> tuple[Acknowledged, list[str]]:
+    """Everything that was acknowledged, and what of it A did after it had been deposed."""
+    shard.start()
+    leader = shard.members[A]
+    until("the owner leads", lambda: "leading" in leader.log)
+    writer = Acknowledged()
+    for number in range(10):
+        assert leader.produce(str(number)) == 200
+        writer.acknowledged.append(str(number))
+    split.begun.set()
+    until("B's proposal is accepted", split.decided.is_set)
+    until("B leads", lambda: "leading" in shard.members[B].log)
+    late = [str(n) for n in range(10, 13) if leader.produce(str(n), timeout=1.5) == 200]
+    writer.acknowledged += late
+    split.healed.set()
+    return writer, late
+
+
+def test_a_deposed_leader_gets_nothing_acknowledged(shard: Shard, split: Split) -> None:
+    writer, late = two_leaders(shard, split)
+    assert not late
+    check_history(same_everywhere(shard), writer)
+
+
+def test_a_follower_without_its_fence_is_found(shard: Shard, split: Split) -> None:
+    """Mutant 1, on real processes: A and C go on with a history that B has ended."""
+    shard.members[C].environment = {"BARCO_TEST_MUTANT": "unfenced"}
+    writer, late = two_leaders(shard, split)
+    assert late, "nothing was done that the fence forbids"
+    with pytest.raises(AssertionError, match="lost"):
+        check_history(same_everywhere(shard), writer)

@@ -1,0 +1,132 @@
+"""What is staged under the name of one write: pieces, by attempt and slice, and plans. Pure."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from barco.workers.marks import Place
+
+Rows = dict[Place, int]
+
+PLANS_MAX = 8
+"""Kept of a write that is led elsewhere, where nobody knows which of them has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One staged batch: its record in the spool, and what the core found out about it."""
+
+    record: Any
+    outline: tuple[int, int, int, int, int]
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return self.outline[0]
+
+    @property
+    def cost(self) -> int:
+        """What it takes of a group at most (native/group_build.c, run_bound)."""
+        count, raw = self.outline[:2]
+        stored: int = self.record.length
+        return stored + stored // 200 + (4 + raw // 65_536 + count // 32_768) * 640
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which attempts won, and what each slice is to get."""
+
+    attempts: tuple[str, ...]
+    rows: Rows
+    part_bytes: int
+    """Of its own: what began with one setting goes on with it."""
+
+    @property
+    def name(self) -> str:
+        """Plans of one name cut a slice's share into the same parts, wherever that is done."""
+        told = [self.attempts, sorted([*place, n] for place, n in self.rows.items())]
+        packed = msgpack.packb([*told, self.part_bytes])
+        return hashlib.sha256(packed).hexdigest()[:16]
+
+    def record(self) -> dict[str, Any]:
+        """As files and the holders of other copies have it."""
+        return {
+            "kind": "plan",
+            "attempts": self.attempts,
+            "rows": [[*place, count] for place, count in self.rows.items()],
+            "part_bytes": self.part_bytes,
+        }
+
+    @classmethod
+    def of(cls, record: Any) -> "Plan":
+        """The plan of a record."""
+        rows = {(topic, index): count for topic, index, count in record["rows"]}
+        return cls(tuple(record["attempts"]), rows, record["part_bytes"])
+
+
+@dataclass(slots=True)
+class Write:
+    """What is staged under one name."""
+
+    writer: str
+    batch: int
+    file: Any
+    touched: float
+    attempts: dict[str, dict[Place, list[Piece]]] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    """By name, the one that was told last at the end."""
+    committing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    pieces: int = 0
+    bytes: int = 0
+    over: bool = False
+    """All of it was seen in the log of another leader; the copy goes when it is seen again."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """The last one."""
+        return next(reversed(self.plans.values()), None)
+
+    def add(self, attempt: str, place: Place, piece: Piece) -> None:
+        """One more piece, at the end."""
+        self.attempts.setdefault(attempt, {}).setdefault(place, []).append(piece)
+        self.pieces += 1
+        self.bytes += piece.record.length
+
+    def adopt(self, plan: Plan) -> None:
+        """The last plan from now on."""
+        name = plan.name
+        self.plans.pop(name, None)
+        self.plans[name] = plan
+
+    def rows(self, attempts: Iterable[str]) -> Rows:
+        """How many events these attempts staged."""
+        found: Rows = {}
+        for attempt in attempts:
+            for place, pieces in self.attempts.get(attempt, {}).items():
+                found[place] = found.get(place, 0) + sum(piece.count for piece in pieces)
+        return found
+
+    def share(self, plan: Plan, place: Place) -> list[Piece]:
+        """The planned pieces of a slice, in the plan's order."""
+        return [
+            piece
+            for attempt in plan.attempts
+            for piece in self.attempts.get(attempt, {}).get(place, ())
+        ]
+
+
+def parts_of(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:
+    """Consecutive pieces that fit into one group each; the same for the same pieces."""
+    parts: list[list[Piece]] = []
+    room = 0
+    for piece in pieces:
+        if not parts or piece.cost > room:
+            parts.append([])
+            room = limit
+        parts[-1].append(piece)
+        room -= piece.cost
+    return parts
