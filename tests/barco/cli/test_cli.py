@@ -177,4 +177,4 @@ def test_a_cluster_gives_nothing_up(tmp_path: Path) -> None:
     run("format", "--config", str(cluster_file(tmp_path)), "--data-dir", str(path))
     assert run("recover", str(path)).returncode == 0
     done = run("recover", str(path), "--accept-data-loss")
-    assert done.returncode == 78 and "two others hold copies" in done.stderr
+    assert done.returncode == 78 and "repaired from the two others" in done.stderr
