@@ -48,7 +48,7 @@ native-test: setup ## Build the C core with sanitizers and run its own tests
 fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-chaos: setup ## One broker and rings of three, hurt under load (about half an hour; BARCO_CHAOS_ROUNDS of each kind)
+chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_ROUNDS of each kind, BARCO_SPARK_KILLS)
 	$(PYTHON) -m pytest -m chaos tests/faults tests/spark tests/integration
 
 ROUNDS ?= 0

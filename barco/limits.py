@@ -300,6 +300,10 @@ STEP_DOWN_SECONDS = 3.0
 IO_PAUSE_SECONDS = 60.0
 """A broker whose append failed does not lead for so long: a full disk is not soon empty again."""
 
+REFUSALS_MAX = 3
+"""A group that the log refused, damaged on its way perhaps, is fetched so often before its follower
+takes no more of that leader."""
+
 STEP_SECONDS_MAX = 0.25
 """The most that one step adds to the clock of the failure view: a process that was itself stopped
 must not hold its own absence against the others."""

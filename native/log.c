@@ -421,11 +421,12 @@ static uint64_t join_runs(struct run **runs, struct run **last, struct run *more
     return raw;
 }
 
-/* Only duplicates wait: they are answered with the newest append, or at once. */
+/* Only duplicates wait: they are answered with the newest append, or at once. Who was refused needs
+ * a group of its own, if only an empty one: another may lead by now, and know better. */
 static bool settle_duplicates(struct log *log)
 {
     for (const struct run *run = log->queue; run != NULL; run = run->next)
-        if (run->count > 0)
+        if (run->count > 0 || run->problem != 0)
             return false;
     if (log->append_count > 0) {
         uint32_t newest = (log->append_first + log->append_count - 1) % APPENDS_IN_FLIGHT;
@@ -659,6 +660,7 @@ void log_fence(struct log *log)
         log->queue_end = &log->queue;
         log->queued_bytes = log->held_bytes = 0;
         lose_runs(log, queue, false);
+        shard_forget_queued(log->shard);
     }
     log->open = log->following = false;
 }

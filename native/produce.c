@@ -348,11 +348,19 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     case DEDUP_GAP: problem = PROBLEM_GAP; break;
     case DEDUP_FULL: problem = PROBLEM_TOO_MANY_TOPICS; break;
     }
-    if (problem != PROBLEM_NONE)
+    if (problem != PROBLEM_NONE && (!reactor->log->gated || verdict == DEDUP_FULL)) {
         run_free(run);
-    else
-        log_enqueue(reactor->log, run);
-    return problem;
+        return problem;
+    }
+    if (problem != PROBLEM_NONE) { /* final for the client, so it has to be the leader's word */
+        run->count = run->bytes = 0;
+        run->sealed = false;
+        assert(problem <= UINT8_MAX);
+        run->problem = (uint8_t)problem;
+        run->producer_seq = *detail;
+    }
+    log_enqueue(reactor->log, run);
+    return PROBLEM_NONE;
 }
 
 static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
@@ -612,26 +620,28 @@ static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status
 
 void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
 {
-    const uint16_t problem = grouped ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
+    const bool unknown = grouped && run->problem == PROBLEM_NONE;
+    const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
     struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
     if (run->waiter.kind == WAITER_SLOT)
         slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
     else if (run->waiter.kind == WAITER_PEER)
         handoff_answer(reactor, &run->waiter, problem, false, &part, 0);
     else if (run->waiter.kind == WAITER_APPEND)
-        tell_appended(reactor, run->waiter.tag, grouped ? 500 : 503, &part);
+        tell_appended(reactor, run->waiter.tag, unknown ? 500 : 503, &part);
 }
 
 void produce_stable(struct reactor *reactor, struct run *run)
 {
     struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
                         reactor->log->options.epoch, run->base_offset};
+    const uint64_t expected = run->problem ? run->producer_seq : 0;
     switch (run->waiter.kind) {
     case WAITER_SLOT:
-        slot_part_done(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
+        slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_PEER:
-        handoff_answer(reactor, &run->waiter, PROBLEM_NONE, run->count == 0, &part, 0);
+        handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
     default:

@@ -7,6 +7,19 @@
 #include "group.h"
 #include "py_reactor.h"
 
+/* What the log told and Python has not heard yet is about the generation that ends. */
+static void forget_upcalls(struct reactor *reactor)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < reactor->upcall_count; i++) {
+        const uint8_t kind = reactor->upcalls[i].kind;
+        if (kind != UPCALL_SEGMENT_WANTED && kind != UPCALL_SEGMENT_SEALED &&
+            kind != UPCALL_BUILT && kind != UPCALL_LANDED)
+            reactor->upcalls[kept++] = reactor->upcalls[i];
+    }
+    reactor->upcall_count = kept;
+}
+
 static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
@@ -16,6 +29,7 @@ static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
     if (!log_settled(reactor->log) || reactor->log->queue != NULL)
         return PyErr_Format(PyExc_RuntimeError, "appends of the generation before are under way");
     log_begin(reactor->log, epoch, session, true);
+    forget_upcalls(reactor);
     reactor->last_landed = 0;
     Py_RETURN_NONE;
 }

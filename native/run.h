@@ -43,13 +43,14 @@ struct run {
     struct run *next;        /* in the queue, then in the group */
     struct run *next_stream; /* of the same stream in the same group */
     struct stream *stream;
-    uint32_t count;    /* events; 0: a duplicate that waits for its original */
+    uint32_t count;    /* events; 0: a duplicate that waits for its original, or refused */
     uint32_t bytes;    /* keys and values */
     uint64_t base_offset; /* set when the group is built */
     uint64_t memory;      /* bytes counted for this run itself */
     bool sealed;       /* a client's batch, stored as it came */
     bool glued;        /* goes into the same group as the next run of the queue */
     bool has_producer;
+    uint8_t problem;   /* why it is refused; told when a group built after that is committed */
     uint32_t value_len;
     /* One event, values[0, value_len); or the lens one behind the other; or the spans. */
     const uint8_t *values;
@@ -63,7 +64,7 @@ struct run {
     const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
     uint32_t key_len;
     uint32_t producer_epoch;
-    uint64_t producer_seq;
+    uint64_t producer_seq; /* refused: the one that would have been taken */
     uint8_t producer_id[PRODUCER_ID_BYTES];
     const int64_t *timestamps;        /* NULL: timestamp for all; else that is their earliest */
     const struct batch_view *batch;   /* sealed only */

@@ -293,6 +293,30 @@ void shard_logged(struct shard *shard, const struct stream *stream, const uint8_
     row->logged_seq = seq;
 }
 
+static void producer_drop(struct shard *shard, uint32_t at)
+{
+    shard->producers[at] = (struct producer){0};
+    shard->producer_count--;
+    /* Those behind it may have their place before it now. */
+    for (uint32_t next = (at + 1) & shard->producer_mask; shard->producers[next].used;
+         next = (next + 1) & shard->producer_mask) {
+        const struct producer row = shard->producers[next];
+        shard->producers[next] = (struct producer){0};
+        *producer_find(shard, row.id, row.topic, row.slice) = row;
+    }
+}
+
+void shard_forget_queued(struct shard *shard)
+{
+    for (uint32_t i = 0; i <= shard->producer_mask; i++) {
+        struct producer *row = &shard->producers[i];
+        while (row->used && !row->logged)
+            producer_drop(shard, i);
+        row->epoch = row->logged_epoch;
+        row->last_seq = row->logged_seq;
+    }
+}
+
 /* ---- compacted values ---- */
 
 static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uint32_t hash,

@@ -125,6 +125,8 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
 /* The event (id, epoch, seq) of the stream is in a group now. */
 void shard_logged(struct shard *shard, const struct stream *stream, const uint8_t *id,
                   uint32_t epoch, uint64_t seq);
+/* What still waited for a group never gets into one: producers are as the groups left them. */
+void shard_forget_queued(struct shard *shard);
 
 void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
                    size_t key_len, const uint8_t *value, size_t value_len);

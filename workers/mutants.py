@@ -1,11 +1,13 @@
-"""Rules that the tests take out, to prove that they notice; nobody else ever does.
+"""What tests break on purpose; nobody else ever does. Rules that they take out, to prove that they
+notice, and a network that nobody could use.
 
 BARCO_TEST_MUTANT=unfenced: a follower goes on taking appends after its promise. (Appends that
 return before they are stable are made by `tests/faults/faultlab/writes.c`, below the core.)
+BARCO_TEST_MUTANT=damaging: a bit of every twentieth group that comes in is turned.
 """
 
 import os
 
 MUTANT = os.environ.get("BARCO_TEST_MUTANT", "")
-UNFENCED = "unfenced"
-assert MUTANT in ("", UNFENCED), f"there is no mutant {MUTANT!r}"
+UNFENCED, DAMAGING = "unfenced", "damaging"
+assert MUTANT in ("", UNFENCED, DAMAGING), f"there is no mutant {MUTANT!r}"

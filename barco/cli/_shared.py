@@ -3,7 +3,9 @@
 import argparse
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -16,6 +18,8 @@ from rich.table import Table
 from barco.client.names import as_endpoints, check_topic
 from barco.client.transport import split_endpoint
 from barco.config import endpoint_default
+
+JAVA_MIN = 17
 
 ENDPOINT_HELP = """\
 Brokers:
@@ -117,12 +121,26 @@ def java_missing() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(Path(home, "bin", "java"), os.X_OK):
         return f"JAVA_HOME is {home}, but there is no program bin/java"
-    if home or shutil.which("java") is not None:
-        return ""
-    return (
-        "Spark needs Java 17 or newer: install it (Debian: apt-get install "
-        "default-jre-headless) or set JAVA_HOME"
-    )
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    get_it = "install it (Debian: apt-get install default-jre-headless) or set JAVA_HOME"
+    if program is None:
+        return f"Spark needs Java {JAVA_MIN} or newer: {get_it}"
+    found = _java_version(program)
+    if found is not None and found < JAVA_MIN:
+        return f"Spark needs Java {JAVA_MIN} or newer, {program} is Java {found}: {get_it}"
+    return ""
+
+
+def _java_version(program: str) -> int | None:
+    """17 of `openjdk version "17.0.1"`, 8 of "1.8.0_392"; None: it does not say."""
+    try:
+        told = subprocess.run(
+            [program, "-version"], check=False, capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(match[1]) if match else None
 
 
 def print_json(document: Any) -> None:

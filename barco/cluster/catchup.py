@@ -14,7 +14,7 @@ class Catchup(Peers):
     def _fetch_due(self) -> None:
         """Ask, or ask again, for what is lacking."""
         for held in list(self._lacking.values()):
-            if held.received >= held.target or held.broken:
+            if held.received >= held.target or held.broken or held.refusing:
                 del self._lacking[held.generation.gid]
             elif self._now >= held.fetch_at and held.fence is not Fence.DRAINING:
                 self._fetch(held)
@@ -82,7 +82,7 @@ class Catchup(Peers):
 
     def _on_fetched(self, sender: Identity, message: Fetched) -> None:
         held = self._held.get(message.gid)
-        if held is None or held.broken or held.fence is Fence.DRAINING:
+        if held is None or held.broken or held.refusing or held.fence is Fence.DRAINING:
             return
         if held.received >= held.target or held.leading is not None:
             return

@@ -77,6 +77,19 @@ class IoFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The log did not take a group of `AppendForeign`: it is damaged, or no sequel to what is here.
+
+    `gseq` (0: none) is the last group that was taken; whatever came after it is forgotten.
+    """
+
+    gid: Gid
+    gseq: int
+    header_crc: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Corrupted:
     """A scrub or a read found corruption in groups that were stable (rule A4).
 
@@ -128,6 +141,7 @@ Event = (
     | Stable
     | Drained
     | IoFailed
+    | Refused
     | Corrupted
     | Resign
     | Elect

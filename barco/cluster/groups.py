@@ -341,7 +341,7 @@ def _pop_first(versions: dict[Any, int]) -> int:
     return versions.pop(next(iter(versions)))
 
 
-def _after(since: int, versions: Mapping[_Name, int]) -> list[_Name]:
+def _after(since: int, versions: dict[_Name, int]) -> list[_Name]:
     """What changed after a version, in its order; of a mapping that is in order itself."""
     newest = itertools.takewhile(lambda item: item[1] > since, reversed(versions.items()))
     return [name for name, _ in newest][::-1]

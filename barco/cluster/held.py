@@ -58,6 +58,7 @@ class Held:
         *("generation", "member", "concerned", "tail", "tail_crc", "received", "received_crc"),
         *("owed", "promised", "accepted", "decided", "suspect", "broken", "committed", "shown"),
         *("fence", "wish", "target", "sources", "fetch_at", "fetch_turn", "fetched_at"),
+        *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "round", "sealed"),
     )
@@ -81,6 +82,12 @@ class Held:
         """Corruption was found: it has no vote, until it is repaired and sealed (rule A4)."""
         self.broken = False
         """An append failed here: it takes no more."""
+        self.refused_at, self.refusals = -1, 0
+        """After which group the next one was refused, and how often."""
+        self.refusing = False
+        """It was so too often: it takes no more, but nothing is wrong with the disk."""
+        self.left_alone = False
+        """This process led it until its followers took no more."""
         self.committed = 0
         """gseq up to which its leader is known to have committed it."""
         self.shown = 0
@@ -123,6 +130,7 @@ class Held:
             or self.fence is not Fence.OPEN
             or self.suspect
             or self.broken
+            or self.refusing
         )
 
     @property

@@ -108,6 +108,7 @@ class Leader(Follower):
         leading.fenced.add(ordinal)
         leading.live[ordinal] = False
         if len(leading.fenced) == len(leading.appended):
+            held.left_alone = True
             self._stop_leading(held, "both followers are fenced")
 
     def _stop_leading(self, held: Held, reason: str) -> None:

@@ -20,7 +20,8 @@ class Ownership(Proposer):
                 continue
             if self._has_cause(held):
                 held.retry_at = self._now + RESEND_SECONDS
-                self._propose(held)
+                # What they refuse they cannot hold: their own promises make a value that they can.
+                self._propose(held, without_me=held.left_alone)
 
     def _has_cause(self, held: Held) -> bool:
         if not self._able() or self._hears(held) + 1 < held.generation.quorum:

@@ -41,6 +41,9 @@ class Proposal:
     children: tuple[Generation, ...]
     """Of a split, without epoch and parents."""
     resend_at: float
+    without_me: bool = False
+    """This member's own promise is not asked for."""
+    resends: int = 0
     promises: dict[int, Promise] = field(default_factory=dict)
     value: Successor | None = None
     """Set when phase 2 begins."""
@@ -58,15 +61,24 @@ class Proposer(Lineage):
         self._proposals, self._rounds = {}, {}
 
     def _propose(
-        self, held: Held, kind: Kind = Kind.RELEAD, children: tuple[Generation, ...] = ()
+        self,
+        held: Held,
+        kind: Kind = Kind.RELEAD,
+        children: tuple[Generation, ...] = (),
+        without_me: bool = False,
     ) -> None:
-        """Phase 1."""
+        """Phase 1. Any quorum's promises make a value; what only this member has was never
+        committed."""
         gid = held.generation.gid
         assert gid not in self._proposals, "one ballot at a time"
         ballot = self._ballot(held)
         resend_at = self._now + RESEND_SECONDS
-        proposal = self._proposals[gid] = Proposal(ballot, kind, children, resend_at)
-        self._to_members(held, Prepare(gid, proposal.ballot))
+        self._proposals[gid] = Proposal(ballot, kind, children, resend_at, without_me)
+        self._prepare(held, self._proposals[gid])
+
+    def _prepare(self, held: Held, proposal: Proposal) -> None:
+        done = {*proposal.promises, *([self._me.ordinal] if proposal.without_me else ())}
+        self._to_members(held, Prepare(held.generation.gid, proposal.ballot), done)
 
     def _ballot(self, held: Held) -> Ballot:
         """Higher than any seen; never used twice, because a session never is."""
@@ -160,13 +172,18 @@ class Proposer(Lineage):
 
     def _repeat_proposals(self) -> None:
         """Messages may be lost."""
-        for gid, proposal in self._proposals.items():
+        for gid, proposal in list(self._proposals.items()):
             if self._now < proposal.resend_at:
                 continue
             proposal.resend_at = self._now + RESEND_SECONDS
+            proposal.resends += 1
             held = self._held[gid]
-            if proposal.value is None:
-                self._to_members(held, Prepare(gid, proposal.ballot), proposal.promises)
+            if proposal.value is None and proposal.without_me and proposal.resends > 1:
+                held.left_alone = False  # One of them is gone: it takes this member's after all.
+                del self._proposals[gid]
+                self._propose(held)
+            elif proposal.value is None:
+                self._prepare(held, proposal)
             else:
                 self._to_members(held, self._accept(gid, proposal), proposal.accepted)
 

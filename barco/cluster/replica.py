@@ -38,6 +38,7 @@ from barco.cluster.events import (
     LinkLost,
     Persisted,
     Received,
+    Refused,
     Resign,
     Split,
     Stable,
@@ -46,7 +47,7 @@ from barco.cluster.events import (
 from barco.cluster.held import Held
 from barco.cluster.ownership import Ownership
 from barco.cluster.peers import Peer
-from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS
+from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
     Accept,
@@ -244,6 +245,23 @@ class Replica(Ownership):
         self._stop_leading(held, event.reason)
         self._ping_at = self._now
 
+    def _refused(self, event: Refused) -> None:
+        """What came is not what can stand there. Whoever has it is asked again; if that is no
+        better, the fault is with the leader, and another generation has to begin before it."""
+        held = self._held[event.gid]
+        held.refusals = held.refusals + 1 if held.refused_at == event.gseq else 1
+        held.refused_at = event.gseq
+        wanted = max(held.target, held.received)
+        held.received, held.received_crc = event.gseq, event.header_crc
+        held.owed = min(held.owed, event.gseq)
+        if held.refusals > REFUSALS_MAX:
+            held.refusing = True
+            self._ping_at = self._now
+            return
+        held.fetch_at = self._now
+        self._want(held, wanted)
+        self._fetch_due()
+
     def _corrupted(self, event: Corrupted) -> None:
         """Rule A4: no vote any more; the groups come back from the others."""
         held = self._held[event.gid]
@@ -351,6 +369,7 @@ _HANDLERS: dict[type[Any], str] = {
     Stable: "_on_stable",
     Drained: "_on_drained",
     IoFailed: "_failed",
+    Refused: "_refused",
     Corrupted: "_corrupted",
     Resign: "_resign",
     Elect: "_elect",

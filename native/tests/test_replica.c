@@ -1,196 +1,6 @@
 /* Leader and followers on disks that the test plays: what waits for whom, what a follower takes and
  * what it refuses, and one log that follows, leads and follows again. */
-#include <errno.h>
-
-#include "codec_testing.h"
-#include "log.h"
-
-#define ARENA_BYTES (8u << 20)
-#define DISK_BYTES (4u << 20)
-#define DISKS 6
-#define NOW 1700000000000000
-#define GROUPS_MAX 1024
-
-struct member {
-    struct shard *shard;
-    struct log *log;
-    uint8_t *disk[DISKS];
-    struct append *submitted[8];
-    uint32_t submitted_count, wanted, closed, answered, unknown, refused;
-    uint8_t *sent[GROUPS_MAX]; /* by gseq: the bytes as built */
-    uint32_t sent_bytes[GROUPS_MAX];
-};
-
-static void on_submit(void *owner, struct append *append)
-{
-    struct member *m = owner;
-    CHECK(m->submitted_count < 8);
-    m->submitted[m->submitted_count++] = append;
-}
-
-static void on_stable(void *owner, struct run *run) { ((struct member *)owner)->answered++; }
-
-static void on_lost(void *owner, struct run *run, bool grouped)
-{
-    struct member *m = owner;
-    grouped ? m->unknown++ : m->refused++;
-}
-
-static void on_built(void *owner, const struct append *append, uint32_t prev_crc)
-{
-    struct member *m = owner;
-    CHECK(append->gseq < GROUPS_MAX);
-    free(m->sent[append->gseq]);
-    m->sent[append->gseq] = malloc(append->bytes);
-    memcpy(m->sent[append->gseq], log_memory(m->log, append->pos), append->bytes);
-    m->sent_bytes[append->gseq] = append->bytes;
-}
-
-static void on_want(void *owner) { ((struct member *)owner)->wanted++; }
-static void on_closed(void *owner, uint32_t index) { ((struct member *)owner)->closed++; }
-
-static void join(struct member *m)
-{
-    struct log_options options = {.arena_bytes = ARENA_BYTES, .acceleration = 1};
-    memset(m, 0, sizeof *m);
-    m->shard = shard_new(0, 8);
-    m->log = log_new(&options, m->shard);
-    CHECK(m->shard && m->log);
-    m->log->owner = m;
-    m->log->submit = on_submit;
-    m->log->stable = on_stable;
-    m->log->lost = on_lost;
-    m->log->built = on_built;
-    m->log->want_segment = on_want;
-    m->log->segment_closed = on_closed;
-}
-
-static void leave(struct member *m)
-{
-    log_free(m->log);
-    shard_free(m->shard);
-    for (uint32_t i = 0; i < DISKS; i++)
-        free(m->disk[i]);
-    for (uint32_t i = 0; i < GROUPS_MAX; i++)
-        free(m->sent[i]);
-}
-
-static void new_disks(struct member *m, uint32_t count)
-{
-    for (uint32_t i = 0; i < DISKS; i++) {
-        free(m->disk[i]);
-        m->disk[i] = NULL;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        m->disk[i] = calloc(1, DISK_BYTES);
-        log_add_segment(m->log, i, (int)i, DISK_BYTES);
-    }
-}
-
-static void lead(struct member *m, uint64_t epoch)
-{
-    log_begin(m->log, epoch, epoch * 100, true);
-    new_disks(m, DISKS);
-    log_open_generation(m->log, (const uint8_t *)"parents", 7);
-    log_pump(m->log, NOW);
-}
-
-static void follow(struct member *m, uint64_t epoch)
-{
-    log_begin(m->log, epoch, epoch * 100, true);
-    new_disks(m, DISKS);
-    log_follow(m->log);
-}
-
-static void complete(struct member *m, uint32_t at)
-{
-    struct append *append = m->submitted[at];
-    memmove(m->submitted + at, m->submitted + at + 1,
-            (--m->submitted_count - at) * sizeof *m->submitted);
-    CHECK(append->file_offset + append->bytes <= DISK_BYTES);
-    memcpy(m->disk[append->fd] + append->file_offset, log_memory(m->log, append->pos),
-           append->bytes);
-    log_written(m->log, append, append->bytes);
-}
-
-static void settle(struct member *m)
-{
-    do {
-        while (m->submitted_count > 0)
-            complete(m, 0);
-        log_pump(m->log, NOW);
-    } while (m->submitted_count > 0);
-}
-
-static enum foreign hand(struct member *to, const struct member *from, uint64_t gseq)
-{
-    return log_take(to->log, from->sent[gseq], from->sent_bytes[gseq]);
-}
-
-/* All that the leader has built, stable at the follower; the leader hears of it. */
-static void replicate(struct member *leader, struct member *follower)
-{
-    settle(leader);
-    for (uint64_t gseq = follower->log->next_gseq; gseq < leader->log->next_gseq; gseq++) {
-        CHECK(hand(follower, leader, gseq) == FOREIGN_TAKEN);
-        settle(follower);
-    }
-    log_replicated(leader->log, follower->log->stable_gseq);
-    log_replicated(follower->log, log_committed(leader->log));
-    settle(leader);
-}
-
-static void put(struct member *m, const char *name, uint32_t slice, size_t len, uint8_t producer,
-                uint64_t seq)
-{
-    struct topic *topic = shard_topic_make(m->shard, name, strlen(name));
-    struct run *run = run_new(shard_stream(m->shard, topic, slice), len);
-    CHECK(run != NULL);
-    uint64_t seed = len + slice + seq;
-    for (size_t i = 0; i < len; i++)
-        run->tail[i] = (uint8_t)random_next(&seed);
-    run->count = 1;
-    run->values = run->tail;
-    run->value_len = run->bytes = (uint32_t)len;
-    if (producer) {
-        struct producer *row;
-        uint64_t expected;
-        memset(run->producer_id, producer, PRODUCER_ID_BYTES);
-        run->has_producer = true;
-        run->producer_seq = seq;
-        enum dedup verdict = shard_dedup(m->shard, run->stream, run->producer_id, 0, seq, false,
-                                         NOW, &row, &expected);
-        CHECK(verdict == DEDUP_NEW || verdict == DEDUP_DUPLICATE);
-        if (verdict == DEDUP_NEW)
-            row->last_seq = seq;
-        else
-            run->count = run->bytes = 0;
-    }
-    log_enqueue(m->log, run);
-}
-
-static const struct stream *stream_of(const struct member *m, const char *name, uint32_t slice)
-{
-    struct topic *topic = shard_topic(m->shard, name, strlen(name));
-    return topic ? topic->streams[slice] : NULL;
-}
-
-static void check_same(const struct member *a, const struct member *b)
-{
-    size_t a_len, b_len;
-    /* Only a replay knows at which offset a producer's last event stands; nobody asks. */
-    for (uint32_t i = 0; i <= a->shard->producer_mask; i++)
-        a->shard->producers[i].last_offset = 0;
-    for (uint32_t i = 0; i <= b->shard->producer_mask; i++)
-        b->shard->producers[i].last_offset = 0;
-    uint8_t *one = shard_snapshot(a->shard, NULL, 0, NOW, &a_len);
-    uint8_t *other = shard_snapshot(b->shard, NULL, 0, NOW, &b_len);
-    CHECK(one && other && a_len == b_len && memcmp(one, other, a_len) == 0);
-    free(one);
-    free(other);
-    for (uint32_t i = 0; i < DISKS; i++)
-        CHECK(memcmp(a->disk[i], b->disk[i], DISK_BYTES) == 0);
-}
+#include "replica_testing.h"
 
 static void test_answers_wait_for_a_follower(void)
 {
@@ -446,6 +256,75 @@ static void test_a_fence(void)
     leave(&a);
 }
 
+/* A call that was in no group is answered "not written": its retry must be stored, also when the
+ * same process leads on and takes its state for the history's. */
+static void test_what_only_waited_never_happened(void)
+{
+    struct member a;
+    join(&a);
+    lead(&a, 2);
+    for (uint8_t producer = 1; producer <= 40; producer += 2)
+        put(&a, "t", producer % 8, 100, producer, 0);
+    settle(&a);
+    log_replicated(a.log, a.log->stable_gseq);
+    const uint32_t known = a.shard->producer_count, answered = a.answered;
+    log_drain(a.log);
+    for (uint8_t producer = 1; producer <= 40; producer++) /* every other one is new */
+        put(&a, "t", producer % 8, 100, producer, producer % 2);
+    log_pump(a.log, NOW);
+    log_fence(a.log);
+    CHECK(a.refused == 40 && a.unknown == 0 && a.shard->producer_count == known);
+    lead(&a, 3);
+    for (uint8_t producer = 1; producer <= 40; producer++)
+        put(&a, "t", producer % 8, 100, producer, producer % 2);
+    settle(&a);
+    log_replicated(a.log, a.log->stable_gseq);
+    CHECK(a.answered == answered + 40);
+    uint64_t events = 0;
+    for (uint32_t slice = 0; slice < 8; slice++)
+        events += stream_of(&a, "t", slice)->stable_offset;
+    CHECK(events == 60);
+    leave(&a);
+}
+
+static void refuse(struct member *m, const char *name, uint32_t slice)
+{
+    struct run *run = run_new(stream_of_new(m, name, slice), 0);
+    CHECK(run != NULL);
+    run->problem = 1;
+    log_enqueue(m->log, run);
+}
+
+/* "No" is final for a client: whoever was deposed meanwhile must not say it. */
+static void test_a_refusal_waits_for_a_group_of_its_own(void)
+{
+    struct member a, b;
+    join(&a);
+    join(&b);
+    lead(&a, 2);
+    follow(&b, 2);
+    replicate(&a, &b);
+    refuse(&a, "t", 0);
+    log_pump(a.log, NOW);
+    settle(&a);
+    CHECK(a.answered == 0 && a.log->next_gseq == 3);
+    put(&a, "t", 0, 100, 0, 0);
+    refuse(&a, "t", 0);
+    log_pump(a.log, NOW);
+    CHECK(a.log->next_gseq == 4); /* behind events it needs no other */
+    replicate(&a, &b);
+    CHECK(a.answered == 3 && log_idle(a.log) && b.log->next_gseq == 4);
+    check_same(&a, &b);
+    refuse(&a, "t", 0);
+    log_pump(a.log, NOW);
+    refuse(&a, "t", 0);
+    log_fence(a.log);
+    CHECK(a.answered == 3 && a.unknown == 2);
+    settle(&a);
+    leave(&a);
+    leave(&b);
+}
+
 /* Follower of 2, leader of 3, follower of 4; the leader of 2 comes back with a group too many. */
 static void test_generations_in_one_log(void)
 {
@@ -541,6 +420,8 @@ int main(void)
     test_what_a_follower_refuses();
     test_durable_upto_holds_on_every_disk();
     test_a_fence();
+    test_what_only_waited_never_happened();
+    test_a_refusal_waits_for_a_group_of_its_own();
     test_generations_in_one_log();
     test_a_generation_that_goes_on_after_a_restart();
     return 0;

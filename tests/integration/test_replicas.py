@@ -11,6 +11,7 @@ from typing import Self
 
 import pytest
 from replicas import Member, Shard, check_history, same_everywhere, until
+from running import Answer
 
 from barco.types import MiB
 
@@ -133,6 +134,52 @@ def test_a_stopped_leader_is_fenced(shard: Shard) -> None:
             first.kill(signal.SIGCONT)
         writer.until_more(50)
     check_history(same_everywhere(shard), writer)
+
+
+def test_a_leader_that_nobody_follows_refuses_nothing(shard: Shard) -> None:
+    """A gap is final for a client; another may lead by now, and have what comes before."""
+    until("the owner leads", lambda: "leading" in shard.members[0].log)
+
+    def put(member: Member, seq: int) -> Answer | None:
+        numbers = {"Producer_Id": "p", "Producer_Epoch": "0", "Producer_Seq": str(seq)}
+        return member.request("POST", "/v1/topic/t/messages?slice=0", b"event", **numbers)
+
+    leader = shard.leader()
+    stored = put(leader, 0)
+    assert stored is not None and stored.status == 200
+    others = [member for member in shard.members if member is not leader]
+    for member in others:
+        member.kill(signal.SIGSTOP)
+    try:
+        answer = put(leader, 9)
+        assert answer is not None and answer.status == 503, answer
+        assert answer.headers["Barco-Outcome"] == "not-written"
+    finally:
+        for member in others:
+            member.kill(signal.SIGCONT)
+
+    def refused() -> bool:
+        answers = (put(member, 9) for member in shard.members)
+        return any(answer is not None and answer.status == 409 for answer in answers)
+
+    until("a refusal by who leads", refused)
+
+
+def test_a_damaged_group_is_fetched_again(tmp_path: Path) -> None:
+    """On the way to both followers, now and then: writes go on, and the leader leads on."""
+    shard = Shard(tmp_path)
+    for member in shard.members[1:]:
+        member.environment["BARCO_TEST_MUTANT"] = "damaging"
+    try:
+        shard.start()
+        until("the owner leads", lambda: "leading" in shard.members[0].log)
+        with Writer(shard) as writer:
+            writer.until_more(200)
+        check_history(same_everywhere(shard), writer)
+        assert all("was refused: damaged" in member.log for member in shard.members[1:])
+        assert shard.members[0].log.count("leading") == 1
+    finally:
+        shard.end()
 
 
 def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:

@@ -36,6 +36,8 @@ class Broker:
         self.leads: dict[Gid, Generation] = {}
         self.draining: set[Gid] = set()
         self.closed: set[Gid] = set()
+        self.refuses: dict[int, int] = {}
+        """How often its log refuses a group, by content."""
         self.offset = 0.0
         self.rate = 1.0
         self.slow = 1.0
@@ -159,6 +161,12 @@ class Broker:
         self.step(on.Persisted(serial))
 
     def _append(self, effect: do.AppendForeign) -> None:
+        left = self.refuses.get(effect.head.header_crc, 0)
+        if left or self.refuses and effect.head.gseq != self.disk.end(effect.gid)[0] + 1:
+            self.refuses[effect.head.header_crc] = max(left - 1, 0)
+            event = on.Refused(effect.gid, *self.disk.end(effect.gid), "damaged")
+            self.world.at(self.world.time, self.later, self.life, event)
+            return
         self.submit(effect.gid, effect.head)
 
     def submit(self, gid: Gid, head: GroupHead) -> None:

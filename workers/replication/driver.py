@@ -24,7 +24,7 @@ from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import from_map, to_map
 from barco.types import Epoch
-from barco.workers.mutants import MUTANT, UNFENCED
+from barco.workers.mutants import DAMAGING, MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Incoming, Link
@@ -92,6 +92,7 @@ class Driver:
             reactor,
             store,
             stable=self._stable,
+            refused=self._refused,
             failed=self._append_failed,
             fatal=fatal,
             tail_of=self._tail_of,
@@ -293,6 +294,10 @@ class Driver:
     def _stable(self, gid: Gid, gseq: int, header_crc: int) -> None:
         self.post(ev.Stable(gid, gseq, header_crc))
 
+    def _refused(self, gid: Gid, gseq: int, header_crc: int, reason: str) -> None:
+        log.error("%s", reason)
+        self.post(ev.Refused(gid, gseq, header_crc, reason))
+
     def _append_failed(self, gid: Gid, reason: str) -> None:
         log.error("%s", reason)
         self.post(ev.IoFailed(gid, reason))
@@ -344,6 +349,8 @@ class Driver:
         if isinstance(value, r.CARRIES_GROUP):
             if group is None or len(group) != value.head.bytes:
                 raise ProtocolError("a group is not as long as its message says")
+            if MUTANT == DAMAGING and self.steps % 20 == 0:
+                group[40] ^= 1
         elif group is not None:
             raise ProtocolError("a group came with a message that has none")
         hello = incoming.hello

@@ -33,12 +33,14 @@ class Logs:
         store: ReplicaStore,
         *,
         stable: Callable[[Gid, int, int], None],
+        refused: Callable[[Gid, int, int, str], None],
         failed: Callable[[Gid, str], None],
         fatal: Callable[[str], None],
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
     ) -> None:
-        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation. `tail_of`:
+        """`stable(gid, gseq, header_crc)`, `failed(gid, reason)`: of any generation.
+        `refused(gid, gseq, header_crc, reason)`: the group after this one was not taken. `tail_of`:
         where one ended, if that is known; `session_of`: whose groups it has."""
         self._tail_of = tail_of
         self._session_of = session_of
@@ -46,11 +48,14 @@ class Logs:
         self._reactor = reactor
         self._store = store
         self._stable = stable
+        self._refused = refused
         self._failed = failed
         self._fatal = fatal
         self.current: Gid | None = None
         """The generation that the core has."""
         self.leading: Gid | None = None
+        self._opening: Gid | None = None
+        """About to be led; None again when it is not to be any more."""
         self._coming: list[Gid] = []
         """To be the core's, in this order."""
         self._pending: dict[Gid, deque[Data]] = {}
@@ -103,11 +108,23 @@ class Logs:
             verdict = self._reactor.take_group(queue[0])
             if verdict == "wait":
                 return
-            self.pending_bytes -= len(queue.popleft())
             if verdict != "taken":
-                self.pending_bytes -= sum(map(len, queue))
-                queue.clear()
-                self._failed(gid, f"a group of {gid} was refused: {verdict}")
+                self._refuse(gid, verdict)
+                return
+            self.pending_bytes -= len(queue.popleft())
+
+    def _refuse(self, gid: Gid, verdict: str) -> None:
+        """Nothing that came after it can be taken either."""
+        self._drop_pending(gid)
+        state = self._reactor.log_state()
+        gseq = state["gseq"]
+        while self._crcs and self._crcs[-1][0] > gseq:
+            self._crcs.pop()
+        crc = state["header_crc"] if gseq else 0
+        self._refused(gid, gseq, crc, f"group {gseq + 1} of {gid} was refused: {verdict}")
+
+    def _drop_pending(self, gid: Gid) -> None:
+        self.pending_bytes -= sum(map(len, self._pending.pop(gid, ())))
 
     def _copy(self, gid: Gid) -> None:
         self._heads.pop(gid, None)
@@ -130,7 +147,14 @@ class Logs:
             queue.clear()
             try:
                 end = await log_.append(groups)
-            except (BarcoError, ValueError) as error:
+            except ValueError as error:
+                self._drop_pending(gid)
+                end = log_.position
+                self._stable(gid, end.tail, end.header_crc)
+                self._refused(gid, end.tail, end.header_crc, f"in {gid}, {error}")
+                return
+            except BarcoError as error:
+                self._drop_pending(gid)
                 self._failed(gid, str(error))
                 return
             finally:
@@ -242,6 +266,8 @@ class Logs:
 
     def abandon(self, gid: Gid) -> bool:
         """A generation that was to be led is not any more; False: it is open already."""
+        if gid == self._opening:
+            self._opening = None
         if gid in self._coming:
             self._coming.remove(gid)
             return True
@@ -304,15 +330,16 @@ class Logs:
     async def _lead(self, generation: Generation, opened: Callable[[], None]) -> None:
         if generation.gid not in self._coming:
             return  # Fenced before it began.
+        self._opening = generation.gid
         await self._quiet(self.current)
         parents = [(parent.gid.epoch, parent.tail) for parent in generation.parents]
         await self._store.restore_state(parents)
-        if generation.gid not in self._coming:
+        if self._opening is None:
             return
         await self._begin(generation)
         self._wanting = True
-        if not await self._add_segment():
-            return
+        if not await self._add_segment() or self._opening is None:
+            return  # Fenced meanwhile: another has it by now.
         self._wanting = False
         self.leading = generation.gid
         self._reactor.open_generation(self._store.pack_parents(parents))

@@ -210,6 +210,8 @@ class ReplicaStore(ShardFiles):
             os.close(fd)
             if index > state["segment"]:  # Prepared, and not needed.
                 discard(self._shard, layout.segment_path(self._shard, self.epoch, index))
+                # Who served groups has looked into it; one of the same name may come by copying.
+                self._catalog.files.forget(SegmentKey(self.epoch, index))
         self._fds.clear()
 
     @property
@@ -229,6 +231,9 @@ class ReplicaStore(ShardFiles):
                 return None
             index = self._next_index
             made = await self._behind_damage(epoch, index)
+            if made is not None and self.epoch != epoch:
+                os.close(made[0])
+                return None
             if made is None:
                 made = await self._pool.prepare_if(epoch, index, lambda: self.epoch == epoch)
             if made is None:
@@ -355,15 +360,22 @@ class ReplicaStore(ShardFiles):
             history.append(index)
             place = (index, summary.end_bytes)
             if summary.last_gseq <= tail:
-                body = self._core.export_index(index)
-                path = layout.segment_path(self._shard, self.epoch, index)
-                try:
-                    await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
-                except DiskFullError as error:
-                    self._on_error(error)  # It is made when somebody asks for it.
+                await self._write_sidecar(index, summary)
             else:
                 place = await self._end_of(self.epoch, tail)
         return history, place
+
+    async def _write_sidecar(self, index: int, summary: SegmentSummary) -> None:
+        """Unless it has to wait: without one it is made when somebody asks for it."""
+        if self._sealing.locked():
+            return  # Two must not write one file, and a generation must not wait for room.
+        async with self._sealing:
+            body = self._core.export_index(index)
+            path = layout.segment_path(self._shard, self.epoch, index)
+            try:
+                await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
+            except DiskFullError as error:
+                self._on_error(error)
 
     async def _seal_copy(self, epoch: int, tail: int) -> tuple[list[int], tuple[int, int]]:
         place = await self._end_of(epoch, tail)

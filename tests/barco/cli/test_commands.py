@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -229,6 +230,27 @@ def test_times():
     assert _shared.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
     assert _shared.time_of(2**62) == f"{2**62}us"
     assert _shared.size_of(1536) == "1.5 KiB"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11"),
+        ('java version "1.8.0_392"', "is Java 8"),
+        ('openjdk version "17.0.9" 2023-10-17', ""),
+        ("what?", ""),
+    ],
+)
+def test_an_old_java_is_told(
+    told: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+    java.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = _shared.java_missing()
+    assert said in found and bool(found) is bool(said)
 
 
 def test_spark_load_says_what_is_missing(

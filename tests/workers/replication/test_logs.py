@@ -1,13 +1,140 @@
-"""Where the groups of peers go: here, those that belong nowhere any more."""
+"""What the core is told while generations change, and what becomes of groups that it refuses."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
+from typing import Any
 
-from barco.model.generation import Gid, GroupHead
+from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.workers.replication.logs import Logs
+
+LEADER = Identity(0, b"a" * 16)
+GENERATION = Generation(Gid(0, 2), 1000, LEADER, 7, (LEADER,), ())
+GID = GENERATION.gid
+
+
+class Core:
+    """A reactor that answers as it is told to, and notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.verdicts: list[str] = []
+        self.taken = 0
+
+    def log_state(self) -> dict[str, Any]:
+        return {
+            "gseq": self.taken,
+            "stable_gseq": self.taken,
+            "header_crc": 100 + self.taken,
+            "settled": True,
+        }
+
+    def take_group(self, group: bytes) -> str:
+        verdict = self.verdicts.pop(0) if self.verdicts else "taken"
+        self.taken += verdict == "taken"
+        return verdict
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args: self.calls.append(name)
 
 
 class Store:
+    """Nothing but turns of the loop."""
+
+    epoch = 0
+
+    def __init__(self) -> None:
+        self.segment_wanted = asyncio.Event()
+        self.segment = asyncio.Event()
+
+    async def restore_state(self, parents: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def begin(self, epoch: int, session: int) -> None:
+        await asyncio.sleep(0)
+        self.epoch = epoch
+
+    async def next_segment(self) -> tuple[int, int, int]:
+        self.segment_wanted.set()
+        await self.segment.wait()
+        return 0, 5, 4096
+
+    def pack_parents(self, parents: Any) -> bytes:
+        return b""
+
+
+def run(test: Callable[[Logs, Core, Store, list[Any]], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        core, store, told = Core(), Store(), []
+        logs = Logs(
+            core,  # type: ignore[arg-type]
+            store,  # type: ignore[arg-type]
+            stable=lambda *args: told.append(("stable", *args)),
+            refused=lambda *args: told.append(("refused", *args)),
+            failed=lambda *args: told.append(("failed", *args)),
+            fatal=lambda reason: told.append(("fatal", reason)),
+            tail_of=lambda gid: None,
+            session_of=lambda gid: 7,
+        )
+        await test(logs, core, store, told)
+        await logs.close()
+
+    asyncio.run(main())
+
+
+def test_a_lead_given_up_while_its_segment_is_made() -> None:
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        opened: list[bool] = []
+        logs.lead(GENERATION, lambda: opened.append(True))
+        await store.segment_wanted.wait()
+        logs.abandon(GID)
+        store.segment.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not opened and logs.leading is None
+        assert "open_generation" not in core.calls
+
+    run(test)
+
+
+def test_a_lead_that_stands() -> None:
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        store.segment.set()
+        opened = asyncio.Event()
+        logs.lead(GENERATION, opened.set)
+        await asyncio.wait_for(opened.wait(), 10)
+        assert logs.leading == GID and core.calls[-1] == "open_generation"
+
+    run(test)
+
+
+def test_after_a_refusal_nothing_is_left_of_what_came_behind() -> None:
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        store.segment.set()
+        logs.follow(GENERATION)
+        while logs.current != GID:
+            await asyncio.sleep(0)
+        core.verdicts = ["taken", "wait", "wait"]
+        for gseq in (1, 2, 3):
+            logs.append(GID, GroupHead(gseq, 100 + gseq - 1, 100 + gseq, 4), b"1234")
+        assert logs.pending_bytes == 8 and not told
+        core.verdicts = ["damaged"]
+        logs.landed(1)
+        (stable, refused) = told
+        assert stable == ("stable", GID, 1, 101)
+        assert refused[:4] == ("refused", GID, 1, 101) and "group 2" in refused[4]
+        assert logs.pending_bytes == 0 and logs.settled(GID)
+        told.clear()
+        for gseq in (2, 3):  # Fetched.
+            logs.append(GID, GroupHead(gseq, 100 + gseq - 1, 200 + gseq, 4), b"1234")
+        logs.landed(2)
+        logs.landed(3)
+        assert told == [("stable", GID, 2, 202), ("stable", GID, 3, 203)]
+
+    run(test)
+
+
+class Lineage:
     """Epoch 5 has ended, with all of its history here; epoch 6 has only just begun to come."""
 
     def __init__(self):
@@ -24,13 +151,14 @@ class Store:
 
 def test_what_a_deposed_leader_sent_too_much_is_dropped():
     """It does not follow on the log's end, and a log that fails costs a minute of leading."""
-    store, stable, failed = Store(), [], []
+    store, stable, failed = Lineage(), [], []
 
     async def test():
         logs = Logs(
             SimpleNamespace(),
             store,
             stable=lambda *what: stable.append(what),
+            refused=lambda *what: failed.append(what),
             failed=lambda *what: failed.append(what),
             fatal=failed.append,
             tail_of=lambda gid: 983,

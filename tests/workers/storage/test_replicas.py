@@ -7,8 +7,8 @@ import builder
 import pytest
 
 from barco.errors import DiskFullError
-from barco.workers.storage import files, layout
-from barco.workers.storage.catalog import Catalog
+from barco.workers.storage import files, layout, replicas
+from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.errors import CorruptLineageError
 from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.retention import Policy
@@ -127,6 +127,50 @@ def test_the_next_generation_keeps_its_descriptor(shard, go, monkeypatch):
         await store.close()
         with pytest.raises(OSError):
             os.fstat(fd)
+
+    go(test)
+
+
+def test_a_sidecar_is_written_by_one_at_a_time(shard, go, monkeypatch):
+    """A segment that is full, and the whole generation, are sealed at the same time."""
+
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        writing = []
+
+        async def add_sealed(*_):
+            writing.append(1)
+            await asyncio.sleep(0.02)
+            writing.pop()
+
+        def write_sidecar(*_):
+            assert not writing
+
+        monkeypatch.setattr(store._catalog, "add_sealed", add_sealed)
+        monkeypatch.setattr(replicas, "write_sidecar", write_sidecar)
+        one, _ = await asyncio.gather(store.segment_sealed(2, 0), store._seal_core(1))
+        assert one
+        await store.close()
+
+    go(test)
+
+
+def test_a_segment_that_was_not_needed_is_not_read_any_more(shard, go):
+    """It was prepared, looked into, and thrown away; then copying made another of its name."""
+
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        await store.next_segment()
+        key, path = SegmentKey(2, 1), layout.segment_path(shard, 2, 1)
+        files = store._catalog.files
+        with files.lease(key, path) as fd:
+            assert os.fstat(fd).st_ino == path.stat().st_ino
+        await store.begin(3, builder.SESSION)
+        assert not path.exists()
+        path.write_bytes(b"new" + bytes(4093))
+        with files.lease(key, path) as fd:
+            assert os.fstat(fd).st_ino == path.stat().st_ino
+        await store.close()
 
     go(test)
 
