@@ -2,8 +2,8 @@
 four paths: batch read, stream read, batch write, stream write. The rows are exact.
 
 BARCO_SPARK_KILLS of each kind in each path (10: 120 kills in all); with pytest's -s a line for every
-one and a table at the end. Local mode gives a task three tries; a job or query that fails all the same is run again,
-as people do, and counted. A wrong row is never forgiven.
+one and a table at the end. Local mode gives a task three tries; a job or query that fails all the
+same is run again, as people do, and counted. A wrong row is never forgiven.
 """
 
 import os
