@@ -157,9 +157,14 @@ COLUMN_KEY: int
 COLUMN_VALUE: int
 COLUMN_TIMESTAMP: int
 
-def chunks_project(buf: Buffer, columns: int, /) -> bytes:
-    """Chunks back to back, cut down to some columns (COLUMN_... added up): the heads as they are
-    stored, then only the sections of these columns. Nothing is unpacked."""
+def chunks_project(buf: Buffer | list[Any], columns: int, /) -> bytes:
+    """Chunks back to back, of one buffer or of several, cut down to some columns (COLUMN_... added
+    up): the heads as they are stored, then only the sections of these columns. Nothing is unpacked.
+    """
+
+def chunk_place(buf: Buffer, /) -> tuple[int, int, int]:
+    """(base offset, events, epoch) of the chunk at the start of a buffer, whole or cut down; only
+    its head is verified. ValueError: damaged."""
 
 def chunks_columns(
     buf: Buffer,
@@ -323,12 +328,22 @@ class Reactor:
     def set_disk_full(self, full: bool, /) -> None: ...
     def notify(self, on: bool, /) -> None: ...
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool, /
+        self,
+        topic: str,
+        slice: int,
+        from_offset: int,
+        max_bytes: int,
+        lend: bool,
+        columns: int = -1,
+        to_offset: int = ...,
+        /,
     ) -> tuple[list[bytes | Lent], int, int] | None:
         """(chunks back to back in one piece, next offset, stable end) from memory.
 
-        At least one chunk if there is any; None: not in memory, ask the disk. lend: they may stay
-        there, for an answer that sends them as they are.
+        lend: they may stay there, for an answer that sends them as they are. At least one chunk if
+        there is any, none beyond the one that reaches `to_offset`; None: not in memory, ask the
+        disk. columns: cut down to these, as chunks_project does it, out of `max_bytes` of whole
+        chunks.
         """
     def locate(
         self, topic: str, slice: int, from_offset: int, max_chunks: int, /

@@ -88,6 +88,13 @@ ROWS = (
     Row("spark-keys-100", "bytes sent for keys alone, 100 B", "%", 10, True, 1),
     Row("spark-broker-100", "the broker's CPU against Spark's, 100 B", "%", 10, True, 1),
     Row("spark-broker-1k", "… 1 KiB", "%", 10, True, 1),
+    Row("spark-broker-value-100", "… for the value alone, 100 B", "%", 10, True, 1),
+    Row("spark-broker-value-1k", "… 1 KiB", "%", 10, True, 1),
+    Row("spark-shards", "two shards against one, from what each side costs", "x", 1.6, False, 2),
+    Row(
+        "spark-beside-100", "produce p99 beside a bulk load of 100 B events: growth", "%", 30, True
+    ),
+    Row("spark-beside-1k", "… 1 KiB", "%", 30, True),
     Row("spark-write-100", "df.write of 100 B rows against Parquet", "x", 0.6, False, 2),
     Row("spark-write-1k", "… of 1 KiB rows", "x", 0.6, False, 2),
     Row("memory-idle", "memory of an idle worker", "MiB", 64, True, 1),

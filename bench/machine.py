@@ -90,11 +90,11 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
-def pin(pid: int, core: int) -> None:
-    """Pin every thread of a process to one core."""
+def pin(pid: int, *cores: int) -> None:
+    """Pin every thread of a process to one core, or to some."""
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            os.sched_setaffinity(int(task.name), {core})
+            os.sched_setaffinity(int(task.name), cores)
         except (OSError, ValueError):
             continue
 

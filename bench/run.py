@@ -37,6 +37,7 @@ def main() -> int:
         "RECOVERY_GIB": args.recovery_gib or (0.5 if args.quick else None),
         "REPLAY_GIB": args.replay_gib or (0.25 if args.quick else None),
         "LATENCY_SAMPLES": 50 if args.quick else None,
+        "SPARK_SCALE": 0.1 if args.quick else None,
         "PRESSURE_SECONDS": 5 if args.quick else None,
         "GENERATIONS": 500 if args.quick else None,
     }

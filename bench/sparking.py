@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import os
 import random
 import shutil
 import time
@@ -13,6 +14,8 @@ from bench import machine
 from bench.machine import MiB
 from bench.servers import Broker
 
+SCALE = float(os.environ.get("BARCO_BENCH_SPARK_SCALE") or 1)
+"""Of the numbers of events; the bars are meant for 1."""
 EVENTS_A_REQUEST = 4000
 WORDS = 4096
 
@@ -103,17 +106,17 @@ class Clock:
     """Runs queries and says what each cost."""
 
     def __init__(self, spark: Any, server: Broker | None) -> None:
-        self._jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+        self.jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
         self._server = server
 
     def run(self, query: Callable[[], Any]) -> Cost:
         """The query, once."""
         broker_before = _cpu(self._server.pids if self._server else [])
-        before = _cpu(descendants(self._jvm))
+        before = _cpu(descendants(self.jvm))
         begin = time.perf_counter()
         query()
         seconds = time.perf_counter() - begin
-        after = _cpu(descendants(self._jvm))
+        after = _cpu(descendants(self.jvm))
         broker_after = _cpu(self._server.pids if self._server else [])
         return Cost(
             seconds,

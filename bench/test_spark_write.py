@@ -18,6 +18,8 @@ from bench.servers import Broker
 
 CASES = {"spark-write-100": (1_000_000, 100), "spark-write-1k": (200_000, 1024)}
 """Rows and bytes of value, by row of the table."""
+WARM_RUNS = 3
+"""Of each, before the clock: the JVM compiles for as long."""
 
 
 def rows_of(spark: Any, count: int, event_bytes: int) -> Any:
@@ -53,13 +55,14 @@ def costs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     with LAB.question(*CASES):
         spark = sparking.session()
         clock = sparking.Clock(spark, broker)
-        for row, (count, event_bytes) in CASES.items():
+        for row, (full, event_bytes) in CASES.items():
+            count = int(full * sparking.SCALE)
             frame = rows_of(spark, count, event_bytes)
             runs: dict[str, list[sparking.Cost]] = {"barco": [], "parquet": []}
-            for number in range(SETTINGS.rounds + 1):
+            for number in range(SETTINGS.rounds + WARM_RUNS):
                 barco = clock.run(lambda: to_barco(frame, broker, f"{row}-{number}"))  # noqa: B023
                 parquet = clock.run(lambda: to_parquet(frame, scratch / "rows"))  # noqa: B023
-                if number:  # The first of each is for the JVM to warm up.
+                if number >= WARM_RUNS:
                     runs["barco"].append(barco)
                     runs["parquet"].append(parquet)
             frame.unpersist()
@@ -83,5 +86,5 @@ def costs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 @pytest.mark.parametrize("writer", ("barco", "parquet"))
 def test_spark_write(benchmark: Any, costs: dict[str, Any], row: str, writer: str) -> None:
     """Wall time a row."""
-    count = CASES[row][0]
+    count = int(CASES[row][0] * sparking.SCALE)
     METER.replay(benchmark, [run.seconds / count for run in costs[row][writer]])

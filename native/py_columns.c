@@ -31,24 +31,72 @@ static Py_ssize_t project_size(const uint8_t *buf, size_t len, uint32_t parts)
     return (Py_ssize_t)bytes;
 }
 
+static uint8_t *project_buffer(const uint8_t *buf, size_t len, uint32_t parts, uint8_t *out)
+{
+    struct chunk_view view;
+    for (size_t at = 0; at < len; at += view.stored_bytes) {
+        chunk_open(buf + at, len - at, &view);
+        chunk_part_write(&view, parts, out);
+        out += chunk_part_bytes(&view, parts);
+    }
+    return out;
+}
+
+static PyObject *project_all(PyObject *buffers, uint32_t parts)
+{
+    Py_ssize_t count = PyList_GET_SIZE(buffers), got = 0, bytes = 0;
+    Py_buffer *views = PyMem_RawCalloc((size_t)count + 1, sizeof *views);
+    PyObject *result = NULL;
+    if (views == NULL)
+        return PyErr_NoMemory();
+    for (; got < count; got++) {
+        if (PyObject_GetBuffer(PyList_GET_ITEM(buffers, got), &views[got], PyBUF_SIMPLE) < 0)
+            break;
+        Py_ssize_t size = project_size(views[got].buf, (size_t)views[got].len, parts);
+        if (size < 0) {
+            PyBuffer_Release(&views[got]);
+            break;
+        }
+        bytes += size;
+    }
+    if (got == count && (result = PyBytes_FromStringAndSize(NULL, bytes)) != NULL) {
+        uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
+        for (Py_ssize_t i = 0; i < count; i++)
+            out = project_buffer(views[i].buf, (size_t)views[i].len, parts, out);
+    }
+    while (got > 0)
+        PyBuffer_Release(&views[--got]);
+    PyMem_RawFree(views);
+    return result;
+}
+
 static PyObject *py_chunks_project(PyObject *module, PyObject *args)
 {
-    Py_buffer buf;
+    PyObject *given;
     unsigned int columns;
-    if (!PyArg_ParseTuple(args, "y*I", &buf, &columns))
+    if (!PyArg_ParseTuple(args, "OI", &given, &columns))
         return NULL;
-    uint32_t parts = arrow_parts(columns);
-    Py_ssize_t bytes = project_size(buf.buf, (size_t)buf.len, parts);
-    PyObject *result = bytes < 0 ? NULL : PyBytes_FromStringAndSize(NULL, bytes);
-    if (result != NULL) {
-        uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
-        struct chunk_view view;
-        for (size_t at = 0; at < (size_t)buf.len; at += view.stored_bytes) {
-            chunk_open((const uint8_t *)buf.buf + at, (size_t)buf.len - at, &view);
-            chunk_part_write(&view, parts, out);
-            out += chunk_part_bytes(&view, parts);
-        }
-    }
+    PyObject *buffers = PyList_Check(given) ? Py_NewRef(given) : PyList_New(1);
+    if (buffers != NULL && buffers != given)
+        PyList_SET_ITEM(buffers, 0, Py_NewRef(given));
+    PyObject *result = buffers == NULL ? NULL : project_all(buffers, arrow_parts(columns));
+    Py_XDECREF(buffers);
+    return result;
+}
+
+static PyObject *py_chunk_place(PyObject *module, PyObject *arg)
+{
+    Py_buffer buf;
+    struct chunk_view view;
+    size_t bytes;
+    if (PyObject_GetBuffer(arg, &buf, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    if (chunk_open_part(buf.buf, (size_t)buf.len, 0, &view, &bytes) < 0)
+        damaged(0);
+    else
+        result = Py_BuildValue("(KIK)", (unsigned long long)view.base_offset, view.count,
+                               (unsigned long long)view.epoch);
     PyBuffer_Release(&buf);
     return result;
 }
@@ -271,6 +319,7 @@ static PyObject *py_chunks_columns(PyObject *module, PyObject *args, PyObject *k
 
 static PyMethodDef functions[] = {
     {"chunks_project", py_chunks_project, METH_VARARGS, "Chunks cut down to some columns."},
+    {"chunk_place", py_chunk_place, METH_O, "Where the first chunk begins, by its head alone."},
     {"chunks_columns", (PyCFunction)(void (*)(void))py_chunks_columns,
      METH_VARARGS | METH_KEYWORDS, "Events of chunks as Arrow buffers."},
     {NULL, NULL, 0, NULL},

@@ -2,6 +2,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <limits.h>
+
+#include "arrow.h"
 #include "format.h"
 #include "py_lent.h"
 #include "py_reactor.h"
@@ -36,6 +39,28 @@ static PyObject *copy_chunks(struct log *log, const struct index_entry *first,
     return piece;
 }
 
+/* The same, cut down to some sections: what is not wanted is not touched. */
+static PyObject *copy_parts(const struct log *log, const struct index_entry *first,
+                            const struct index_entry *end, size_t bytes, uint32_t parts)
+{
+    PyObject *piece = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (piece == NULL)
+        return NULL;
+    uint8_t *start = (uint8_t *)PyBytes_AS_STRING(piece), *out = start;
+    for (const struct index_entry *entry = first; entry < end; entry++) {
+        struct chunk_view view;
+        if (chunk_open(log_memory(log, entry->log_pos), entry->stored_bytes, &view) < 0) {
+            Py_DECREF(piece);
+            return PyErr_Format(PyExc_ValueError, "the chunk of offset %llu in memory is damaged",
+                                (unsigned long long)entry->base_offset);
+        }
+        chunk_part_write(&view, parts, out);
+        out += chunk_part_bytes(&view, parts);
+    }
+    _PyBytes_Resize(&piece, out - start);
+    return piece;
+}
+
 /* The same, lent where that pays. */
 static PyObject *lend_chunks(struct log *log, const struct index_entry *first,
                              const struct index_entry *end, size_t bytes)
@@ -52,10 +77,10 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     const char *name;
     Py_ssize_t name_len;
     unsigned slice;
-    unsigned long long from, max_bytes;
-    int lend;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKKp", &name, &name_len, &slice, &from,
-                                             &max_bytes, &lend))
+    unsigned long long from, max_bytes, to = ULLONG_MAX;
+    int lend, columns = -1;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IKKp|iK", &name, &name_len, &slice, &from,
+                                             &max_bytes, &lend, &columns, &to))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     if (stream == NULL)
@@ -74,12 +99,15 @@ static PyObject *Reactor_tail_read(PyObject *self, PyObject *args)
     size_t bytes = 0;
     const uint64_t epoch = chunk_epoch(reactor->log, first); /* a piece is of one generation */
     for (; end < last && end->base_offset < stable; end++) {
-        if (bytes > 0 && (bytes + end->stored_bytes > max_bytes ||
+        if (bytes > 0 && (bytes + end->stored_bytes > max_bytes || end->base_offset >= to ||
                           chunk_epoch(reactor->log, end) != epoch))
             break;
         bytes += end->stored_bytes;
     }
-    PyObject *piece = (lend ? lend_chunks : copy_chunks)(reactor->log, first, end, bytes);
+    PyObject *piece = columns >= 0 ? copy_parts(reactor->log, first, end, bytes,
+                                                arrow_parts((uint32_t)columns))
+                      : lend       ? lend_chunks(reactor->log, first, end, bytes)
+                                   : copy_chunks(reactor->log, first, end, bytes);
     if (piece == NULL)
         return NULL;
     unsigned long long next = end[-1].base_offset + end[-1].count;
@@ -438,8 +466,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_read_methods[] = {
     {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes, lend) -> ([chunks back to back], next, "
-     "stable end) | None."},
+     "tail_read(topic, slice, from_offset, max_bytes, lend, columns=-1, to_offset=max) -> "
+     "([chunks back to back], next, stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
      "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
      "count)]."},

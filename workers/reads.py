@@ -1,6 +1,6 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +9,7 @@ from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.types import MiB
 from barco.workers.seams import LogReaderLike, ReactorLike
+from barco.workers.waiting import breathe
 
 if TYPE_CHECKING:
     from barco._native import ChunkInfo
@@ -30,6 +31,8 @@ Chunk = bytes | memoryview | _native.Lent
 """Stored chunks of one generation back to back: bytes of their own, never of a read buffer, or
 lent by the log until an answer has been sent."""
 
+OFFSET_MAX = 2**63 - 1
+
 
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
     """What the header of the stored chunk at this position says; it is verified."""
@@ -43,6 +46,25 @@ def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":
     if head is None:
         raise CorruptDataError("A stored chunk is cut off.")
     return head
+
+
+def chunk_place(chunk: Chunk) -> tuple[int, int, int]:
+    """(base offset, events, epoch) of the first chunk, whole or cut down to some columns."""
+    if isinstance(chunk, _native.Lent):
+        head = chunk_head(chunk)
+        return head["base_offset"], head["count"], head["epoch"]
+    try:
+        return _native.chunk_place(chunk)
+    except ValueError as error:
+        raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
+
+
+def project(chunks: Chunk | list[bytes | memoryview], columns: int) -> bytes:
+    """Stored chunks cut down to some columns: copied, never unpacked."""
+    try:
+        return _native.chunks_project(chunks, columns)
+    except ValueError as error:
+        raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
 
 
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
@@ -74,6 +96,8 @@ class Extent:
     high_watermark: int
     chunks: list[Chunk] = field(default_factory=list)
     cost: int = 0
+    columns: int | None = None
+    """What the chunks are cut down to, as the core counts columns; None: they are whole."""
 
     @property
     def more(self) -> bool:
@@ -108,16 +132,27 @@ class Reads:
         return start if kept is None else min(max(start, kept), end)
 
     async def read(
-        self, topic: str, slice: int, start: int, budget: int, *, stored: bool
+        self,
+        topic: str,
+        slice: int,
+        start: int,
+        budget: int,
+        *,
+        stored: bool,
+        columns: int | None = None,
+        stop: int | None = None,
     ) -> Extent:
         """Events from `start` on. The first chunk always, more while they fit into the budget.
 
-        The budget counts bytes as stored, or as they were before compression.
+        The budget counts bytes as stored, or as they were before compression. Chunks that are
+        asked for as stored may be cut down to some columns, and end with the one that reaches
+        `stop`: those are copied out of memory once, and what is not wanted not at all.
         """
-        extent = Extent(topic, slice, start, start, 0)
+        extent = Extent(topic, slice, start, start, 0, columns=columns)
+        end = OFFSET_MAX if stop is None else stop
         while extent.cost < budget:
             try:
-                fetched = await self._fetch(extent, budget - extent.cost, stored)
+                fetched = await self._fetch(extent, budget - extent.cost, stored, end)
             except BarcoError:
                 if extent.chunks:  # What is good first; the next read meets the error.
                     return extent
@@ -129,8 +164,9 @@ class Reads:
                 took |= len(extent.chunks) > before
                 if not fits:
                     return extent
-            if not took or not extent.more:
+            if not took or not extent.more or extent.end >= end:
                 return extent
+            await breathe()
         return extent
 
     def _take_all(self, extent: Extent, piece: "_Piece", budget: int) -> bool:
@@ -138,7 +174,7 @@ class Reads:
         if extent.chunks and extent.cost + len(piece.chunks) > budget:
             return False
         if piece.end > extent.end:
-            self._join(extent, chunk_head(piece.chunks)["base_offset"])
+            self._join(extent, chunk_place(piece.chunks)[0])
             extent.chunks.append(piece.chunks)
             extent.cost += len(piece.chunks)
             extent.end = piece.end
@@ -169,11 +205,13 @@ class Reads:
                 f"Events {extent.end} to {base_offset} of {extent.topic} are missing."
             )
 
-    async def _fetch(self, extent: Extent, left: int, stored: bool) -> "list[_Piece]":
+    async def _fetch(self, extent: Extent, left: int, stored: bool, stop: int) -> "list[_Piece]":
         """The next chunks, from memory or from the disk; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
-        tail = self._reactor.tail_read(topic, slice, offset, min(want, PIECE_BYTES), stored)
+        columns = -1 if extent.columns is None else extent.columns
+        size = min(want, PIECE_BYTES)
+        tail = self._tail(topic, slice, offset, size, stored, columns, stop)
         if tail is not None:
             chunks, end, extent.high_watermark = tail
             return (
@@ -197,7 +235,28 @@ class Reads:
                 raise self._reader.missing(topic, slice, begin, end)
             return []
         # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
-        return [_Piece(b"".join(result.chunks), result.next_offset)]
+        whole, end = list(result.chunks), result.next_offset
+        while len(whole) > 1 and end > stop and (base := chunk_place(whole[-1])[0]) >= stop:
+            del whole[-1]
+            end = base
+        if extent.columns is None:
+            return [_Piece(b"".join(whole), end)]
+        return [_Piece(project(whole, extent.columns), end)]
+
+    def _tail(
+        self,
+        topic: str,
+        slice: int,
+        offset: int,
+        size: int,
+        stored: bool,
+        columns: int,
+        stop: int,
+    ) -> tuple[Sequence[bytes | _native.Lent], int, int] | None:
+        try:
+            return self._reactor.tail_read(topic, slice, offset, size, stored, columns, stop)
+        except ValueError as error:
+            raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
 
     async def at_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int:
         """The offset of the first event that is as late as this, else the stable end."""

@@ -63,11 +63,20 @@ class ReactorLike(Protocol):
         """The latest value of each key of an internal topic."""
 
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool
+        self,
+        topic: str,
+        slice: int,
+        from_offset: int,
+        max_bytes: int,
+        lend: bool,
+        columns: int = -1,
+        to_offset: int = ...,
+        /,
     ) -> tuple[Sequence[bytes | Lent], int, int] | None:
         """(stored chunks, next offset, stable end) from memory; None: not there, ask the disk.
 
-        Each element of the list holds one or more chunks, back to back. lend: it may be lent.
+        Each element of the list holds one or more chunks, back to back; cut down to some columns,
+        if not -1. They end with the one that reaches `to_offset`. lend: it may be lent.
         """
 
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:

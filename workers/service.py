@@ -292,13 +292,20 @@ class ShardService:
         answer |= {"offset": offset, "extent": None, "known": end > 0}
         if start <= offset < end and args["budget"] > 0:
             extent = await self.reads.read(
-                topic, index, offset, args["budget"], stored=args["stored"]
+                topic,
+                index,
+                offset,
+                args["budget"],
+                stored=args["stored"],
+                columns=args.get("columns"),
+                stop=args.get("stop"),
             )
             # Where retention has been, events begin later than the log says.
             answer["start"] = max(start, extent.start) if extent.chunks else end
             answer["end"] = max(end, extent.high_watermark)
             if extent.chunks:
                 answer["extent"] = extent_to_list(extent, self.first_place)
+                answer["stopped"] = True  # At the place that was asked for, if there was one.
         return answer
 
     async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
@@ -375,7 +382,9 @@ class ShardService:
 
 
 def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
-    """Plain values, for a frame; the slice is numbered through the ring."""
+    """Plain values, for a frame; the slice is numbered through the ring. The columns are told only
+    to those who asked for some: before, workers knew of seven values."""
+    columns = [] if extent.columns is None else [extent.columns]
     return [
         extent.topic,
         first_place + extent.slice,
@@ -384,6 +393,7 @@ def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
         extent.high_watermark,
         extent.chunks,
         extent.cost,
+        *columns,
     ]
 
 

@@ -71,8 +71,8 @@ class WriteOptions:
     timeout_s: float = 120.0
     """How long a shard that does not answer is waited for."""
     piece_bytes: int = PIECE_BYTES
-    acceleration: int = 4
-    """LZ4's: 4 is what the broker itself uses; 0 leaves values as they are."""
+    acceleration: int = 8
+    """LZ4's: 8 is what the broker itself uses; 0 leaves values as they are."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
@@ -86,7 +86,7 @@ class WriteOptions:
             batch=reading.take("batchId", _batch, 0),
             timeout_s=(reading.number("writeTimeoutMs", None) or 120_000) / 1000,
             piece_bytes=min(reading.number("pieceBytes", None) or PIECE_BYTES, PIECE_BYTES),
-            acceleration=reading.take("lz4Acceleration", _acceleration, 4),
+            acceleration=reading.take("lz4Acceleration", _acceleration, 8),
         )
         reading.take("checkpointLocation", str, "")
         reading.refuse_the_rest()

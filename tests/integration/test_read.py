@@ -52,6 +52,30 @@ def test_cursors_lead_through_every_generation(broker: RunningBroker) -> None:
     assert answer.status == 204 and answer.headers["barco-next-cursor"] == slices[5]["end"]
 
 
+def test_some_columns_up_to_a_place(broker: RunningBroker) -> None:
+    key = key_of(broker, "t", 5)
+    for number in range(8):
+        broker.produce("t", f"{number}\n{number + 10}\n".encode(), key=key)
+    accept = "application/vnd.barco.chunks"
+
+    def both(to: int) -> tuple[bytes, bytes]:
+        place = {"from_": "earliest", "to": f"00000002-{to:016x}"}
+        cut = events(broker, 5, accept=accept, columns="value", **place)
+        whole = events(broker, 5, accept=accept, **place)
+        assert whole.headers["barco-next-cursor"] == cut.headers["barco-next-cursor"]
+        assert cut.headers["barco-next-cursor"].endswith(f"-{min(to, 16):016x}")
+        return whole.body, cut.body
+
+    before = [both(to) for to in (1, 7, 8, 16)]
+    broker.kill()
+    broker.restart()  # What was in memory is read from the disk now.
+    for (whole, cut), again in zip(before, (both(to) for to in (1, 7, 8, 16)), strict=True):
+        assert cut == _native.chunks_project(whole, _native.COLUMN_VALUE)
+        assert len(whole) > len(cut) and (whole, cut) == again
+    ends = [sum(chunk[6] for chunk in _native.chunks_scan(whole)) for whole, _ in before]
+    assert ends == [2, 8, 8, 16]
+
+
 def test_replay_is_immutable(broker: RunningBroker) -> None:
     key = key_of(broker, "t", 0)
     for number in range(50):

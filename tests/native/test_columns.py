@@ -85,6 +85,29 @@ def test_the_same_events_whole_and_projected(columns: int, seed: int, keyless: b
     assert epochs == [info["epoch"] for info in infos if info for _ in range(info["count"])]
 
 
+def test_several_buffers_are_projected_as_one() -> None:
+    parts = chunks(2)
+    whole = _native.chunks_project(b"".join(parts), KEY)
+    assert _native.chunks_project([memoryview(part) for part in parts], KEY) == whole
+    assert _native.chunks_project([], KEY) == b""
+    with pytest.raises(ValueError, match="damaged"):
+        _native.chunks_project([*parts, parts[0][:-1]], KEY)
+    with pytest.raises(TypeError):
+        _native.chunks_project([*parts, "text"], KEY)
+
+
+def test_where_a_chunk_begins_is_in_its_head() -> None:
+    for chunk in chunks(3):
+        info = _native.chunk_info(chunk)
+        assert info is not None
+        place = (info["base_offset"], info["count"], info["epoch"])
+        small = _native.chunks_project(chunk, 0)
+        assert _native.chunk_place(chunk) == _native.chunk_place(small) == place
+        for wrong in (b"", small[:-1], bytes([chunk[0] ^ 1]) + chunk[1:]):
+            with pytest.raises(ValueError, match="damaged"):
+                _native.chunk_place(wrong)
+
+
 def test_only_what_is_asked_for_is_sent() -> None:
     values = [random.Random(n).randbytes(90) for n in range(1000)]
     chunk = _native.chunk_encode("t", 0, 1, 0, values, [b"%d" % (n % 10) for n in range(1000)])

@@ -124,7 +124,15 @@ class MemoryReactor:
         return [(key, value) for (name, key), value in self.kept.items() if name == topic]
 
     def tail_read(
-        self, topic: str, slice: int, from_offset: int, max_bytes: int, lend: bool
+        self,
+        topic: str,
+        slice: int,
+        from_offset: int,
+        max_bytes: int,
+        lend: bool,
+        columns: int = -1,
+        to_offset: int = 2**63,
+        /,
     ) -> tuple[list[bytes], int, int] | None:
         place = (topic, slice)
         if place not in self.ends:
@@ -134,7 +142,13 @@ class MemoryReactor:
             return [], from_offset, self.ends[place]
         if from_offset < self.memory_floor.get(place, 0):
             return None
-        return (*self._from(place, from_offset, max_bytes), self.ends[place])
+        chunks, end = self._from(place, from_offset, max_bytes)
+        while len(chunks) > 1 and (base := _native.chunk_place(chunks[-1])[0]) >= to_offset:
+            del chunks[-1]
+            end = base
+        if columns >= 0:
+            chunks = [_native.chunks_project(chunk, columns) for chunk in chunks]
+        return chunks, end, self.ends[place]
 
     def _from(self, place: tuple[str, int], offset: int, size: int) -> tuple[list[bytes], int]:
         found: list[bytes] = []

@@ -29,7 +29,7 @@ from barco.workers.http.messages import (
     parse_number,
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
-from barco.workers.reads import Chunk, Extent, chunk_head, split_chunks
+from barco.workers.reads import Extent, chunk_place, project, split_chunks
 from barco.workers.service import extent_from_list
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -89,14 +89,6 @@ def parse_columns(text: str | None) -> int | None:
 def column_names(columns: int) -> str:
     """The opposite of `parse_columns`."""
     return ",".join(name for name, bit in COLUMNS.items() if bit & columns or name == "offset")
-
-
-def project(chunks: Chunk, columns: int) -> bytes:
-    """Stored chunks cut down to some columns: copied, never unpacked."""
-    try:
-        return _native.chunks_project(chunks, columns)
-    except ValueError as error:
-        raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
 
 
 def _plan_of(
@@ -186,6 +178,8 @@ class Read:
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
         }
+        if kind == CHUNKS:
+            args |= {"columns": columns, "stop": stop}
         with self._context.polling() if wait_ms else nullcontext():
             answer, reserved = await self._read(place, args, wait_ms / 1000, stop)
         try:
@@ -299,15 +293,18 @@ class Read:
         if given is not None:
             extent = extent_from_list(given)
         epoch = answer["epoch"]
-        if stop is not None and extent.end > stop:
-            # Chunks are not cut: of stored chunks the reader itself leaves out what is beyond.
+        if stop is not None and extent.end > stop and kind == CHUNKS and "stopped" in answer:
+            # Chunks are not cut: of the last one the reader itself leaves out what is beyond.
+            extent.chunks = extent.chunks if stop > extent.start else []
+            extent.end = max(stop, extent.start)
+        elif stop is not None and extent.end > stop:
             stop = max(stop, extent.start)
             pairs = [pair for piece in extent.chunks for pair in split_chunks(piece)]
             wanted = [chunk for chunk, head in pairs if head["base_offset"] < stop]
             extent.chunks = wanted if stop > extent.start else []
             extent.end = stop
         if extent.chunks and extent.more:
-            epoch = chunk_head(extent.chunks[-1])["epoch"]
+            epoch = chunk_place(extent.chunks[-1])[2]
         headers = [
             ("Cache-Control", "no-store"),
             (NEXT_CURSOR, cursor_text(epoch, extent.end)),
@@ -321,6 +318,7 @@ class Read:
             headers.append(("Barco-Start", skip))
         if columns is not None:
             headers.append(("Barco-Columns", column_names(columns)))
-            extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
+            if extent.columns is None:  # A worker of an older version.
+                extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
         parts = self._context.memory.counted(await render(kind, [extent], self._context.ring))
         return Response(200, parts, tuple(headers))

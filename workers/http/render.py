@@ -9,7 +9,7 @@ from barco import _native
 from barco.errors import CorruptDataError
 from barco.model.placement import Placement
 from barco.workers.http.messages import JSON, NDJSON, Part
-from barco.workers.reads import Chunk, Extent, chunk_head, split_chunks
+from barco.workers.reads import Chunk, Extent, chunk_place, split_chunks
 from barco.workers.waiting import breathe
 
 POLAR = "application/vnd.polar.consumermessage"
@@ -152,10 +152,8 @@ def skips(extents: Sequence[Extent], ring: Placement) -> str:
     """
     found = []
     for extent in extents:
-        if extent.chunks:
-            head = chunk_head(extent.chunks[0])
-            if head["base_offset"] < extent.start:
-                range_index, index = divmod(extent.slice, ring.slices_per_range)
-                name = f"{ring.token(range_index)}/{index}" if ring.size > 1 else index
-                found.append(f"{extent.topic}/{name}@{extent.start}")
+        if extent.chunks and chunk_place(extent.chunks[0])[0] < extent.start:
+            range_index, index = divmod(extent.slice, ring.slices_per_range)
+            name = f"{ring.token(range_index)}/{index}" if ring.size > 1 else index
+            found.append(f"{extent.topic}/{name}@{extent.start}")
     return ", ".join(found)

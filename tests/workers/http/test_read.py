@@ -130,6 +130,26 @@ async def test_some_columns_of_stored_chunks() -> None:
 
 
 @run
+async def test_stored_chunks_end_with_the_one_that_reaches_the_end() -> None:
+    broker = Broker()
+    for n in range(6):
+        broker.reactors[0].produce("t", 0, [b"%d" % n * 400, b"%d" % n * 300], [b"k", None])
+    chunks = broker.reactors[0].chunks["t", 0]
+    accept = "application/vnd.barco.chunks"
+    for floor in (0, 12):  # All from memory, all from the disk.
+        broker.reactors[0].memory_floor["t", 0] = floor
+        for to, count in ((5, 3), (6, 3), (7, 4), (99, 6)):
+            place = {"from_": str(Cursor(1, 1)), "to": str(Cursor(1, to))}
+            answer = await events(broker, accept=accept, **place)
+            assert answer.body == b"".join(chunks[:count])
+            assert answer.headers["barco-next-cursor"] == str(Cursor(1, min(to, 12)))
+            answer = await events(broker, accept=accept, columns="key", **place)
+            assert answer.body == _native.chunks_project(chunks[:count], COLUMNS["key"])
+            assert answer.headers["barco-next-cursor"] == str(Cursor(1, min(to, 12)))
+            assert answer.headers["barco-start"] == "t/0@1"
+
+
+@run
 async def test_plans_of_whole_slices() -> None:
     broker = Broker()
     broker.produce("t", 0, b"0", b"1")
