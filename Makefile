@@ -7,7 +7,7 @@ TESTS ?=
 .PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos chaos-ring failover clean simulate simulate-gossip
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing and leave a working .venv/bin/barco
 	@scripts/setup.sh
@@ -24,7 +24,7 @@ cluster: setup ## Start three brokers on 127.0.0.1, .2 and .3; their data is in 
 cluster-stop: setup ## Stop the three brokers
 	@$(PYTHON) scripts/cluster.py stop
 
-cluster-demo: setup ## Three brokers, the flights, a SIGKILL in the middle: nothing is lost
+cluster-demo: setup ## Empty .cluster, start it anew, load the flights, SIGKILL a broker: nothing is lost
 	@$(PYTHON) scripts/cluster_demo.py
 
 test: setup native-test ## Run the tests (TESTS=path for some of them)

@@ -51,6 +51,7 @@ GAUGES = {
     "staged_writes": Gauge("Writes that are staged."),
     "storage_buffer_bytes": Gauge("Read buffers in use."),
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
+    "storage_given_up_groups": Gauge("Groups given up with barco recover --accept-data-loss."),
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
     "storage_sealed_segments": Gauge("Sealed segments."),
     "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),

@@ -27,7 +27,7 @@ def draw(topology: Mapping[str, Any], *, colour: bool) -> str:
         for radius in (0.74, 0.66):
             grid[_cell(step / steps, radius)] = (mark, leader)
     for index in range(min(size, 12)):
-        owner = next(r["leader"] for i, r in enumerate(topology["ranges"]) if i == index)
+        owner = topology["ranges"][index]["leader"]
         _label(grid, index / size, f"broker {owner}", owner)
     middle = f"{size} broker{'s' if size > 1 else ''}, {len(topology['shards'])} shards"
     for at, character in enumerate(middle):

@@ -31,7 +31,8 @@ Examples:
 Exit codes:
   0    nothing is corrupt
   2    wrong usage
-  1    corruption was found, or the directory cannot be read
+  78   this is no data directory, or it cannot be used
+  1    corruption was found, or a file cannot be read
 """
 
 

@@ -41,6 +41,7 @@ Examples:
 Exit codes:
   0    nothing is damaged, or the loss was accepted and recorded
   2    wrong usage
+  78   this is no data directory, or it cannot be used
   1    something is damaged and nothing was changed, or a broker is running
 """
 

@@ -43,8 +43,19 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     add_common(parser)
-    parser.add_argument("--disk", metavar="UUID", help="the disk that is lost, if nobody can say")
+    parser.add_argument(
+        "--disk", metavar="UUID", type=_uuid, help="the disk that is lost, if nobody can say"
+    )
     parser.add_argument("--json", action="store_true", help="print the identity as JSON")
+
+
+def _uuid(text: str) -> str:
+    """For argparse."""
+    if not datadir.is_uuid(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the disk_uuid of a broker.json: 32 hexadecimal digits, lower case"
+        )
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -198,7 +198,9 @@ class _Endpoint:
                     lambda: Connection(self.name), host, port
                 )
         except (OSError, TimeoutError) as error:
-            raise ConnectError(f"cannot connect to {self.name}: {_reason(error)}") from error
+            raise ConnectError(
+                f"cannot connect to {self.name}: {_reason(error)}: is a broker running there?"
+            ) from error
         self.connections.append(connection)
         return connection
 

@@ -1,4 +1,10 @@
-"""An acceptor: the vote of one member on the successor of a generation (rules A1 to A4)."""
+"""An acceptor: the vote of one member on the successor of a generation (rules A1 to A4).
+
+Who has promised to somebody else does not propose itself for PATIENCE_SECONDS. The owner would
+otherwise do so at once (its generation is fenced, so nobody leads it) and outbid the proposer
+whose ACCEPT is on its way; that one backs off, tries again, and they could go on like this while
+the range has no leader. It is for progress only: ballots keep everything safe.
+"""
 
 from barco.cluster.core import Then
 from barco.cluster.events import Drained

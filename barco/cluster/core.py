@@ -89,7 +89,10 @@ class Core:
         self._serial = self._durable = 0
         self._thens: deque[tuple[int, Then]] = deque()
         self._found: dict[Gid, Recovered] = {}
-        """Logs without a record: it was not stable yet when the process ended."""
+        """Logs whose record was not stable yet when the process ended: groups go to the disk while
+        the journal's fsync is under way. They are kept, for the record comes again from another
+        member, and the log then goes on where it ends. Nobody counts on them: APPENDED waits for
+        the record (`Follower._acknowledge`), a leader for it too (`Lineage._lead`)."""
         for generation in settings.ranges:
             self._hold(generation)
         self._load(journal, logs)

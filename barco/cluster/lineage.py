@@ -1,4 +1,10 @@
-"""The lineage: which generation follows which, as far as is known here, and what that starts."""
+"""The lineage: which generation follows which, as far as is known here, and what that starts.
+
+A generation may end before its first group, GEN_START, is committed: its leader died too early, and
+T is 0. It has no history and no state of its own, so it hands on its parents: its child continues
+their groups, waits for those, and begins with their state. Taking it for the end of the line would
+lose the deduplication window and the group offsets, and show readers a child before its history.
+"""
 
 from collections.abc import Iterator
 
@@ -93,7 +99,7 @@ class Lineage(Acceptor):
         return generation.leader == self._me and generation.session == self._session
 
     def _ancestors(self, generation: Generation) -> Iterator[Parent]:
-        """The parents whose groups it continues; one that ended without any hands on its own."""
+        """The parents whose groups it continues; an empty one hands on its own (see the module)."""
         for parent in generation.parents:
             held = self._held.get(parent.gid)
             if parent.tail > 0:

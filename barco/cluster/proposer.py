@@ -1,4 +1,9 @@
-"""A proposer: decides the successor of a generation in two phases (rules P2 to P4)."""
+"""A proposer: decides the successor of a generation in two phases (rules P2 to P4).
+
+Two of the three members decide, but for the successor of genesis: that takes all of them, because
+it records who they are (`Generation.quorum` says why two are not enough). So the first start of a
+cluster needs all three brokers, and no later one does.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -133,8 +133,8 @@ def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
                 holder = os.read(fd, 20).decode("ascii", "replace").strip() or "unknown"
                 os.close(fd)
                 raise InUseError(
-                    f"{path} is in use by process {holder}: stop that broker, or pass another"
-                    " --data-dir"
+                    f"{path} is in use by process {holder}: stop that broker, or use another"
+                    " directory"
                 ) from None
             time.sleep(0.05)
     os.ftruncate(fd, 0)
@@ -171,18 +171,19 @@ def _plausible(identity: Identity) -> bool:
         if type(getattr(identity, item.name)) is not item.type:
             return False
     return (
-        _is_uuid(identity.cluster_uuid)
-        and _is_uuid(identity.disk_uuid)
+        is_uuid(identity.cluster_uuid)
+        and is_uuid(identity.disk_uuid)
         and 1 <= identity.workers <= WORKERS_MAX
         and identity.workers <= identity.slices_per_range <= SLICES_PER_RANGE_MAX
         and identity.slices_per_range.bit_count() == 1
         and identity.ordinal >= 0
         and ring_size_valid(identity.ring_size)
-        and (not identity.replaces or _is_uuid(identity.replaces))
+        and (not identity.replaces or is_uuid(identity.replaces))
     )
 
 
-def _is_uuid(text: str) -> bool:
+def is_uuid(text: str) -> bool:
+    """Whether this is how uuids are written here: 32 hexadecimal digits, lower case."""
     return len(text) == 32 and set(text) <= set("0123456789abcdef")
 
 

@@ -45,8 +45,11 @@ def cluster(tmp_path_factory):
     root = tmp_path_factory.mktemp("cluster")
     made = script.LocalCluster(root, hosts=hosts, tied=True)
     made.write()
-    for ordinal in range(3):
+    for ordinal in range(2):
         made.start(ordinal)
+    # What two of three new brokers say; see the first test.
+    made.alone = until(lambda: without_a_leader(made), "two brokers say what they wait for")
+    made.start(2)
     made.wait_ready()
     yield made
     made.stop()
@@ -102,6 +105,19 @@ def leaders(cluster):
     """The broker that leads each shard, as one that answers sees it."""
     shards = cluster.topology()["shards"]
     return [shard["ordinal"] if shard["up"] else None for shard in shards]
+
+
+def without_a_leader(cluster):
+    """The answer of /status when all three replicas of broker 0 wait for a leader."""
+    told = cluster.status(0)
+    return told if "workers 0, 1, 2" in told.get("reason", "") else None
+
+
+def test_the_first_start_needs_all_three_and_says_so(cluster):
+    """Genesis knows no disks: a blank one can not be told from one that lost everything."""
+    assert "all three at a cluster's first start" in cluster.alone["reason"]
+    assert not any(shard["leads"] for shard in cluster.alone["shards"])
+    assert all(shard["ready"] for shard in cluster.status(0)["shards"])
 
 
 def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):

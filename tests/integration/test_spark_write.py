@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
+pa = pytest.importorskip("pyarrow", reason="no pyarrow: pip install 'barco[spark]'")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 sys.path.insert(0, str(Path(__file__).parent))
 

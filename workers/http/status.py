@@ -39,15 +39,23 @@ class Status:
         )
         shards = []
         waiting = [] if context.ready else [context.reason]
+        leaderless = []
         for peer, answer in answers.items():
             worker = context.replicas.process(peer)[1]
             up = not isinstance(answer, BarcoError) and answer["epoch"] > 0
-            if not up and (context.ready or worker != options.worker):
+            if not up and options.ring_size > 1 and not isinstance(answer, BarcoError):
+                leaderless.append(str(worker))
+            elif not up and (context.ready or worker != options.worker):
                 waiting.append(f"Worker {worker} is starting.")
             shard = {"worker": worker, "ready": up} | self._role(peer)
             if up and answer["replication"]:
                 shard["replication"] = answer["replication"]
             shards.append(shard)
+        if leaderless:
+            waiting.append(
+                f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two "
+                "of a shard's three brokers, and all three at a cluster's first start."
+            )
         body: dict[str, Any] = {
             "status": "starting" if waiting else "ready",
             "version": options.version,

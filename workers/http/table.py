@@ -37,6 +37,11 @@ _PRODUCE_PARAMETERS = (
         "The index of the slice, for clients that know it; must agree with the key.",
         "integer",
     ),
+    Parameter(
+        "token",
+        "With slice: the start of its token range; else that of the process that is asked.",
+        "integer",
+    ),
     Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
     Parameter(
         "Producer-Id",
@@ -300,7 +305,11 @@ _GROUPS = (
                 },
             }
         },
-        answers={200: "The new positions, durable.", 400: "The body is wrong."},
+        answers={
+            200: "The new positions, durable.",
+            400: "The body is wrong.",
+            415: "The body is not JSON.",
+        },
     ),
 )
 
@@ -374,6 +383,7 @@ ROUTES = (
         (_CONSUMER, _DELIVERY),
         answers={
             204: "Committed, durably.",
+            400: "A parameter is wrong.",
             409: "Not registered, or slices have moved.",
             503: "A worker is restarting.",
         },
@@ -385,7 +395,7 @@ ROUTES = (
         "Commit, and leave the group.",
         "consume",
         (_CONSUMER, _DELIVERY, Parameter("commit", "false: leave without committing.", "boolean")),
-        answers={200: "Gone.", 409: "Not registered."},
+        answers={200: "Gone.", 400: "A parameter is wrong.", 409: "Not registered."},
         kinds=("text/plain",),
     ),
     Route(
@@ -403,7 +413,12 @@ ROUTES = (
             ),
             Parameter("at", "timestamp:<µs>: also at, where that time begins in each slice."),
         ),
-        answers={200: "Slices.", 404: "No such topic.", 503: "A worker is restarting."},
+        answers={
+            200: "Slices.",
+            400: "A parameter is wrong.",
+            404: "No such topic.",
+            503: "A worker is restarting.",
+        },
     ),
     _EVENTS,
     *_TOPICS,

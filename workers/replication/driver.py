@@ -227,7 +227,11 @@ class Driver:
     # --- Events -------------------------------------------------------------------------------
 
     def post(self, event: ev.Event, group: bytearray | None = None) -> None:
-        """Tell the machine; at once, or after what it is being told just now."""
+        """Tell the machine; at once, or after what it is being told just now.
+
+        An assertion that fails in it ends the process: what it holds is not what its rules made,
+        and the event loop would only log the exception and go on.
+        """
         self._events.append((event, group))
         if self._stepping:
             return
@@ -239,6 +243,10 @@ class Driver:
                 self.steps += 1
                 self._carry_out(self._machine.step(loop.time(), event), group)
             self._set_timer()
+        except AssertionError as error:
+            self._events.clear()
+            self._fatal(f"the replica's rules are broken, this is a bug: {error!r}")
+            raise
         finally:
             self._stepping = False
 

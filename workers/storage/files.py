@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from barco.errors import BarcoError, DiskFullError
+from barco.errors import BarcoError, CorruptDataError, DiskFullError
 from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
@@ -63,6 +63,7 @@ class ShardFiles:
                     "said is taken from the generations themselves"
                 )
             )
+        self._given_up = self._count_given_up()
         self._pool = SegmentPool(self._shard, segment_bytes, bulk, on_error=on_error)
         self._catalog = Catalog(
             self._shard, self.lineage, cluster_uuid=cluster_uuid, token=token, bulk=bulk
@@ -72,6 +73,22 @@ class ShardFiles:
         self._fds: dict[int, int] = {}
         self._indexing: asyncio.Task[None] | None = None
         self._sealing = asyncio.Lock()
+
+    def _count_given_up(self) -> int:
+        """Groups that an operator has given up (`barco recover --accept-data-loss`): told at every
+        start, and counted, for promise D9 is that nobody does it unseen."""
+        count = 0
+        for generation in self.lineage.generations():
+            if generation.lost is not None:
+                first, last = generation.lost
+                count += last - first + 1
+                self._on_error(
+                    CorruptDataError(
+                        f"{self._shard}: groups {first} to {last} of generation {generation.epoch} "
+                        "were given up with barco recover --accept-data-loss"
+                    )
+                )
+        return count
 
     async def _check_disk(self) -> None:
         """Proves that direct I/O works here; a disk that is nearly full is told."""
@@ -159,6 +176,7 @@ class ShardFiles:
             "storage_sealed_segments": len(segments),
             "storage_sealed_bytes": sum(segment.size for segment in segments),
             "storage_rebuilt_indexes": self._catalog.rebuilt,
+            "storage_given_up_groups": self._given_up,
             "storage_damaged_lineage_records": self.lineage.damaged,
             "storage_buffer_bytes": self._bulk.buffers.bytes_out,
             "storage_free_bytes": layout.disk_space(self._shard).free,

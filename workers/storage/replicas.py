@@ -110,7 +110,8 @@ class ReplicaStore(ShardFiles):
     async def recover(self, core: Core) -> dict[int, Found]:
         """Finds the end of every log; the core gets the newest that has one. By epoch.
 
-        Nothing is sealed, and nothing is given up: that is for the members to decide.
+        Nothing is sealed, and nothing is given up: that is for the members to decide. So a log
+        without a stable record in lineage.log is kept too; its record comes again from a member.
         """
         self._core = core
         await self._check_disk()

@@ -127,6 +127,9 @@ def test_replace_names_the_lost_disk(tmp_path: Path) -> None:
     config = ("--config", str(cluster_file(tmp_path)), "--data-dir", str(tmp_path / "data"))
     done = run("replace", *config)
     assert done.returncode == 78 and "no other broker knows broker 1" in done.stderr
+    for wrong in ("sda1", "cd" * 15, "CD" * 16):
+        done = run("replace", *config, "--disk", wrong)
+        assert done.returncode == 2 and "is not the disk_uuid" in done.stderr
     done = run("replace", *config, "--disk", "cd" * 16, "--json")
     assert json.loads(done.stdout)["replaces"] == "cd" * 16
     done = run("replace", "--data-dir", str(tmp_path / "other"))
@@ -174,4 +177,4 @@ def test_a_cluster_gives_nothing_up(tmp_path: Path) -> None:
     run("format", "--config", str(cluster_file(tmp_path)), "--data-dir", str(path))
     assert run("recover", str(path)).returncode == 0
     done = run("recover", str(path), "--accept-data-loss")
-    assert done.returncode == 78 and "two others hold copies" in done.stderr
+    assert done.returncode == 78 and "repaired from the two others" in done.stderr

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 from barco.spark.options import OptionError, Places, ReadOptions, duration_s
 

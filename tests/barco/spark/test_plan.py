@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 from barco.spark.fetch import DataLossError
 from barco.spark.options import OptionError, ReadOptions

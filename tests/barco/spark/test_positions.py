@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 

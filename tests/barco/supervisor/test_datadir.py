@@ -117,7 +117,7 @@ def test_nothing_is_put_into_a_directory_that_is_not_ours(tmp_path: Path) -> Non
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: run as a user")
 def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DataDirError, match="Permission denied: give it to user"):

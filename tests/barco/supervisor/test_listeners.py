@@ -38,7 +38,7 @@ def test_ipv6() -> None:
     try:
         listeners = open_listeners("::1", FREE, 1)
     except ConfigError:
-        pytest.skip("no IPv6 here")
+        pytest.skip("no IPv6 here: sysctl net.ipv6.conf.lo.disable_ipv6=0")
     assert listeners.shard_endpoints[0].startswith("[::1]:")
     listeners.close()
 

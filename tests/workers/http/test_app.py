@@ -128,8 +128,9 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
     paths = (await Broker().request("GET", "/openapi.json")).json["paths"]
     produce = paths["/v1/topic/{topic}/messages"]["post"]
     given = {(p["in"], p["name"]) for p in produce["parameters"]}
-    query, headers = {"partitionKey", "timestamp", "slice"}, {"Prefer", "Barco-No-Forward"}
+    query, headers = {"partitionKey", "timestamp", "slice", "token"}, {"Prefer"}
     headers |= {"Producer-Id", "Producer-Epoch", "Producer-Seq", "Idempotency-Key"}
+    headers |= {"Barco-No-Forward"}
     assert given >= {("query", name) for name in query} | {("header", name) for name in headers}
     kinds = ("json", "x-ndjson", "octet-stream", "vnd.barco.batch")
     assert set(produce["requestBody"]["content"]) == {f"application/{kind}" for kind in kinds}

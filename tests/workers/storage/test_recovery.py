@@ -191,7 +191,7 @@ def test_temporaries_and_trash_are_cleared(shard, go):
     assert not list((shard / layout.TRASH_NAME).iterdir())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything: run as a user")
 def test_wrong_permissions(shard, go):
     (path,) = builder.simple(3).write(shard, CAPACITY)
     path.chmod(0)

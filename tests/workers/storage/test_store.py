@@ -9,6 +9,7 @@ import pytest
 
 from barco.workers.storage import layout
 from barco.workers.storage.index import IndexBuilder
+from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import parse_header
 from barco.workers.storage.store import ShardStore
@@ -151,5 +152,24 @@ def test_the_wrong_index_of_a_sealed_segment_is_not_taken(shard, go):
         with pytest.raises(Exception, match="no group of generation 2"):
             await store.segment_sealed(0, IndexBuilder().body())
         await store.close()
+
+    go(test)
+
+
+def test_what_was_given_up_is_told_at_every_start(shard, go):
+    """Promise D9: data is given up by an operator's word only, logged, counted and marked."""
+    errors = []
+
+    async def test(bulk):
+        store, _, _ = await one_life(shard, bulk, {}, errors)
+        assert store.stats()["storage_given_up_groups"] == 0
+        await store.close()
+        Lineage.load(shard).lost(2, 12, 18)
+        for _ in range(2):
+            errors.clear()
+            store = make(shard, bulk, errors)
+            assert store.stats()["storage_given_up_groups"] == 7
+            (told,) = (str(each) for each in errors if "given up" in str(each))
+            assert "groups 12 to 18 of generation 2" in told
 
     go(test)
