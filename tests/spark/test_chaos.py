@@ -1,9 +1,9 @@
 """A Spark worker, a broker's worker or a whole broker of a ring dies in the middle of each of the
 four paths: batch read, stream read, batch write, stream write. The rows are exact.
 
-BARCO_SPARK_KILLS of each kind in each path (10: 120 kills in all); with pytest's -s a line for every
-one and a table at the end. Local mode gives a task three tries; a job or query that fails all the
-same is run again, as people do, and counted. A wrong row is never forgiven.
+BARCO_SPARK_KILLS of each kind in each path (10: 120 kills in all); a table at the end, and with -s
+a line for every one. Local mode gives a task three tries; a job or query that fails all the same is
+run again, as people do, and counted. A wrong row is never forgiven.
 """
 
 import os
