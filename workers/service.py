@@ -46,7 +46,7 @@ async def _no_splits(
 
 
 CONSUMING = ("poll", "commit", "goodbye")
-READING = ("read", "plan", "topics")
+READING = ("read", "plan")
 
 
 class Open:
