@@ -12,6 +12,10 @@ SHOWN_MAX = 5
 Name = tuple[str, int]
 """An event: who wrote it, and its number."""
 
+SETTLED_SECONDS = 10.0
+"""After a fault the owner takes its ranges back some 5 s later, and every new leader serves consumers
+2 s after that: what was handed out and not committed by then comes again (D6)."""
+
 
 @dataclass
 class Report:
@@ -161,8 +165,11 @@ def _sessions(report: Report, records: list[Record]) -> None:
 
 
 def _hurt(records: list[Record], at: float) -> bool:
-    """Whether a fault was going on, or had just been."""
-    return any(each["f"] == "fault" and each["t0"] <= at <= each["t1"] + 2 for each in records)
+    """Whether a fault was going on, or its changes of leader were."""
+    return any(
+        each["f"] == "fault" and each["t0"] <= at <= each["t1"] + SETTLED_SECONDS
+        for each in records
+    )
 
 
 def _positions(report: Report, records: list[Record]) -> None:
