@@ -13,8 +13,8 @@ Name = tuple[str, int]
 """An event: who wrote it, and its number."""
 
 SETTLED_SECONDS = 10.0
-"""After a fault the owner takes its ranges back some 5 s later, and every new leader serves consumers
-2 s after that: what was handed out and not committed by then comes again (D6)."""
+"""After a fault the owner takes its ranges back some 5 s later, and every new leader serves
+consumers 2 s after that: what was handed out and not committed by then comes again (D6)."""
 
 
 @dataclass
