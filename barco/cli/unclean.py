@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import secrets
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,12 +20,12 @@ from barco.workers.storage.lineage import Lineage
 
 
 def disk(text: str) -> Identity:
-    """ORDINAL=UUID of an argument."""
+    """ORDINAL=UUID of an argument, for argparse: ArgumentTypeError for anything else."""
     ordinal, equals, number = text.partition("=")
     try:
-        if not equals or not 0 <= int(ordinal) < 2**16:
+        if not equals or not 0 <= int(ordinal) < 2**16 or not datadir.is_uuid(number):
             raise ValueError
-        return Identity(Ordinal(int(ordinal)), uuid.UUID(number).bytes)
+        return Identity(Ordinal(int(ordinal)), bytes.fromhex(number))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not ORDINAL=UUID, such as 1=0b1f5ef38cbb4f54b3e25ee8e4e9c0a4"

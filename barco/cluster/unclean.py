@@ -127,8 +127,7 @@ def _refusal(
             f"broker {' and '.join(map(str, left))} has a copy on a disk that is not said to be"
             " lost, and two copies are enough: start it with this one"
         )
-    gap = _gap(generation, known, tail_of)
-    return gap
+    return _gap(generation, known, tail_of)
 
 
 def _gap(generation: Generation, known: Mapping[Gid, Generation], tail_of: TailOf) -> str:

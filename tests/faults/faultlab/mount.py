@@ -21,10 +21,10 @@ LOGFLUSH, NOLOGFLUSH = 1, 2
 def why_not() -> str:
     """Why this machine cannot do it; empty when it can."""
     if os.geteuid() != 0:
-        return "mounting needs root"
+        return "mounting needs root: run the tests as root"
     for tool in ("mkfs.ext4", "mount", "umount"):
         if shutil.which(tool) is None:
-            return f"{tool} is not installed"
+            return f"{tool} is not installed (apt-get install e2fsprogs mount)"
     if not Path("/dev/loop-control").exists():
         return "there are no loop devices"
     return ""

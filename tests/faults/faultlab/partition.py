@@ -31,7 +31,7 @@ def shapes() -> dict[str, list[Cut]]:
 def why_not() -> str:
     """Why this machine cannot do it; empty when it can."""
     if os.geteuid() != 0:
-        return "partitions need root"
+        return "partitions need root: run the tests as root"
     if shutil.which("nft") is None:
         return "nft is not installed (apt-get install nftables)"
     try:
