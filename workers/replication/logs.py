@@ -254,7 +254,13 @@ class Logs:
         return task is None or task.done()
 
     def follow(self, generation: Generation) -> None:
-        """The core is to have this generation, and take its groups from a leader."""
+        """The core is to have this generation, and take its groups from a leader.
+
+        Not one that was shut before this was asked for, and of which something has come: that is in
+        files already, which the core would want to make.
+        """
+        if generation.gid in self._copying:
+            return
         if generation.gid != self.current and generation.gid not in self._coming:
             self._coming.append(generation.gid)
             self._do(lambda: self._follow(generation))

@@ -7,6 +7,7 @@ newest one. The files come out as on every other replica, byte for byte.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from barco.workers.storage import layout, scan
 from barco.workers.storage.bulk import BulkIo
@@ -52,27 +53,43 @@ class CopiedLog:
         They are written as few at a time as rule S5 wants: a header's durable_upto is true here.
         """
         end = self.position
-        at = 0
-        while at < len(groups):
-            batch: list[bytes | bytearray] = []
-            tail, crc = end.tail, end.header_crc
-            segment, start, length = end.segment, end.offset, 0
-            for group in groups[at:]:
-                header = self.check(group, tail + 1, crc)
-                rolls = header.segment_index != segment
-                if batch and (rolls or header.durable_upto > end.tail):
-                    break
-                if rolls:
-                    segment, start = header.segment_index, 0
-                batch.append(group)
-                length += len(group)
-                tail, crc = header.gseq, header.header_crc
-            path = layout.segment_path(self._shard, self._tags.epoch, segment)
-            await self._bulk.run(_write, path, start, b"".join(batch))
-            end = Position(tail, crc, segment, start + length)
-            at += len(batch)
-            self.position = end
+        writes: list[_Write] = []
+        wrong: ValueError | None = None
+        for group in groups:
+            try:
+                header = self.check(group, end.tail + 1, end.header_crc)
+            except ValueError as error:
+                wrong = error  # What came before it is kept.
+                break
+            rolls = header.segment_index != end.segment
+            if rolls or not writes or header.durable_upto > writes[-1].after:
+                path = layout.segment_path(self._shard, self._tags.epoch, header.segment_index)
+                writes.append(_Write(path, 0 if rolls else end.offset, end.tail, []))
+            writes[-1].groups.append(group)
+            offset = len(group) + (0 if rolls else end.offset)
+            end = Position(header.gseq, header.header_crc, header.segment_index, offset)
+        # One turn of a thread for all: this process runs seldom on a busy machine.
+        await self._bulk.run(_write_all, writes)
+        self.position = end
+        if wrong is not None:
+            raise wrong
         return end
+
+
+class _Write(NamedTuple):
+    """Groups that may become stable together."""
+
+    path: Path
+    offset: int
+    after: int
+    """The last group that is stable when they are written."""
+    groups: list[bytes | bytearray]
+
+
+def _write_all(writes: list[_Write]) -> None:
+    """One is stable before the next is begun."""
+    for each in writes:
+        _write(each.path, each.offset, b"".join(each.groups))
 
 
 def _write(path: Path, offset: int, data: bytes) -> None:

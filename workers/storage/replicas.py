@@ -369,8 +369,8 @@ class ReplicaStore(ShardFiles):
         """Unless it has to wait: without one it is made when somebody asks for it."""
         if self._sealing.locked():
             return  # Two must not write one file, and a generation must not wait for room.
+        body = self._core.export_index(index)  # Whoever has the lock first may drop it.
         async with self._sealing:
-            body = self._core.export_index(index)
             path = layout.segment_path(self._shard, self.epoch, index)
             try:
                 await self._bulk.run(write_sidecar, path, body, self.epoch, summary)
