@@ -128,6 +128,9 @@ committed yet. Above it 503 until something is committed, given up or expires.""
 STAGED_PIECES_MAX = 100_000
 """Batches that wait, of all writes: about 300 bytes of memory each."""
 
+STAGED_TOGETHER_MAX = 64
+"""Batches in one request that stages them."""
+
 STAGED_WRITES_MAX = 256
 """Each is a file that is kept open."""
 

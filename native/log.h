@@ -99,6 +99,7 @@ struct log {
     uint32_t append_first, append_count;
     struct run *queue, **queue_end;
     uint64_t queued_bytes, in_flight_bytes;
+    uint32_t queued_runs;
     struct group_builder *builder;
     uint8_t *parents;
     uint32_t parents_len;
