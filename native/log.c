@@ -684,7 +684,7 @@ void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
     log->segment_count = 0;
     log->current = -1;
     log->next_gseq = 1;
-    log->stable_gseq = log->replicated = log->prev_crc = 0;
+    log->stable_gseq = log->replicated = log->kept = log->prev_crc = 0;
     log->stable_pos = log->head;
     free(log->parents);
     log->parents = NULL;
