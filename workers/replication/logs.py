@@ -93,7 +93,7 @@ class Logs:
         """The next group of this generation, as its leader built it."""
         if gid == self.current:
             self._crcs.append((head.gseq, head.header_crc))
-            if not self._pending.get(gid):
+            if not self._pending.get(gid) and len(self._crcs) <= KEEP_GROUPS_MIN:
                 verdict = self._reactor.take_group(data)
                 if verdict == "wait":
                     self._wait(gid, data)
