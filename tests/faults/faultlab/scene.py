@@ -66,7 +66,8 @@ class RingScene(Scene):
     def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> float:
         """One fault, until all can be written again (patient: until the ring is whole).
 
-        Returns how long writes waited, in seconds; a fault that leaves no quorum returns since when.
+        Returns how long writes waited, in seconds; from the time that the fault returns, if it
+        returns one: before that there was no quorum.
         """
         if self.load is None:
             self.run_load()
