@@ -16,7 +16,7 @@ from barco.errors import BarcoError, BusyError, CorruptDataError
 from barco.limits import PAGE_BYTES
 from barco.types import KiB, MiB
 from barco.workers.storage import layout
-from barco.workers.storage.bulk import UNIT_BYTES, BulkIo, buffer_bytes
+from barco.workers.storage.bulk import UNIT_BYTES, BulkIo
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
 from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
@@ -246,7 +246,7 @@ class LogReader:
             ranges = [(first, end) for first, end, _ in spans]
             views = await self._bulk.read_spans(fd, ranges, wait=wait, spare=spare)
         result = ReadResult([], plan.locations[0].base_offset, plan.key.epoch)
-        for (first, end, locations), view in zip(spans, views, strict=False):
+        for (first, _, locations), (view, held) in zip(spans, views, strict=False):
             if isinstance(view, OSError):
                 if result.chunks:
                     break
@@ -265,7 +265,7 @@ class LogReader:
                 result.chunks.append(chunk)
                 result.held.append(0)
                 result.next_offset = location.base_offset + location.event_count
-            result.held[-1] = buffer_bytes(end - first)
+            result.held[-1] = held
         return result
 
     async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from barco.errors import BusyError, DataDirError, DiskFullError
 from barco.workers.storage import layout, segment
-from barco.workers.storage.bulk import BufferPool, open_bulk
+from barco.workers.storage.buffers import BufferPool
+from barco.workers.storage.bulk import open_bulk
 from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.retention import HOUR_US, Candidate, Policy, held_back, plan
@@ -127,7 +128,7 @@ def test_buffers_come_back_with_their_last_view():
 
 
 def test_buffers_are_waited_for_and_then_refused(monkeypatch):
-    monkeypatch.setattr("barco.workers.storage.bulk.POOL_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("barco.workers.storage.buffers.POOL_WAIT_SECONDS", 0.2)
 
     async def main():
         pool = BufferPool(1 << 20)
