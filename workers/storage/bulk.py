@@ -121,15 +121,15 @@ class BulkIo(ABC):
     ) -> "asyncio.Future[int] | asyncio.Future[list[int]]":
         """One operation, without a task of its own where that is enough."""
         if len(group) > 1:
-            places = [(span.start, span.at, span.length) for span in group]
+            places = [(start, at, after - at) for _, _, start, at, after in group]
             own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
             job = self._readers.submit(_native.disk_read, own, view, places)
             job.add_done_callback(lambda _: os.close(own))
             return asyncio.wrap_future(job)
-        length = group[0].length
-        if length <= UNIT_BYTES:
-            return self._start(False, fd, group[0].start, view[:length])
-        return asyncio.ensure_future(self.read_into(fd, group[0].start, view[:length]))
+        start, part = group[0].start, view[: group[0].after]
+        if len(part) <= UNIT_BYTES:
+            return self._start(False, fd, start, part)
+        return asyncio.ensure_future(self.read_into(fd, start, part))
 
     async def _ended(
         self,
@@ -145,17 +145,20 @@ class BulkIo(ABC):
         except OSError as error:
             # Its traceback would keep this frame, and with it every buffer.
             return [error.with_traceback(None)] * len(group)
-        for span, got in zip(group, counts if isinstance(counts, list) else [counts], strict=True):
-            part = view[span.at : span.after]
+        each = counts if isinstance(counts, list) else [counts]
+        for (first, end, start, at, after), got in zip(group, each, strict=True):
+            if got == after - at:
+                results.append(view[at + first - start : at + end - start])
+                continue
             try:
                 if got in (-errno.EINTR, -errno.EAGAIN):
                     got = 0
-                if 0 <= got < span.length:
-                    got += await self._rest(fd, span.start + got, part[got:])
+                if got >= 0:
+                    got += await self._rest(fd, start + got, view[at + got : after])
                 if got < 0:
                     raise OSError(-got, os.strerror(-got))
-                at = span.first - span.start
-                results.append(part[at : max(at, min(got, span.end - span.start))])
+                begin = at + first - start
+                results.append(view[begin : max(begin, at + min(got, end - start))])
             except OSError as error:
                 results.append(error.with_traceback(None))
         return results
@@ -273,18 +276,13 @@ class ThreadBulk(BulkIo):
 
 
 class _Span(NamedTuple):
-    """A range that is asked for, the pages around it, and where in a buffer these go."""
+    """A range that is asked for, the pages around it, and where in a buffer these are."""
 
     first: int
     end: int
     start: int
     at: int
-    length: int
-
-    @property
-    def after(self) -> int:
-        """Where in the buffer the next one may begin."""
-        return self.at + self.length
+    after: int
 
 
 def _groups(spans: Sequence[tuple[int, int]]) -> list[list[_Span]]:
@@ -293,14 +291,17 @@ def _groups(spans: Sequence[tuple[int, int]]) -> list[list[_Span]]:
     A step through the loop for each of them costs more than the kernel takes to read it.
     """
     groups: list[list[_Span]] = []
+    group: list[_Span] = []
+    at = 0
     for first, end in spans:
         start = first - first % PAGE_BYTES
-        length = -(-end // PAGE_BYTES) * PAGE_BYTES - start
-        at = groups[-1][-1].after if groups else 0
-        if not groups or at + length > UNIT_BYTES:
-            groups.append([])
-            at = 0
-        groups[-1].append(_Span(first, end, start, at, length))
+        after = at - start - (-end // PAGE_BYTES) * PAGE_BYTES
+        if after > UNIT_BYTES or not group:
+            after -= at
+            at, group = 0, []
+            groups.append(group)
+        group.append(_Span(first, end, start, at, after))
+        at = after
     return groups
 
 

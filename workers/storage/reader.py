@@ -253,10 +253,10 @@ class LogReader:
                 raise explain(view, plan.path, "read") from view
             self.disk_bytes += len(view)
             for location in locations:
-                at = location.file_offset - first
-                chunk = view[at : at + location.stored_bytes]
-                why, wrong_index = _check(chunk, topic, slice_, location)
-                if why:
+                position, stored, base, count, _ = location
+                chunk = view[position - first : position - first + stored]
+                if not _native.chunk_is(chunk, topic, slice_, base, count):
+                    why, wrong_index = _explain(chunk, topic, slice_, location)
                     if result.chunks:  # What is good is served first; the next read meets the bad.
                         return result
                     if wrong_index:
@@ -264,7 +264,7 @@ class LogReader:
                     raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
                 result.chunks.append(chunk)
                 result.held.append(0)
-                result.next_offset = location.base_offset + location.event_count
+                result.next_offset = base + count
             result.held[-1] = held
         return result
 
@@ -463,11 +463,8 @@ def _spans(locations: list[Location]) -> list[tuple[int, int, list[Location]]]:
     return spans
 
 
-def _check(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
-    """(what is wrong with a chunk or "", whether the index may be to blame)."""
-    rest = (location.base_offset, location.event_count)
-    if len(chunk) == location.stored_bytes and _native.chunk_is(chunk, topic, slice_, *rest):
-        return "", False
+def _explain(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
+    """(what is wrong with a chunk, whether the index may be to blame)."""
     if len(chunk) < location.stored_bytes:
         return "the file ends before the chunk does", True
     try:
