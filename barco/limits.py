@@ -128,6 +128,9 @@ committed yet. Above it 503 until something is committed, given up or expires.""
 STAGED_PIECES_MAX = 100_000
 """Batches that wait, of all writes: about 300 bytes of memory each."""
 
+STAGED_TOGETHER_MAX = 64
+"""Batches in one request that stages them."""
+
 STAGED_WRITES_MAX = 256
 """Each is a file that is kept open."""
 
@@ -291,6 +294,10 @@ DOUBT_SECONDS_MAX = 0.6
 """How long a peer has to tell so, three pings, before the next in line acts: one that was itself
 stalled first answers what had piled up."""
 
+LISTEN_SECONDS = 0.5
+"""A process that stood still for longer than STALL_SECONDS_MAX first reads what has piled up: it
+would take over a range of which it lacks everything since, from a leader that it believes lost."""
+
 PATIENCE_SECONDS = 0.5
 """Who has promised to another proposer gives it this time to come to a decision."""
 
@@ -325,7 +332,7 @@ JOIN_GROUPS_MAX = 128
 """A follower that is no further behind gets every group as it is built again, and what it lacks
 from memory: the leader's arena and its queue bound the bytes."""
 
-FETCH_GROUPS_MAX = 32
+FETCH_GROUPS_MAX = 128
 """Asked for at a time while catching up; the sender may bound them further by size."""
 
 REPLICATION_QUEUE_BYTES_MAX = 16 * MiB

@@ -339,6 +339,7 @@ void log_enqueue(struct log *log, struct run *run)
     *log->queue_end = run;
     log->queue_end = &run->next;
     log->queued_bytes += run->bytes + run->memory;
+    log->queued_runs++;
 }
 
 size_t log_run_bound_max(const struct log *log)
@@ -404,6 +405,7 @@ static void unlink_taken(struct log *log, struct run *last, uint64_t raw)
         log->queue_end = &log->queue;
     last->next = NULL;
     log->queued_bytes -= raw;
+    log->queued_runs -= log->last_group_runs;
 }
 
 /* Puts the runs behind those of a group; returns their bytes. */
@@ -449,7 +451,7 @@ static bool settle_duplicates(struct log *log)
     }
     log->queue = NULL;
     log->queue_end = &log->queue;
-    log->queued_bytes = 0;
+    log->queued_bytes = log->queued_runs = 0;
     return true;
 }
 
@@ -658,7 +660,7 @@ void log_fence(struct log *log)
         struct run *queue = log->queue;
         log->queue = NULL;
         log->queue_end = &log->queue;
-        log->queued_bytes = log->held_bytes = 0;
+        log->queued_bytes = log->held_bytes = log->queued_runs = 0;
         lose_runs(log, queue, false);
         shard_forget_queued(log->shard);
     }
@@ -682,7 +684,7 @@ void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
     log->segment_count = 0;
     log->current = -1;
     log->next_gseq = 1;
-    log->stable_gseq = log->replicated = log->prev_crc = 0;
+    log->stable_gseq = log->replicated = log->kept = log->prev_crc = 0;
     log->stable_pos = log->head;
     free(log->parents);
     log->parents = NULL;

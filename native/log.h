@@ -19,6 +19,8 @@
 #define APPENDS_IN_FLIGHT 3
 /* Groups that are stable here, or taken from a leader, and not committed yet. */
 #define HELD_MAX 256u
+/* Of a write of several groups (log_kept). */
+#define KEPT_WRITE_BYTES (1u << 20)
 /* A leader builds no further group while so many wait for a follower: less than its followers have
  * room for, who learn with each group how far it was committed. */
 #define HELD_BUILD_MAX 64u
@@ -78,6 +80,7 @@ struct log {
     uint64_t dirty_end; /* no byte of the arena at or after this position was ever written */
     uint64_t stable_pos;
     uint64_t next_gseq, stable_gseq;
+    uint64_t kept; /* a follower's groups up to this one are safe elsewhere: see log_kept */
     uint64_t replicated;  /* what the other members have said: see log_replicated */
     uint64_t memory_from; /* no byte before this position is in memory */
     uint32_t prev_crc;
@@ -96,6 +99,7 @@ struct log {
     uint32_t append_first, append_count;
     struct run *queue, **queue_end;
     uint64_t queued_bytes, in_flight_bytes;
+    uint32_t queued_runs;
     struct group_builder *builder;
     uint8_t *parents;
     uint32_t parents_len;
@@ -171,6 +175,9 @@ void log_follow(struct log *log);
 enum foreign log_take(struct log *log, const uint8_t *group, size_t len);
 /* Writes what was taken as far as that is allowed now. */
 void log_submit_taken(struct log *log);
+/* A start of this process would put all groups up to gseq in their places, whatever of them is
+ * there: they may be written together, though their headers say what was stable before them. */
+void log_kept(struct log *log, uint64_t gseq);
 /* Recovery of a generation that was not sealed: its last segment, then that segment's groups. Each
  * is applied and indexed; a SNAPSHOT or GEN_START replaces the state. 0, or -1 malformed. */
 void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity);

@@ -57,6 +57,16 @@ static PyObject *Reactor_take_group(PyObject *self, PyObject *args)
     return PyUnicode_FromString(verdicts[verdict]);
 }
 
+static PyObject *Reactor_kept(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long gseq;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &gseq))
+        return NULL;
+    log_kept(reactor->log, gseq);
+    Py_RETURN_NONE;
+}
+
 static PyObject *Reactor_load_segment(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
@@ -161,6 +171,8 @@ PyMethodDef reactor_replica_methods[] = {
     {"follow", Reactor_follow, METH_NOARGS, "Groups come from a leader from now on."},
     {"take_group", Reactor_take_group, METH_VARARGS,
      "take_group(bytes) -> taken | wait | gap | strange | damaged | closed."},
+    {"kept", Reactor_kept, METH_VARARGS,
+     "kept(gseq): groups up to this one may be written together; a start would restore them."},
     {"load_segment", Reactor_load_segment, METH_VARARGS,
      "load_segment(index, fd, capacity): the last one of a generation that goes on."},
     {"load_group", Reactor_load_group, METH_VARARGS, "load_group(group): the next one in it."},

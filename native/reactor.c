@@ -63,6 +63,7 @@ static void group_built(void *owner, const struct append *append, uint32_t prev_
     up->bytes = append->bytes;
     up->prev_crc = prev_crc;
     up->header_crc = reactor->log->prev_crc;
+    gather_built(reactor);
 }
 
 static void want_segment(void *owner) { reactor_upcall(owner, UPCALL_SEGMENT_WANTED, 0); }
@@ -547,16 +548,26 @@ static void tell_stable(struct reactor *reactor)
         reactor_upcall(reactor, UPCALL_STABLE, reactor->log->stable_gseq);
 }
 
+static void pump(struct reactor *reactor)
+{
+    gather_ended(reactor);
+    if (gather_left_us(reactor) == 0)
+        log_pump(reactor->log, reactor->wall_us);
+}
+
 static void turn(struct reactor *reactor, int64_t timeout_ns)
 {
+    const int64_t gather_ns = gather_left_us(reactor) * 1000;
+    if (gather_ns > 0 && gather_ns < timeout_ns)
+        timeout_ns = gather_ns;
     reactor->net->wait(reactor->net, timeout_ns);
     reactor->turns++;
-    log_pump(reactor->log, reactor->wall_us);
+    pump(reactor);
     tell_stable(reactor);
     unblock(reactor);
     tend_dirty(reactor);
     if (reactor->log->queue != NULL)
-        log_pump(reactor->log, reactor->wall_us);
+        pump(reactor);
     if (reactor->now_ms - reactor->swept_ms >= SWEEP_MS) {
         reactor->swept_ms = reactor->now_ms;
         sweep(reactor);
@@ -569,7 +580,7 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
 {
     reactor_clock(reactor);
     /* What Python asked for since the last stay: answers, appends, segments. */
-    log_pump(reactor->log, reactor->wall_us);
+    pump(reactor);
     tend_dirty(reactor);
     int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
     int64_t left = reactor->upcall_count > 0 || reactor->selector_ready ? 0 : timeout_ns;

@@ -98,6 +98,9 @@ struct reactor {
     bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t append_us; /* how long appends take, a moving average */
+    /* gather.c: a round is the time in which groups are on their way to the followers. */
+    int64_t round_started_us, round_ended_us, round_us; /* the last one a moving average */
+    bool round_open;
     char token_text[24]; /* of the range, for answers */
     uint32_t token_text_len;
     char date[40];
@@ -130,6 +133,13 @@ void reactor_drain(struct reactor *reactor);
 void reactor_fence(struct reactor *reactor);
 /* True when no append is under way and every answer has been handed to the kernel. */
 bool reactor_idle(const struct reactor *reactor);
+
+/* gather.c */
+/* A group was built; those on their way may all be committed. */
+void gather_built(struct reactor *reactor);
+void gather_ended(struct reactor *reactor);
+/* How much longer the queue had better gather, in microseconds; 0: build now. */
+int64_t gather_left_us(const struct reactor *reactor);
 
 /* route.c */
 bool route_init(struct reactor *reactor);

@@ -159,23 +159,37 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     return FOREIGN_TAKEN;
 }
 
+static const struct held *first_waiting(const struct log *log)
+{
+    return &log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX];
+}
+
 void log_submit_taken(struct log *log)
 {
     while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
-        uint32_t at = (log->held_first + log->held_count - log->unsubmitted) % HELD_MAX;
-        const struct held *held = &log->held[at];
+        const struct held *held = first_waiting(log);
         /* Recovery believes a header on what was stable before it (S5): that holds here too. */
-        if (held->durable_upto > log->stable_gseq)
+        if (held->gseq > log->kept && held->durable_upto > log->stable_gseq)
             return;
         struct append *append = log_append_slot(log);
-        append->gseq = held->gseq;
         append->pos = held->pos;
-        append->bytes = held->bytes;
         append->fd = held->fd;
         append->file_offset = held->file_offset;
-        log->unsubmitted--;
+        do { /* what is kept elsewhere goes in one write */
+            append->gseq = held->gseq;
+            append->bytes += held->bytes;
+            log->unsubmitted--;
+            held = first_waiting(log);
+        } while (log->unsubmitted > 0 && held->gseq <= log->kept && held->fd == append->fd &&
+                 append->bytes + held->bytes <= KEPT_WRITE_BYTES);
         log->submit(log->owner, append);
     }
+}
+
+void log_kept(struct log *log, uint64_t gseq)
+{
+    log->kept = gseq;
+    log_submit_taken(log);
 }
 
 /* ---- recovery ---- */

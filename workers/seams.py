@@ -31,7 +31,9 @@ class ReactorLike(Protocol):
         RuntimeError: it was not taken, there is no room for it now.
         """
 
-    def check_batch(self, slice: int, batch: bytes, /) -> tuple[int, int, int, int, int]:
+    def check_batch(
+        self, slice: int, batch: bytes | memoryview, /
+    ) -> tuple[int, int, int, int, int]:
         """What a batch for a slice holds: events, bytes, lowest and highest token, latest time.
 
         ValueError: it is malformed or not the slice's; OverflowError: it is too large.
@@ -147,6 +149,11 @@ class SpoolLike(Protocol):
 
     async def append(self, file: Any, meta: dict[str, Any], body: bytes) -> Any:
         """Adds a record and returns it; under `file.lock`."""
+
+    async def append_all(
+        self, file: Any, entries: Sequence[tuple[dict[str, Any], memoryview]]
+    ) -> list[Any]:
+        """Adds some records, all or none; under `file.lock`."""
 
     async def sync(self, file: Any) -> None:
         """Makes what was appended stable."""

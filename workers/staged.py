@@ -2,12 +2,15 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 
+from barco import limits
+from barco.errors import ProtocolError, RequestError, TooLargeError
+from barco.protocol.batch import split_batches
 from barco.workers.marks import Place
 
 Rows = dict[Place, int]
@@ -16,12 +19,40 @@ PLANS_MAX = 8
 """Kept of a write that is led elsewhere, where nobody knows which of them has begun."""
 
 
+Outline = tuple[int, int, int, int, int]
+"""What the core finds out about a batch: events, bytes, lowest and highest token, latest time."""
+
+
+async def checked(
+    check: Callable[[int, memoryview], Outline], index: int, body: bytes
+) -> list[tuple[memoryview, Outline]]:
+    """The batches in a body, each looked at as a whole, with a turn of the loop between two.
+
+    RequestError or TooLargeError if one of them cannot be an event of the slice.
+    """
+    found: list[tuple[memoryview, Outline]] = []
+    try:
+        batches = split_batches(body)
+        if not 0 < len(batches) <= limits.STAGED_TOGETHER_MAX:
+            most = limits.STAGED_TOGETHER_MAX
+            raise RequestError(f"The body has 1 to {most} batches, not {len(batches)}.")
+        for batch in batches:
+            if found:
+                await asyncio.sleep(0)
+            found.append((batch, check(index, batch)))
+    except OverflowError as error:
+        raise TooLargeError(f"{error}: at most 1 MiB of values, or one event.") from None
+    except (ProtocolError, ValueError) as error:
+        raise RequestError(f"The batch cannot be staged: {error}.") from None
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One staged batch: its record in the spool, and what the core found out about it."""
 
     record: Any
-    outline: tuple[int, int, int, int, int]
+    outline: Outline
 
     @property
     def count(self) -> int:

@@ -35,16 +35,14 @@ from barco.errors import (
     ConflictError,
     NotFoundError,
     NotReadyError,
-    RequestError,
     SequenceGapError,
-    TooLargeError,
     TooManyRequestsError,
 )
 from barco.workers.appends import Appends
 from barco.workers.copies import Ask, bring
 from barco.workers.marks import COMMITS, Mark, Marks, Place, packed
 from barco.workers.seams import ReactorLike, SpoolLike
-from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, parts_of
+from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, checked, parts_of
 
 APPEND_SECONDS = 10.0
 """A log that takes nothing for so long: the driver is told to come again."""
@@ -200,17 +198,12 @@ class Staging:
     async def stage(
         self, writer: str, batch: int, attempt: str, place: Place, seq: int, body: bytes
     ) -> int:
-        """Keep a batch for a slice; returns its number of events, 0 for one that is here already.
+        """Keep batches for a slice; returns their events, less those of batches already here.
 
-        `seq` counts what the attempt stages for the slice, from 0: a repetition is recognised, a
-        gap is refused.
+        `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
+        one's: a repetition is recognised, a gap is refused.
         """
-        try:
-            outline = self._reactor.check_batch(place[1], body)
-        except OverflowError as error:
-            raise TooLargeError(f"{error}: at most 1 MiB of values, or one event.") from None
-        except ValueError as error:
-            raise RequestError(f"The batch cannot be staged: {error}.") from None
+        batches = await checked(self._reactor.check_batch, place[1], body)
         write = await self._write(writer, batch)
         async with write.file.lock:
             if write.file.closed:
@@ -218,22 +211,19 @@ class Staging:
             write.touched = self._now_us() / 1e6
             if any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
-            known = write.attempts.get(attempt, {}).get(place, [])
-            if seq < len(known):
+            known = len(write.attempts.get(attempt, {}).get(place, ()))
+            if seq > known:
+                raise SequenceGapError("Something before it is missing.", expectedSeq=known)
+            del batches[: known - seq]
+            if not batches:
                 return 0
-            if seq > len(known):
-                raise SequenceGapError("Something before it is missing.", expectedSeq=len(known))
-            self._check_room(len(body))
-            meta = {
-                "kind": "batch",
-                "attempt": attempt,
-                "topic": place[0],
-                "slice": place[1],
-                "outline": outline,
-            }
-            record = await self._spool.append(write.file, meta, body)
-            write.add(attempt, place, Piece(record._replace(meta={}), outline))
-        return outline[0]
+            self._check_room(sum(len(each) for each, _ in batches))
+            meta = {"kind": "batch", "attempt": attempt, "topic": place[0], "slice": place[1]}
+            entries = [(meta | {"outline": outline}, each) for each, outline in batches]
+            records = await self._spool.append_all(write.file, entries)
+            for record, (_, outline) in zip(records, batches, strict=True):
+                write.add(attempt, place, Piece(record._replace(meta={}), outline))
+        return sum(outline[0] for _, outline in batches)
 
     def _check_room(self, more: int) -> None:
         writes = self.writes.values()

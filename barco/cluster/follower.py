@@ -61,6 +61,12 @@ class Follower(Catchup):
             held.shown = upto
             self._effects.append(Commit(held.generation.gid, upto))
 
+    def _hear_member(self, held: Held, view: View) -> None:
+        """Another follower's ping. The leader may be out of reach: rule F3 knows whom to ask."""
+        quiet = self._clock - held.fetched_at >= 2 * PING_SECONDS
+        if not held.shut and held.member and quiet and view.tail > held.received:
+            self._want(held, view.tail)
+
     def _hear_leader(self, held: Held, view: View) -> None:
         """The leader's ping: what was committed, and whether something was lost on the way."""
         self._hear_committed(held, view.committed)

@@ -56,6 +56,8 @@ class Leader(Follower):
         leading = held.leading
         assert leading is not None
         if gseq > leading.appended.get(ordinal, gseq):
+            if leading.appended[ordinal] < held.committed:
+                leading.moved_at = self._clock  # It was away. Another would wait for it as well.
             leading.appended[ordinal] = min(gseq, leading.built)
             self._commit(held)
 

@@ -15,6 +15,8 @@ class Ownership(Proposer):
     """Looks at the open generations after every event that may matter."""
 
     def _drive(self) -> None:
+        if self._now < self._back_until:
+            return  # What it knows of the others is as old as its absence was long.
         for held in self._open():
             if held.generation.gid in self._proposals or self._now < held.retry_at:
                 continue

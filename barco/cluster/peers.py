@@ -9,6 +9,7 @@ from barco.cluster.held import Held
 from barco.limits import (
     CONSUMER_CONTACT_SECONDS_MAX,
     DOUBT_SECONDS_MAX,
+    LISTEN_SECONDS,
     PING_SECONDS,
     SILENCE_SECONDS_MAX,
     STALL_SECONDS_MAX,
@@ -45,9 +46,12 @@ class Peers(Core):
     _ping_at: float
     _resigned: bool
     _unable_until: float
+    _back_until: float
+    """This process stood still itself: until then it only listens."""
 
     def _start_peers(self) -> None:
         self._peers, self._lost = {}, set()
+        self._back_until = self._now
         self._ping_at = self._now
         self._resigned = False
         self._unable_until = self._now
@@ -57,6 +61,8 @@ class Peers(Core):
         if passed > 0:  # The clock of a machine may stand still; it is not trusted to.
             self._clock += min(STEP_SECONDS_MAX, passed)
             self._now = now
+            if passed > STALL_SECONDS_MAX:
+                self._back_until = now + LISTEN_SECONDS
 
     def _note(self, sender: Identity, session: int) -> Peer:
         """A sign of life."""
@@ -69,6 +75,9 @@ class Peers(Core):
         return peer
 
     def _link_lost(self, ordinal: int) -> None:
+        if self._now < self._back_until:
+            return  # A peer hung up on this process as it did not read. If it is gone, that is told
+            # again, for it is dialled all the time.
         peer = self._peers.get(ordinal)
         if peer.lost if peer is not None else ordinal in self._lost:
             return

@@ -334,6 +334,8 @@ class Replica(Ownership):
             else:
                 assert peer.ping is not None
                 peer.echo_us = max(peer.echo_us, peer.ping.echo_us)
+        elif peer.identity in held.generation.members:
+            self._hear_member(held, view)
 
     def _refuses(self, peer: Peer, message: Ping) -> bool:
         """A freshly formatted disk must not take an ordinal that had another one."""

@@ -47,6 +47,24 @@ def encode_batch(
     return _HEADER.pack(*head) + directory + body
 
 
+def split_batches(buf: bytes | bytearray | memoryview) -> list[memoryview]:
+    """The batches that lie one behind the other, not copied; ProtocolError if anything else does.
+
+    Only lengths are looked at: what is in a batch is for whoever opens it.
+    """
+    view = memoryview(buf)
+    found: list[memoryview] = []
+    while len(view):
+        if len(view) < _HEADER.size:
+            raise ProtocolError("a batch has at least 32 bytes")
+        magic, _, _, _, _, total, _, _ = _HEADER.unpack_from(view)
+        if magic != _MAGIC or not _HEADER.size <= total <= len(view):
+            raise ProtocolError("not a batch, or not all of it")
+        found.append(view[:total])
+        view = view[total:]
+    return found
+
+
 def decode_batch(buf: bytes | bytearray | memoryview) -> Batch:
     """The events of exactly one batch; ProtocolError if it is none."""
     view = memoryview(buf)

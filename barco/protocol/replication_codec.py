@@ -36,8 +36,9 @@ _T = TypeVar("_T")
 
 def to_map(value: r.Message | r.JournalRecord) -> dict[str, Any]:
     """A message or a journal record as a map of plain values."""
-    record = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    record["t"] = _NAMES[type(value)]
+    name, fields_ = _OUT[type(value)]
+    record = {field: _plain(getattr(value, field)) for field in fields_}
+    record["t"] = name
     return record
 
 
@@ -57,6 +58,8 @@ def record_from_map(record: Mapping[str, Any]) -> r.JournalRecord:
 
 def _read(record: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
     name = record.get("t")
+    if name == "append" and kinds is _MESSAGES:
+        return _append(record)
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ProtocolError(f"no message is called {str(name)[:32]!r}")
@@ -76,6 +79,8 @@ def _read(record: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) is int:
+        return value
     if isinstance(value, Kind):
         return value.value
     if isinstance(value, tuple):
@@ -187,6 +192,30 @@ def _view(value: Any) -> r.View:
 
 _ordinals = _many(_ordinal, 0, 64)
 
+
+def _append(record: Mapping[str, Any]) -> r.Append:
+    """As `_read` with `_FIELDS` does it, in fewer steps: there is one of these for each group."""
+    try:
+        gid, head = record["gid"], record["head"]
+        (token, epoch), (gseq, prev_crc, header_crc, size) = gid, head
+        session, committed = record["session"], record["committed"]
+    except (KeyError, TypeError, ValueError):
+        raise ProtocolError("append is without something, or has too much") from None
+    numbers = (token, epoch, session, gseq, prev_crc, header_crc, size, committed)
+    if (
+        len(record) != 5
+        or not type(gid) is type(head) is list
+        or {*map(type, numbers)} != {int}
+        or not -(2**63) <= token < 2**63
+        or not (1 <= epoch <= U63 and 0 <= session <= U64 and 1 <= gseq <= U63)
+        or not (0 <= prev_crc <= U32 and 0 <= header_crc <= U32 and 0 <= size <= U32)
+        or not 0 <= committed <= U63
+    ):
+        raise ProtocolError("append holds what it can not")
+    place = Gid(Token(token), Epoch(epoch))
+    return r.Append(place, session, GroupHead(gseq, prev_crc, header_crc, size), committed)
+
+
 _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.Append: {"gid": _gid, "session": _u64, "head": _head, "committed": _u63},
     r.Appended: {"gid": _gid, "gseq": _u63},
@@ -231,4 +260,8 @@ _RECORDS = {
     "decided": r.DecidedRecord,
 }
 _MESSAGES = {kind.__name__.lower(): kind for kind in _FIELDS if kind not in _RECORDS.values()}
-_NAMES = {kind: name for kinds in (_MESSAGES, _RECORDS) for name, kind in kinds.items()}
+_OUT = {
+    kind: (name, tuple(_FIELDS[kind]))
+    for kinds in (_MESSAGES, _RECORDS)
+    for name, kind in kinds.items()
+}

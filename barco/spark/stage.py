@@ -35,7 +35,13 @@ from barco.spark.tokens import Columns, Router, data_of, offsets_of
 from barco.types import MiB
 
 QUEUED_MAX = 4
-"""Batches that wait for each shard."""
+"""Requests that wait for each shard."""
+BUNDLE_BATCHES = 8
+BUNDLE_BYTES = 1 * MiB
+"""Batches of one slice that go in one request, and how large it becomes with more than one: a
+request costs the shard about as much as the batch in it, where values shrink to a tenth."""
+BUNDLED_BYTES_MAX = 16 * MiB
+"""Over it all that is encoded goes as it is."""
 HELD_BYTES_MAX = 64 * MiB
 """Of rows that wait for company; over it all of them are sent as they are."""
 PIECE_ROWS_MAX = 65_536
@@ -218,6 +224,20 @@ class _Held:
         )
 
 
+class _Bundle:
+    """Encoded batches of one slice, for one request."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.bodies: list[bytes] = []
+        self.bytes = 0
+
+    def add(self, body: bytes) -> None:
+        """One more, at the end."""
+        self.bodies.append(body)
+        self.bytes += len(body)
+
+
 class Task:
     """The write of one task."""
 
@@ -229,7 +249,8 @@ class Task:
         self._router = Router(ring, staged.partition)
         self._shards: dict[str, _Copies] = {}
         self._held: dict[tuple[str, SliceKey], _Held] = {}
-        self._numbers: dict[tuple[str, SliceKey], int] = {}
+        self._bundles: dict[tuple[str, SliceKey], _Bundle] = {}
+        self._bundled_bytes = 0
         self._held_bytes = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Staged:
@@ -238,6 +259,7 @@ class Task:
             for batch in batches:
                 self._add(batch)
             self._flush()
+            self._post_all()
             for home, shard in self._shards.items():
                 shard.end()
                 self._staged.held(home, shard.holders, shard.missed)
@@ -307,15 +329,34 @@ class Task:
             self._send(topic, slice_key, columns.cut(count // 2, count))
             return
         body = encode(columns, self._options.acceleration)
-        home = self._ring.holders[slice_key][0]
-        number = self._numbers.get((topic, slice_key), 0)
-        self._numbers[topic, slice_key] = number + 1
-        path = f"{self._path}&topic={quote(topic)}&slice={slice_key.slice}&seq={number}"
-        if home not in self._shards:
-            holders = self._ring.holders[slice_key]
-            self._shards[home] = _Copies(holders, self._ring.away, self._options)
-        self._shards[home].put(path, body)
-        self._staged.add(home, topic, slice_key.slice, count)
+        bundle = self._bundles.setdefault((topic, slice_key), _Bundle(0))
+        if bundle.bodies and bundle.bytes + len(body) > BUNDLE_BYTES:
+            bundle = self._post(topic, slice_key)
+        bundle.add(body)
+        self._bundled_bytes += len(body)
+        if len(bundle.bodies) == BUNDLE_BATCHES:
+            self._post(topic, slice_key)
+        elif self._bundled_bytes > BUNDLED_BYTES_MAX:
+            self._post_all()
+        self._staged.add(self._ring.holders[slice_key][0], topic, slice_key.slice, count)
+
+    def _post(self, topic: str, slice_key: SliceKey) -> _Bundle:
+        """Queues what is encoded for a slice; returns the next bundle, which is empty."""
+        bundle = self._bundles[topic, slice_key]
+        following = _Bundle(bundle.first + len(bundle.bodies))
+        self._bundles[topic, slice_key] = following
+        self._bundled_bytes -= bundle.bytes
+        path = f"{self._path}&topic={quote(topic)}&slice={slice_key.slice}&seq={bundle.first}"
+        holders = self._ring.holders[slice_key]
+        if holders[0] not in self._shards:
+            self._shards[holders[0]] = _Copies(holders, self._ring.away, self._options)
+        self._shards[holders[0]].put(path, b"".join(bundle.bodies))
+        return following
+
+    def _post_all(self) -> None:
+        for (topic, slice_key), bundle in list(self._bundles.items()):
+            if bundle.bodies:
+                self._post(topic, slice_key)
 
 
 def _size(columns: Columns) -> int:

@@ -53,6 +53,24 @@ def test_pause_and_return(seed: int) -> None:
     assert [broker.ordinal for broker, _ in world.leaders()] == [0], "A takes its range back"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_owner_returns_with_old_news(seed: int) -> None:
+    """Peers hung up on it, and their pings are old: it lacks too much to take its range back."""
+    world = healthy(seed)
+    owner = world.brokers[0]
+    owner.paused = True
+    waited(world, 10)
+    world.run(world.time + 10)
+    (led,) = [generation for broker, generation in world.leaders() if broker.ordinal == 1]
+    owner.waiting[:] = [on.LinkLost(1), on.LinkLost(2)]
+    owner.resume()
+    world.run(world.time + 0.9)
+    assert [(b.ordinal, generation) for b, generation in world.leaders()] == [(1, led)]
+    assert waited(world, 0.1) <= 0.1
+    world.run(world.time + 5)
+    assert [broker.ordinal for broker, _ in world.leaders()] == [0]
+
+
 @pytest.mark.parametrize("out", [True, False])
 @pytest.mark.parametrize("into", [True, False])
 @pytest.mark.parametrize("seed", range(5))
@@ -75,6 +93,8 @@ def test_one_link_is_no_reason(cut: tuple[int, int]) -> None:
     world.run(world.time + 20)
     assert len(world.oracle.generations) == generations
     assert world.oracle.acks > acks + 500
+    tails = [broker.replica.status()[0]["tail"] for broker in world.brokers if broker.replica]
+    assert min(tails) > max(tails) - 100, "who is cut off from the leader has it from the third"
 
 
 @pytest.mark.parametrize("seed", range(10))

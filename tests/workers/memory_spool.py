@@ -38,6 +38,9 @@ class MemorySpool:
         await asyncio.sleep(0)
         return file.records[-1]
 
+    async def append_all(self, file: Any, entries: Sequence[tuple[dict[str, Any], Any]]) -> Any:
+        return [await self.append(file, meta, bytes(body)) for meta, body in entries]
+
     async def sync(self, file: Any) -> None:
         await asyncio.sleep(0)
         file.synced = len(file.records)

@@ -118,6 +118,41 @@ async def test_repeated_and_missing_pieces() -> None:
     assert stored(broker) == []
 
 
+async def stage_bytes(broker: Broker, body: bytes, seq: int = 0) -> Answer:
+    query = {"topic": "t", "slice": 0, "attempt": "a", "seq": seq}
+    path = "/v1/writes/q/0/staged"
+    return await broker.request("PUT", path, query, headers=KIND, body=body, worker=0)
+
+
+@run
+async def test_several_batches_in_one_request() -> None:
+    broker = Broker()
+    one, two, three, four = (_native.batch_encode([b"%d" % n, b"x"]) for n in range(1, 5))
+    assert (await stage_bytes(broker, one + two)).json == {"rows": 4, "duplicate": False}
+    # As after a crash that left the first ones: what is there is passed over.
+    assert (await stage_bytes(broker, one + two + three)).json == {"rows": 2, "duplicate": False}
+    assert (await stage_bytes(broker, one + two)).json == {"rows": 0, "duplicate": True}
+    gap = await stage_bytes(broker, four, seq=4)
+    assert gap.status == 409 and gap.json["expectedSeq"] == 3
+    assert (await stage_bytes(broker, three + four, seq=2)).json["rows"] == 2
+    assert (await put(broker, "committed", ["a"], {"t": {"0": 8}})).status == 200
+    assert stored(broker) == [b"1", b"x", b"2", b"x", b"3", b"x", b"4", b"x"]
+
+
+@run
+async def test_of_several_batches_all_are_sound_or_none_is_kept() -> None:
+    broker = Broker()
+    good = _native.batch_encode([b"1"])
+    broken = good[:-8] + bytes(8)
+    wrong = [b"", good[:-8], good + b"x", good + good[:40], good + bytes(32), good + broken]
+    for body in [*wrong, good * (limits.STAGED_TOGETHER_MAX + 1)]:
+        answer = await stage_bytes(broker, body)
+        assert answer.status == 400, (len(body), answer)
+    assert not broker.spools[0].files
+    together = await stage_bytes(broker, good * limits.STAGED_TOGETHER_MAX)
+    assert together.json["rows"] == limits.STAGED_TOGETHER_MAX
+
+
 @run
 async def test_a_restart_at_every_step() -> None:
     """Killed after each step of a commit in several parts; a repeated commit ends it."""

@@ -77,7 +77,7 @@ class MemoryReactor:
         self.appended_events += 1
         self.upcalls(("appended", tag, 0, slice, self.epoch, offset))
 
-    def check_batch(self, slice: int, batch: bytes) -> tuple[int, int, int, int, int]:
+    def check_batch(self, slice: int, batch: bytes | memoryview) -> tuple[int, int, int, int, int]:
         try:
             read = decode_batch(batch)
         except ProtocolError as error:

@@ -21,7 +21,7 @@ WRITE_ROUTES = (
         "PUT",
         _PATH + "/staged",
         "writes.stage",
-        "Keep a batch for a slice that this worker holds. Nobody sees it before the commit.",
+        "Keep batches for a slice that this worker holds. Nobody sees them before the commit.",
         "write",
         (
             Parameter("topic", "Where it is to go.", required=True),
@@ -29,8 +29,8 @@ WRITE_ROUTES = (
             Parameter("attempt", "One try of one task: 1 to 64 characters.", required=True),
             Parameter(
                 "seq",
-                "The number of the batch for this attempt, topic and slice: 0, then always one "
-                "more. A repetition is recognised.",
+                "The number of the (first) batch for this attempt, topic and slice: 0, then always "
+                "one more. A repetition is recognised.",
                 "integer",
                 required=True,
             ),
@@ -39,11 +39,12 @@ WRITE_ROUTES = (
             CONTENT_TYPE: {
                 "type": "string",
                 "format": "binary",
-                "description": "At most 1 MiB of values, or one event.",
+                "description": "1 to 64 batches, one behind the other, each of at most 1 MiB of "
+                "values, or one event.",
             }
         },
         answers={
-            200: "It is kept.",
+            200: "It is kept; rows counts the events that were not here before.",
             400: _MALFORMED,
             404: "There is no such topic, and topics are not created on first use.",
             409: "A gap in the sequence, expectedSeq is what would be taken; or too late.",

@@ -26,6 +26,7 @@ from barco.protocol.replication_codec import from_map, to_map
 from barco.types import Epoch
 from barco.workers.mutants import DAMAGING, MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
+from barco.workers.replication import wire
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Incoming, Link
 from barco.workers.replication.logs import Logs
@@ -101,8 +102,10 @@ class Driver:
         self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
         self._stepping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # When it fires.
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
+        self._encoded: tuple[r.Append | None, bytes] = (None, b"")
         self._draining: set[Gid] = set()
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid))
         self._machine: Replica
@@ -253,9 +256,10 @@ class Driver:
     def _set_timer(self) -> None:
         due = self._machine.deadline()
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() == due:
+            if self._due == due:
                 return
             self._timer.cancel()
+        self._due = due
         self._timer = asyncio.get_running_loop().call_at(due, self._tick)
 
     def _tick(self) -> None:
@@ -322,6 +326,7 @@ class Driver:
         incoming = Incoming(
             end,
             hello,
+            identity(hello.ordinal, hello.disk_uuid),
             received=self._received,
             on_lost=self._incoming_lost,
             group_bytes_max=self._group_bytes_max,
@@ -353,9 +358,7 @@ class Driver:
                 group[40] ^= 1
         elif group is not None:
             raise ProtocolError("a group came with a message that has none")
-        hello = incoming.hello
-        sender = identity(hello.ordinal, hello.disk_uuid)
-        self.post(ev.Received(sender, hello.session, value), group)
+        self.post(ev.Received(incoming.sender, incoming.hello.session, value), group)
         if self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX and not self._paused:
             self._paused = True
             self._pause_inputs()
@@ -379,12 +382,15 @@ class Driver:
         if link is None:
             return
         message = effect.message
-        if isinstance(message, r.Append):
-            place = self._recent.get(message.head.gseq)
-            if place is not None and message.gid == self.logs.current:
-                link.send(to_map(message), place=place)
+        if not isinstance(message, r.Append):
+            link.send(to_map(message))
             return
-        link.send(to_map(message))
+        place = self._recent.get(message.head.gseq)
+        if place is None or message.gid != self.logs.current:
+            return
+        if message is not self._encoded[0]:  # Both followers get the same.
+            self._encoded = (message, wire.encode(to_map(message), place[1]))
+        link.send_frame(self._encoded[1], place[1], place=place)
 
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
         self._journal.add(effect)

@@ -5,6 +5,7 @@ again. A group is sent from the arena, without a copy, for as long as it is ther
 """
 
 import asyncio
+import functools
 import logging
 import socket
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
+from barco.model.generation import Identity
 from barco.protocol.link import Hello
 from barco.types import KiB
 from barco.workers.replication import wire
@@ -38,10 +40,6 @@ class _Item(NamedTuple):
     data: bytes | bytearray | None
     pos: int
     length: int
-
-    @property
-    def size(self) -> int:
-        return len(self.head) + self.length
 
 
 class Link:
@@ -97,18 +95,27 @@ class Link:
         data: bytes | bytearray | None = None,
         place: tuple[int, int] | None = None,
     ) -> bool:
-        """Queues a frame, with a group's bytes or its (position, length) in the arena.
+        """Sends a frame, with a group's bytes or its (position, length) in the arena.
 
         False: it was dropped.
         """
         length = place[1] if place is not None else len(data) if data is not None else 0
+        return self.send_frame(wire.encode(message, length), length, data, place)
+
+    def send_frame(
+        self,
+        head: bytes,
+        length: int = 0,
+        data: bytes | bytearray | None = None,
+        place: tuple[int, int] | None = None,
+    ) -> bool:
+        """The same for a head that is encoded already, and the length of the group behind it."""
         if self._socket is None or (length and self.full):
             self.dropped += 1
             return False
-        pos = place[0] if place is not None else 0
-        item = _Item(wire.encode(message, length), data, pos, length)
+        item = _Item(head, data, place[0] if place is not None else 0, length)
         self._queue.append(item)
-        self._queued += item.size
+        self._queued += len(head) + length
         if not self._writing:
             self._write()
         return True
@@ -122,22 +129,24 @@ class Link:
         try:
             while self._queue:
                 item = self._queue[0]
+                size = len(item.head) + item.length
                 done = self._push(end, item)
                 if done is None:
                     if self._sent:  # The arena went round while it was half sent.
                         raise ConnectionError("the peer is too slow")
-                    done = item.size
+                    done = size
                     self.dropped += 1
                 elif done == 0:
                     self._want_to_write(end, True)
                     return
                 self._sent += done
                 self.sent_bytes += done
-                if self._sent == item.size:
+                if self._sent == size:
                     self._queue.popleft()
-                    self._queued -= item.size
+                    self._queued -= size
                     self._sent = 0
-            self._want_to_write(end, False)
+            if self._writing:
+                self._want_to_write(end, False)
         except OSError as error:
             self._lose(error)
 
@@ -148,6 +157,8 @@ class Link:
                 end.fileno(), item.head, item.pos, item.length, self._sent
             )
         try:
+            if not item.length and not self._sent:
+                return end.send(item.head)
             if self._sent < len(item.head):
                 parts = [memoryview(item.head)[self._sent :], item.data or b""]
                 return end.sendmsg(parts)
@@ -240,16 +251,17 @@ class Incoming:
         self,
         end: socket.socket,
         hello: Hello,
+        sender: Identity,
         *,
         received: Callable[["Incoming", dict[str, Any], bytearray | None], None],
         on_lost: Callable[["Incoming"], None],
         group_bytes_max: int,
     ) -> None:
         self.hello = hello
+        self.sender = sender
         self._socket = end
-        self._received = received
         self._on_lost = on_lost
-        self._frames = wire.Frames(self._take, group_bytes_max)
+        self._frames = wire.Frames(functools.partial(received, self), group_bytes_max)
         self._reading = False
         self._closed = False
 
@@ -275,18 +287,18 @@ class Incoming:
             self._closed = True
             self._socket.close()
 
-    def _take(self, message: dict[str, Any], group: bytearray | None) -> None:
-        self._received(self, message, group)
-
     def _read(self) -> None:
         try:
             for _ in range(RECEIVES_PER_TURN):
                 if not self._reading:
                     return
-                count = self._socket.recv_into(self._frames.room())
+                room = self._frames.room()
+                count = self._socket.recv_into(room)
                 if count == 0:
                     raise ConnectionError("closed")
                 self._frames.filled(count)
+                if count < len(room):
+                    return  # There was no more; the loop tells when there is.
         except (BlockingIOError, InterruptedError):
             return
         except ProtocolError as error:

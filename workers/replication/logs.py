@@ -5,6 +5,7 @@ which they were asked for; groups for a generation that is to come wait for it.
 """
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,9 @@ SETTLE_SECONDS = 0.0005
 """Between two looks at whether the core's last appends have landed; a fail-over waits for it."""
 
 DISK_FULL_RETRY_SECONDS = 2.0
+
+KEEP_GROUPS_MIN, KEEP_GROUPS_MAX = 16, 128
+"""So many that wait are kept, and written together."""
 
 Data = bytes | bytearray
 
@@ -62,6 +66,9 @@ class Logs:
         self.pending_bytes = 0
         self._crcs: deque[tuple[int, int]] = deque()
         """(gseq, header_crc) of the core's groups that are not stable yet."""
+        self._keeping = False
+        self._free = 0
+        """The core may have groups up to this one as they come."""
         self._copying: dict[Gid, asyncio.Task[None]] = {}
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
         self.sealing = 0
@@ -84,15 +91,26 @@ class Logs:
 
     def append(self, gid: Gid, head: GroupHead, data: Data) -> None:
         """The next group of this generation, as its leader built it."""
-        self._pending.setdefault(gid, deque()).append(data)
-        self.pending_bytes += len(data)
         if gid == self.current:
             self._crcs.append((head.gseq, head.header_crc))
+            if not self._pending.get(gid):
+                verdict = self._reactor.take_group(data)
+                if verdict == "wait":
+                    self._wait(gid, data)
+                elif verdict != "taken":
+                    self._refuse(gid, verdict)
+                return
+        self._wait(gid, data)
+        if gid == self.current:
             self._feed()
         elif gid in self._coming or self._may_come(gid):
             self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
         else:
             self._copy(gid)
+
+    def _wait(self, gid: Gid, data: Data) -> None:
+        self._pending.setdefault(gid, deque()).append(data)
+        self.pending_bytes += len(data)
 
     def _may_come(self, gid: Gid) -> bool:
         """Whether the core is to have it as soon as its record is in the journal."""
@@ -105,6 +123,8 @@ class Logs:
         gid = self.current
         queue = self._pending.get(gid) if gid is not None else None
         while queue and gid is not None:
+            if self._waits(gid, queue):
+                return
             verdict = self._reactor.take_group(queue[0])
             if verdict == "wait":
                 return
@@ -112,6 +132,41 @@ class Logs:
                 self._refuse(gid, verdict)
                 return
             self.pending_bytes -= len(queue.popleft())
+
+    def _waits(self, gid: Gid, queue: deque[Data]) -> bool:
+        """Whether the core gets no more yet: the next ones are kept first (`storage.kept`).
+
+        A follower that is behind would else wait for the disk after each of them.
+        """
+        if max(len(queue), len(self._crcs) - len(queue)) < KEEP_GROUPS_MIN:
+            return False
+        if self._keeping:
+            return True
+        state = self._reactor.log_state()
+        if state["gseq"] < self._free:
+            return False
+        if not state["settled"]:
+            return True
+        self._keeping = True
+        row = list(itertools.islice(queue, KEEP_GROUPS_MAX))
+        task = asyncio.get_running_loop().create_task(self._keep(gid, state["gseq"], row))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return True
+
+    async def _keep(self, gid: Gid, before: int, row: list[Data]) -> None:
+        upto = 0
+        try:
+            upto = await self._store.keep(self._session_of(gid), row)
+        except BarcoError as error:
+            log.warning("groups are written one by one: %s", error)
+        finally:
+            self._keeping = False
+        if gid == self.current:
+            self._free = max(upto, before + 1)
+        self._feed()
+        if upto and gid == self.current:
+            self._reactor.kept(upto)
 
     def _refuse(self, gid: Gid, verdict: str) -> None:
         """Nothing that came after it can be taken either."""
@@ -249,12 +304,18 @@ class Logs:
         if self._pending.get(gid):
             return False
         if gid == self.current:
-            return bool(self._reactor.log_state()["settled"])
+            return not self._keeping and bool(self._reactor.log_state()["settled"])
         task = self._copying.get(gid)
         return task is None or task.done()
 
     def follow(self, generation: Generation) -> None:
-        """The core is to have this generation, and take its groups from a leader."""
+        """The core is to have this generation, and take its groups from a leader.
+
+        Not one that was shut before this was asked for, and of which something has come: that is in
+        files already, which the core would want to make.
+        """
+        if generation.gid in self._copying:
+            return
         if generation.gid != self.current and generation.gid not in self._coming:
             self._coming.append(generation.gid)
             self._do(lambda: self._follow(generation))
@@ -308,6 +369,7 @@ class Logs:
         await self._store.begin(generation.gid.epoch, generation.session)
         self._crcs.clear()
         self._wanting = False
+        self._free = 0
         self.current = generation.gid
         if generation.gid in self._coming:
             self._coming.remove(generation.gid)

@@ -28,6 +28,9 @@ def encode(message: Mapping[str, Any], group_bytes: int = 0) -> bytes:
     return HEAD.pack(len(body), group_bytes) + body
 
 
+_TEXT = {str}
+
+
 def _refuse_ext(code: int, data: bytes) -> None:
     raise ProtocolError(f"frame holds extension type {code}")
 
@@ -40,7 +43,7 @@ def decode(body: bytes | bytearray | memoryview) -> dict[str, Any]:
         raise
     except (ValueError, msgpack.UnpackException) as error:
         raise ProtocolError(f"frame is not msgpack: {error}") from None
-    if not isinstance(message, dict) or not all(isinstance(key, str) for key in message):
+    if not isinstance(message, dict) or not {*map(type, message)} <= _TEXT:
         raise ProtocolError("frame is not a map with names")
     return message
 
@@ -55,6 +58,7 @@ class Frames:
         self._received = received
         self._group_max = group_bytes_max
         self._buffer = bytearray(MESSAGE_BYTES_MAX + HEAD.size)
+        self._view = memoryview(self._buffer)
         self._filled = 0
         self._message: dict[str, Any] | None = None
         self._group = bytearray()
@@ -64,7 +68,7 @@ class Frames:
         """Where the next bytes are to be put."""
         if self._message is not None:
             return memoryview(self._group)[self._group_filled :]
-        return memoryview(self._buffer)[self._filled :]
+        return self._view[self._filled :]
 
     def filled(self, count: int) -> None:
         """So many bytes were put there."""
@@ -93,10 +97,13 @@ class Frames:
         body, end = start + HEAD.size, start + HEAD.size + length
         if self._filled < end:
             return start
-        message = decode(memoryview(self._buffer)[body:end])
+        message = decode(self._view[body:end])
         if not group:
             self._received(message, None)
             return end
+        if end + group <= self._filled:
+            self._received(message, self._buffer[end : end + group])
+            return end + group
         self._message, self._group = message, bytearray(group)
         self._group_filled = min(group, self._filled - end)
         self._group[: self._group_filled] = self._buffer[end : end + self._group_filled]

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from barco.workers.storage import layout, scan
+from barco.workers.storage import kept, layout, scan
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import explain, fsync_directory
 
@@ -47,32 +47,53 @@ class CopiedLog:
         return header
 
     async def append(self, groups: list[bytes | bytearray]) -> Position:
-        """Writes the next groups; stable when it returns. ValueError or BarcoError: none counts.
+        """Writes the next groups; stable when it returns. ValueError or BarcoError: see `position`.
 
-        They are written as few at a time as rule S5 wants: a header's durable_upto is true here.
+        One after the other where rule S5 wants it, or all at once where they are kept first.
         """
-        end = self.position
         at = 0
         while at < len(groups):
-            batch: list[bytes | bytearray] = []
-            tail, crc = end.tail, end.header_crc
-            segment, start, length = end.segment, end.offset, 0
-            for group in groups[at:]:
-                header = self.check(group, tail + 1, crc)
-                rolls = header.segment_index != segment
-                if batch and (rolls or header.durable_upto > end.tail):
-                    break
-                if rolls:
-                    segment, start = header.segment_index, 0
-                batch.append(group)
-                length += len(group)
-                tail, crc = header.gseq, header.header_crc
-            path = layout.segment_path(self._shard, self._tags.epoch, segment)
-            await self._bulk.run(_write, path, start, b"".join(batch))
-            end = Position(tail, crc, segment, start + length)
-            at += len(batch)
+            row, end = self.row(groups[at:])
+            if not row:  # It opens a segment, or is not the next one.
+                header = self.check(groups[at], end.tail + 1, end.header_crc)
+                row = groups[at : at + 1]
+                offset = header.group_bytes
+                if header.segment_index == end.segment:
+                    offset += end.offset
+                end = Position(header.gseq, header.header_crc, header.segment_index, offset)
+            start = 0 if end.segment != self.position.segment else self.position.offset
+            await self._bulk.run(_write_row, self._shard, self._tags.epoch, end.segment, start, row)
+            at += len(row)
             self.position = end
         return end
+
+    def row(self, groups: list[bytes | bytearray]) -> tuple[list[bytes | bytearray], Position]:
+        """Those that come next in the segment where the log ends, and the end behind them.
+
+        At most ROW_BYTES_MAX, and none that is not as it must be.
+        """
+        end, row, length = self.position, [], 0
+        for group in groups:
+            try:
+                header = self.check(group, end.tail + 1, end.header_crc)
+            except ValueError:
+                break
+            length += len(group)
+            if header.segment_index != end.segment or length > kept.ROW_BYTES_MAX:
+                break
+            row.append(group)
+            offset = end.offset + len(group)
+            end = Position(header.gseq, header.header_crc, end.segment, offset)
+        return row, end
+
+
+def _write_row(
+    shard: Path, epoch: int, segment: int, offset: int, row: list[bytes | bytearray]
+) -> None:
+    data = b"".join(row)
+    if len(row) > 1:
+        kept.keep(shard, epoch, segment, offset, data)
+    _write(layout.segment_path(shard, epoch, segment), offset, data)
 
 
 def _write(path: Path, offset: int, data: bytes) -> None:
@@ -82,10 +103,7 @@ def _write(path: Path, offset: int, data: bytes) -> None:
             layout.make_directory(path.parent)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            view = memoryview(data)
-            while view:
-                done = os.pwrite(fd, view, offset)
-                view, offset = view[done:], offset + done
+            kept.write_all(fd, data, offset)
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from barco.errors import BarcoError, DiskFullError
 from barco.limits import GROUP_HEADER_BYTES
-from barco.workers.storage import layout, scan
+from barco.workers.storage import kept, layout, scan
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.copied import CopiedLog, Position
@@ -134,6 +134,8 @@ class ReplicaStore(ShardFiles):
 
     async def _recover_one(self, generation: Generation) -> Found:
         """Scans one log; loads it into the core if that has none yet."""
+        if not generation.sealed:
+            await self._bulk.run(kept.restore, self._shard, generation.epoch)
         tags = self._tags_of(generation)
         sources = sources_of(self._shard, generation)
         load = _Load(self._core, generation, sources) if not self.epoch else None
@@ -301,6 +303,23 @@ class ReplicaStore(ShardFiles):
         """Parents as the core takes them."""
         return pack_parents(list(parents))
 
+    async def keep(self, session: int | None, groups: list[bytes | bytearray]) -> int:
+        """Keeps the next groups of the core's generation, of which nothing may be under way.
+
+        Returns the number of the last one kept, or 0: see `kept`. Raises BarcoError.
+        """
+        epoch, state = self.epoch, self._core.log_state()
+        position = Position(
+            state["gseq"], state["header_crc"], state["segment"], state["segment_used"]
+        )
+        tags = Tags(self._cluster_uuid, self._token, epoch, session)
+        row, end = CopiedLog(self._shard, self._bulk, tags, position).row(groups)
+        if len(row) > 1:
+            data = b"".join(row)
+            at = (position.segment, position.offset)
+            await self._bulk.run(kept.keep, self._shard, epoch, *at, data)
+        return end.tail if len(row) > 1 else 0
+
     # --- Other generations --------------------------------------------------------------------
 
     def copy(self, epoch: int, session: int | None) -> CopiedLog:
@@ -344,6 +363,7 @@ class ReplicaStore(ShardFiles):
         for index in segments:
             self._catalog.add_known(epoch, index)
         self._copies.pop(epoch, None)
+        await self._bulk.run(kept.forget, self._shard, epoch)
 
     async def _seal_core(self, tail: int) -> tuple[list[int], tuple[int, int]]:
         """Segments with history, and where it ends."""
@@ -369,8 +389,8 @@ class ReplicaStore(ShardFiles):
         """Unless it has to wait: without one it is made when somebody asks for it."""
         if self._sealing.locked():
             return  # Two must not write one file, and a generation must not wait for room.
+        body = self._core.export_index(index)  # Whoever has the lock first may drop it.
         async with self._sealing:
-            body = self._core.export_index(index)
             path = layout.segment_path(self._shard, self.epoch, index)
             try:
                 await self._bulk.run(write_sidecar, path, body, self.epoch, summary)

@@ -40,6 +40,10 @@ class StagedRecord(NamedTuple):
     crc: int
 
 
+Entry = tuple[dict[str, Any], bytes | memoryview]
+"""What a record is to say, and its body."""
+
+
 class SpoolFile:
     """The file of one write."""
 
@@ -108,20 +112,32 @@ class Spool:
         self, file: SpoolFile, meta: dict[str, Any], body: bytes | memoryview
     ) -> StagedRecord:
         """Adds a record at the end; under the file's lock. BusyError: there is no room for it."""
-        packed = msgpack.packb(meta)
-        assert len(packed) <= _META_BYTES_MAX
-        body_crc = crc32c(body)
-        head = _HEAD.pack(_MAGIC, len(packed), len(body), body_crc)
-        crc = crc32c(packed, crc32c(head)).to_bytes(4, "little")
-        offset = file.end + len(head) + 4 + len(packed)
-        if layout.disk_space(self._directory).free - len(body) < self._free_min:
+        return (await self.append_all(file, [(meta, body)]))[0]
+
+    async def append_all(self, file: SpoolFile, entries: Sequence[Entry]) -> list[StagedRecord]:
+        """Adds some records by one write; as `append`. A crash may leave the first of them."""
+        pieces: list[bytes | memoryview] = []
+        records = []
+        end = file.end
+        for meta, body in entries:
+            packed = msgpack.packb(meta)
+            assert len(packed) <= _META_BYTES_MAX
+            body_crc = crc32c(body)
+            head = _HEAD.pack(_MAGIC, len(packed), len(body), body_crc)
+            crc = crc32c(packed, crc32c(head)).to_bytes(4, "little")
+            pieces += (head, crc, packed, body)
+            records.append(
+                StagedRecord(meta, end + len(head) + 4 + len(packed), len(body), body_crc)
+            )
+            end = records[-1].offset + len(body)
+        if layout.disk_space(self._directory).free - (end - file.end) < self._free_min:
             raise BusyError("The disk has no room for staged events.")
         try:
-            await self._bulk.run(_write, file.fd, [head, crc, packed, body], file.end)
+            await self._bulk.run(_write, file.fd, pieces, file.end)
         except OSError as error:
             raise _refused(error, file.path) from error
-        file.end = offset + len(body)
-        return StagedRecord(meta, offset, len(body), body_crc)
+        file.end = end
+        return records
 
     async def sync(self, file: SpoolFile) -> None:
         """Makes everything that was appended so far stable, the file's entry as well."""
@@ -169,7 +185,7 @@ def _refused(error: OSError, path: Path) -> BrokerError | BusyError:
     return BrokerError(f"{path} cannot be written: {error.strerror}")
 
 
-def _write(fd: int, pieces: list[bytes], offset: int) -> None:
+def _write(fd: int, pieces: list[bytes | memoryview], offset: int) -> None:
     """All of it, or an OSError; then the file ends where it ended before."""
     total = sum(map(len, pieces))
     try:

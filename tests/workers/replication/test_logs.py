@@ -134,6 +134,49 @@ def test_after_a_refusal_nothing_is_left_of_what_came_behind() -> None:
     run(test)
 
 
+def test_a_follower_that_is_behind_keeps_what_it_writes_together() -> None:
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        rows: list[int] = []
+
+        async def keep(session: int, groups: list[bytes]) -> int:
+            assert session == 7 and core.taken in (0, 128)
+            rows.append(len(groups))
+            await asyncio.sleep(0)
+            return core.taken + len(groups)
+
+        store.keep = keep  # type: ignore[attr-defined]
+        store.segment.set()
+        for gseq in range(1, 201):
+            logs.append(GID, GroupHead(gseq, 100 + gseq - 1, 100 + gseq, 4), b"1234")
+        logs.follow(GENERATION)
+        while core.taken < 128:
+            await asyncio.sleep(0)
+        assert rows == [128] and core.calls.count("kept") == 1
+        logs.landed(128)
+        while core.taken < 200:
+            await asyncio.sleep(0)
+        assert rows == [128, 72] and core.calls.count("kept") == 2 and not logs.pending_bytes
+
+    run(test)
+
+
+def test_what_was_shut_before_it_was_to_be_followed_stays_a_log_of_files() -> None:
+    """Its first segment is there: the core, which would make it, must not begin it any more."""
+
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        store.copy = lambda epoch, session: Lineage()  # type: ignore[attr-defined]
+        store.lineage = {}  # type: ignore[attr-defined]
+        logs.append(GID, GroupHead(1, 0, 101, 4), b"1234")
+        logs.release(GID)
+        logs.follow(GENERATION)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert logs.current is None and not core.calls
+        assert told == [("stable", GID, 1, 7)]
+
+    run(test)
+
+
 class Lineage:
     """Epoch 5 has ended, with all of its history here; epoch 6 has only just begun to come."""
 

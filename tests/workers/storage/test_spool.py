@@ -42,6 +42,24 @@ def test_what_is_appended_is_found_again(tmp_path: Path, bulk: ThreadBulk) -> No
     run(test)
 
 
+def test_records_appended_together_are_found_one_by_one(tmp_path: Path, bulk: ThreadBulk) -> None:
+    async def test() -> None:
+        spool = Spool(tmp_path / "staged", bulk, free_min=0)
+        await spool.recover()
+        file = await spool.create("q/1", {"writer": "q"})
+        told = [({"n": n}, memoryview(b"%d" % n * 1000)) for n in range(4)]
+        records = await spool.append_all(file, told)
+        assert await spool.read(file, records) == [bytes(body) for _, body in told]
+        spool.close([file])
+        os.truncate(file.path, records[2].offset + 1)  # A crash in the middle of the write.
+        ((again, found),) = await Spool(tmp_path / "staged", bulk).recover()
+        assert [record.meta for record in found[1:]] == [{"n": 0}, {"n": 1}]
+        assert found[1:] == records[:2]
+        spool.close([again])
+
+    run(test)
+
+
 def test_a_cut_at_every_place(tmp_path: Path, bulk: ThreadBulk) -> None:
     async def test() -> None:
         spool = Spool(tmp_path / "staged", bulk, free_min=0)

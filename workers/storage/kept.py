@@ -1,0 +1,100 @@
+"""Groups that are kept in one file before they are written to their places together.
+
+A header says what was stable before its group, and recovery believes it (rule S5). So whoever
+copies a log would have to wait for the disk after each group, and catch up no faster than its
+leader goes on. What was kept first may be torn in its place: a start of the process puts all of it
+there again, the same bytes, before anybody looks at the log. One file for each generation; the next
+row replaces it, when the one before is stable in its place.
+"""
+
+import os
+import struct
+from pathlib import Path
+
+from crc32c import crc32c
+
+from barco.limits import PAGE_BYTES
+from barco.types import MiB
+from barco.workers.storage import layout
+from barco.workers.storage.errors import explain, fsync_directory
+
+NAME = "row.kept"
+MAGIC = b"barcoROW"
+ROW_BYTES_MAX = 1 * MiB
+"""Of groups that are kept together."""
+
+_HEADER = struct.Struct("<8sIQQI")
+"""Magic, segment, offset in it, bytes, their crc32c; then the crc32c of these."""
+
+
+def keep(shard: Path, epoch: int, segment: int, offset: int, data: bytes) -> None:
+    """Stable when it returns. Raises BarcoError when the disk fails or is full."""
+    path = layout.generation_path(shard, epoch) / NAME
+    head = _HEADER.pack(MAGIC, segment, offset, len(data), crc32c(data))
+    head += struct.pack("<I", crc32c(head))
+    try:
+        new = not path.exists()
+        if new:
+            layout.make_directory(path.parent)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, head.ljust(PAGE_BYTES, b"\0") + data, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(error, path, "write") from error
+    if new:
+        fsync_directory(path.parent)
+
+
+def restore(shard: Path, epoch: int) -> int:
+    """Puts what was kept of a generation in its place; stable when it returns. How many bytes."""
+    path = layout.generation_path(shard, epoch) / NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise explain(error, path, "read") from error
+    head, at = content[: _HEADER.size], _HEADER.size
+    if len(content) < PAGE_BYTES or content[at : at + 4] != struct.pack("<I", crc32c(head)):
+        return 0  # Torn: nothing of it was begun in its place.
+    magic, segment, offset, length, crc = _HEADER.unpack(head)
+    data = content[PAGE_BYTES : PAGE_BYTES + length]
+    if magic != MAGIC or len(data) != length or crc32c(data) != crc:
+        return 0
+    target = layout.segment_path(shard, epoch, segment)
+    try:
+        fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise explain(error, target, "open") from error
+    try:
+        if os.fstat(fd).st_size < offset:
+            return 0
+        write_all(fd, data, offset)
+        os.fsync(fd)
+    except OSError as error:
+        raise explain(error, target, "write") from error
+    finally:
+        os.close(fd)
+    return length
+
+
+def forget(shard: Path, epoch: int) -> None:
+    """The generation has ended and is whole."""
+    path = layout.generation_path(shard, epoch) / NAME
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise explain(error, path, "remove") from error
+
+
+def write_all(fd: int, data: bytes, offset: int) -> None:
+    """However little the kernel takes at a time."""
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done
