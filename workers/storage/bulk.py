@@ -122,7 +122,12 @@ class BulkIo(ABC):
         """One operation, without a task of its own where that is enough."""
         if len(group) > 1:
             places = [(start, at, after - at) for _, _, start, at, after in group]
-            own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
+            try:
+                own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
+            except OSError as error:
+                failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                failed.set_exception(error)
+                return failed
             job = self._readers.submit(_native.disk_read, own, view, places)
             job.add_done_callback(lambda _: os.close(own))
             return asyncio.wrap_future(job)
