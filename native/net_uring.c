@@ -230,15 +230,34 @@ static unsigned gather_count(const struct reactor *reactor, int64_t *wait_ns)
     return count < GATHER_MAX ? count : GATHER_MAX;
 }
 
+static void reap(struct net_uring *u)
+{
+    struct io_uring_cqe *batch[COMPLETION_BATCH];
+    reactor_clock(u->reactor);
+    unsigned count;
+    while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++)
+            dispatch(u, batch[i]);
+        io_uring_cq_advance(&u->uring, count);
+        if (count < COMPLETION_BATCH)
+            break;
+    }
+}
+
 static void uring_wait(struct net *net, int64_t timeout_ns)
 {
     struct net_uring *u = (struct net_uring *)net;
-    struct io_uring_cqe *cqe = NULL, *batch[COMPLETION_BATCH];
+    struct io_uring_cqe *cqe = NULL;
     if (u->epoll_fd >= 0 && !u->polling) {
         struct io_uring_sqe *sqe = next_sqe(u);
         io_uring_prep_poll_add(sqe, u->epoll_fd, POLLIN);
         mark(sqe, NULL, OP_POLL);
         u->polling = true;
+    }
+    if (timeout_ns == 0) { /* Python has something to do: what is there, without going to sleep */
+        io_uring_submit_and_get_events(&u->uring);
+        reap(u);
+        return;
     }
     int64_t gather_ns = 0;
     unsigned gather = gather_count(u->reactor, &gather_ns);
@@ -250,15 +269,7 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
         struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
         io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
     }
-    reactor_clock(u->reactor);
-    unsigned count;
-    while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {
-        for (unsigned i = 0; i < count; i++)
-            dispatch(u, batch[i]);
-        io_uring_cq_advance(&u->uring, count);
-        if (count < COMPLETION_BATCH)
-            break;
-    }
+    reap(u);
 }
 
 static void uring_free(struct net *net)

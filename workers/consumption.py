@@ -139,16 +139,14 @@ class Consumption:
 
     async def poll(self, request: PollRequest) -> PollResult:
         """Commit what the consumer got before, and hand out what follows."""
-        member = request.member
-        slots = member.slots(self._slices, self._first_place)
-        result = PollResult()
+        member, result = request.member, PollResult()
         if request.first:
             self._latest[member.key] = request.delivery
         elif self._latest.get(member.key, request.delivery) != request.delivery:
             result.superseded = True
             return result
         async with self._locks.setdefault(member.key, asyncio.Lock()):
-            cursors = await self._claim_all(request, slots)
+            cursors = await self._claim_all(request)
             handed: dict[Slot, tuple[Cursor, int]] = {}
             try:
                 await self._hand_out(request, cursors, result, handed)
@@ -159,24 +157,26 @@ class Consumption:
                 raise
         return result
 
-    async def _claim_all(self, request: PollRequest, slots: list[Slot]) -> list[Cursor]:
+    async def _claim_all(self, request: PollRequest) -> list[Cursor]:
         member, key = request.member, request.member.key
+        slots = member.slots(self._slices, self._first_place)
         self._fenced.pop(key, None)
-        mine = {(member.group, *slot) for slot in slots}
-        for name in list(self._held.get(key, ())):
-            if name not in mine:  # Another consumer's from now on, but this one had events of it.
-                self._acknowledge(self._cursors[name], request)
-                self._release(self._cursors[name])
-        epoch = self._epoch
-        await self.start_group(member.group, slots, member.start)
-        if self._epoch != epoch:
-            raise NotReadyError("Another worker leads the shard now.")
-        cursors = [self._cursors[member.group, topic, index] for topic, index in slots]
+        names = [(member.group, *slot) for slot in slots]
+        for name in self._held.get(key, set()).difference(names):  # Another's from now on.
+            self._acknowledge(self._cursors[name], request)
+            self._release(self._cursors[name])
+        cursors = [c for c in map(self._cursors.get, names) if c and c.committed >= 0]
+        if len(cursors) < len(names):
+            epoch = self._epoch
+            await self.start_group(member.group, slots, member.start)
+            if self._epoch != epoch:
+                raise NotReadyError("Another worker leads the shard now.")
+            cursors = [self._cursors[name] for name in names]
         for cursor in cursors:
-            if cursor.holder == key:
-                self._acknowledge(cursor, request)
-            else:
+            if cursor.holder != key:
                 self._claim(cursor, key)
+            elif cursor.position > cursor.asked:
+                self._acknowledge(cursor, request)
         turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))
         return cursors[turn:] + cursors[:turn]
 
@@ -188,11 +188,11 @@ class Consumption:
         handed: dict[Slot, tuple[Cursor, int]],
     ) -> None:
         extents: dict[Slot, Extent] = {}
-        left = request.budget
-        hungry = cursors
+        left, hungry = request.budget, cursors
         for _ in range(2):  # Fair shares first; then what some did not need, for those with more.
             for number, cursor in enumerate(hungry):
-                if self._reads.bounds(cursor.topic, cursor.slice)[1] <= cursor.position:
+                ends = self._reactor.stream_ends(cursor.topic, cursor.slice)
+                if ends is None or ends[1] <= cursor.position:
                     continue
                 slot = (cursor.topic, cursor.slice)
                 before = extents.get(slot)
@@ -209,7 +209,7 @@ class Consumption:
                     before.chunks += extent.chunks
                     before.cost += extent.cost
                     before.end, before.high_watermark = extent.end, extent.high_watermark
-            hungry = [c for c in hungry if (e := extents.get((c.topic, c.slice))) and e.more]
+            hungry = [handed[slot][0] for slot, extent in extents.items() if extent.more]
             if 4 * left < request.budget:
                 break
         result.extents = list(extents.values())
@@ -347,21 +347,21 @@ class Consumption:
 
     async def wait(self, member: Member, timeout: float) -> bool:
         """Until there is something to deliver to this consumer, or its slices change."""
-        slots = member.slots(self._slices, self._first_place)
 
         def ready() -> bool:
-            if self._membership.get(member.consumer_id) is not member:
-                return True
-            return any(self._has_more(member, topic, index) for topic, index in slots)
+            return self._membership.get(member.consumer_id) is not member or self._has_more(member)
 
         return await self._waiters.wait(ready, timeout)
 
-    def _has_more(self, member: Member, topic: str, index: int) -> bool:
-        cursor = self._cursors.get((member.group, topic, index))
-        if cursor is None:
-            return False
-        position = cursor.position if cursor.holder == member.key else cursor.asked
-        return self._reads.bounds(topic, index)[1] > position
+    def _has_more(self, member: Member) -> bool:
+        for topic, index in member.slots(self._slices, self._first_place):
+            ends = self._reactor.stream_ends(topic, index)
+            cursor = self._cursors.get((member.group, topic, index))
+            if ends is None or cursor is None:
+                continue
+            if ends[1] > (cursor.position if cursor.holder == member.key else cursor.asked):
+                return True
+        return False
 
     async def commit(self, key: Key, received: str | None) -> list[Slot]:
         """Commit all that this consumer was given, and wait until that is stable.

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from barco.errors import BarcoError, NotRegisteredError
@@ -26,6 +26,15 @@ class Member:
     start: str
     assigned: Mapping[str, tuple[int, ...]]
     """By topic the places of the ring: slices, numbered through from the lowest token."""
+    places: frozenset[int] = field(init=False, compare=False)
+    """All of them."""
+    _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        places = frozenset(place for each in self.assigned.values() for place in each)
+        object.__setattr__(self, "places", places)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -35,14 +44,17 @@ class Member:
     def slots(self, slices: range, first_place: int = 0) -> list[tuple[str, int]]:
         """Its (topic, slice) within these slices of a token range, in a fixed order.
 
-        first_place: the place of the range's first slice.
+        first_place: the place of the range's first slice. The list is kept: every poll asks for it.
         """
-        return [
-            (topic, place - first_place)
-            for topic, places in self.assigned.items()
-            for place in places
-            if place - first_place in slices
-        ]
+        found = self._slots.get((slices, first_place))
+        if found is None:
+            found = self._slots[slices, first_place] = [
+                (topic, place - first_place)
+                for topic, places in self.assigned.items()
+                for place in places
+                if place - first_place in slices
+            ]
+        return found
 
 
 class Membership:

@@ -29,7 +29,9 @@ class Waiters:
 
     async def wait(self, ready: Callable[[], bool], timeout: float) -> bool:
         """Until `ready()` (looked at whenever events become stable) or `wake`; false: timeout."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        timer: asyncio.TimerHandle | None = None
         if not self._waiting:
             self._reactor.notify(True)
         self._waiting[future] = ready
@@ -37,11 +39,11 @@ class Waiters:
             # Looked at after reporting has been switched on, so that nothing falls in between.
             if ready():
                 return True
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError:
-            return False
+            timer = loop.call_later(timeout, _give_up, future)
+            return await future
         finally:
+            if timer is not None:
+                timer.cancel()
             del self._waiting[future]
             if not self._waiting:
                 self._reactor.notify(False)
@@ -71,6 +73,11 @@ class Waiters:
                 future.set_result(True)
         self._checked = asyncio.get_running_loop().time()
         self._cost = time.thread_time() - began
+
+
+def _give_up(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)
 
 
 async def breathe() -> None:

@@ -110,7 +110,7 @@ class Worker:
 
     def upcall(self, upcall: Upcall) -> None:
         """From the selector: taken in the loop's next turn, where exceptions are ordinary ones."""
-        asyncio.get_event_loop_policy().get_event_loop().call_soon(self._upcalls[upcall[0]], upcall)
+        asyncio.get_running_loop().call_soon(self._upcalls[upcall[0]], upcall)
 
     async def run(self) -> int:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""

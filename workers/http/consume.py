@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from barco import limits
@@ -128,14 +128,14 @@ class Consume:
             with context.polling() if wait_ms else nullcontext():
                 found = await self._poll_until(member, args, wait_ms / 1000)
                 try:
-                    response = await self._response(kind, found, delivery, member)
+                    response = await self._response(kind, found, delivery, member, undo)
                 finally:
                     context.memory.give_back(found.reserved)
         except BaseException:
             # The client has gone, or gets an error: it must be given these events again.
             await asyncio.shield(undo())
             raise
-        return replace(response, undo=undo) if found.extents else response
+        return response
 
     async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
         loop = asyncio.get_running_loop()
@@ -173,7 +173,7 @@ class Consume:
 
         Every owner gets its share, then one gets what is left over.
         """
-        owners = self._context.owners_here(_places(member))
+        owners = self._context.owners_here(member.places)
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in owners if owner in only]
         found = Pass([], set())
@@ -212,13 +212,20 @@ class Consume:
                 more.append(worker)
         return more
 
-    async def _response(self, kind: str, found: Pass, delivery: str, member: Member) -> Response:
+    async def _response(
+        self,
+        kind: str,
+        found: Pass,
+        delivery: str,
+        member: Member,
+        undo: Callable[[], Awaitable[None]],
+    ) -> Response:
         headers = [("Cache-Control", "no-store")]
         if found.unavailable:
-            mine = sorted(found.unavailable & _places(member))
+            mine = sorted(found.unavailable & member.places)
             headers.append((UNAVAILABLE, ",".join(str(place) for place in mine)))
         if not found.extents:
-            idle = not _places(member)
+            idle = not member.places
             headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
             return Response(204, b"", tuple(headers))
         headers += [("Content-Type", kind), (DELIVERY, delivery)]
@@ -226,7 +233,7 @@ class Consume:
         if kind == CHUNKS and (skip := skips(found.extents, ring)):
             headers.append(("Barco-Start", skip))
         parts = self._context.memory.counted(await render(kind, found.extents, ring))
-        return Response(200, parts, tuple(headers))
+        return Response(200, parts, tuple(headers), undo)
 
     def _who(self, member: Member) -> dict[str, Any]:
         version = self._context.membership.version
@@ -235,7 +242,7 @@ class Consume:
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
-        owners = self._context.owners_here(_places(member)) or [self._context.peer]
+        owners = self._context.owners_here(member.places) or [self._context.peer]
         args = {**self._who(member), "timeout": timeout}
         return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
 
@@ -313,10 +320,6 @@ def _registration(request: Request) -> dict[str, Any]:
         raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
     topics = list(dict.fromkeys(topics))
     return {"consumerId": consumer_id, "group": group, "topics": topics, "start": start}
-
-
-def _places(member: Member) -> set[int]:
-    return {place for places in member.assigned.values() for place in places}
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:
