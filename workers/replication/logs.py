@@ -95,26 +95,15 @@ class Logs:
 
     def append(self, gid: Gid, head: GroupHead, data: Data) -> None:
         """The next group of this generation, as its leader built it."""
+        self._pending.setdefault(gid, deque()).append(data)
+        self.pending_bytes += len(data)
         if gid == self.current:
             self._crcs.append((head.gseq, head.header_crc))
-            if not self._pending.get(gid) and len(self._crcs) <= KEEP_GROUPS_MIN:
-                verdict = self._reactor.take_group(data)
-                if verdict == "wait":
-                    self._wait(gid, data)
-                elif verdict != "taken":
-                    self._refuse(gid, verdict)
-                return
-        self._wait(gid, data)
-        if gid == self.current:
             self._feed()
         elif gid in self._coming or self._may_come(gid):
             self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
         else:
             self._copy(gid)
-
-    def _wait(self, gid: Gid, data: Data) -> None:
-        self._pending.setdefault(gid, deque()).append(data)
-        self.pending_bytes += len(data)
 
     def _may_come(self, gid: Gid) -> bool:
         """Whether the core is to have it as soon as its record is in the journal."""
