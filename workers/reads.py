@@ -112,9 +112,7 @@ class _Piece(NamedTuple):
     end: int
 
 
-def _copied(
-    chunks: list[bytes | memoryview], end: int, columns: int | None
-) -> Iterator[_Piece]:
+def _copied(chunks: list[bytes | memoryview], end: int, columns: int | None) -> Iterator[_Piece]:
     """Chunks that end at an offset, out of the buffers that they were read into."""
     at = 0
     while at < len(chunks):

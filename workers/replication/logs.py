@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Generation, Gid, GroupHead
+from barco.types import KiB
 from barco.workers.storage.replicas import ReplicaStore
 
 SETTLE_SECONDS = 0.0005
@@ -22,6 +23,9 @@ DISK_FULL_RETRY_SECONDS = 2.0
 
 KEEP_GROUPS_MIN, KEEP_GROUPS_MAX = 16, 128
 """So many that wait are kept, and written together."""
+
+KEEP_GROUP_BYTES_MAX = 64 * KiB
+"""Of a larger one to write it twice costs more than the wait."""
 
 Data = bytes | bytearray
 
@@ -128,6 +132,8 @@ class Logs:
         A follower that is behind would else wait for the disk after each of them.
         """
         if max(len(queue), len(self._crcs) - len(queue)) < KEEP_GROUPS_MIN:
+            return False
+        if len(queue[0]) > KEEP_GROUP_BYTES_MAX:
             return False
         if self._keeping:
             return True
