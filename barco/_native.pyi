@@ -162,6 +162,12 @@ def chunks_project(buf: Buffer | list[Any], columns: int, /) -> bytes:
     up): the heads as they are stored, then only the sections of these columns. Nothing is unpacked.
     """
 
+def disk_read(fd: int, memory: Any, spans: list[tuple[int, int, int]], /) -> list[int]:
+    """Reads many (file offset, place in memory, length) at once, without Python's lock.
+
+    The bytes of each, fewer only at the end of the file, or a negative errno. ValueError: a span
+    is outside of the memory."""
+
 def chunk_place(buf: Buffer, /) -> tuple[int, int, int]:
     """(base offset, events, epoch) of the chunk at the start of a buffer, whole or cut down; only
     its head is verified. ValueError: damaged."""

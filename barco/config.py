@@ -61,6 +61,9 @@ class BrokerSection:
     engine: str = _key(
         "auto", "how a worker waits for the kernel: auto, io_uring or epoll (the fallback)"
     )
+    nice: int = _key(
+        0, "priority of the broker's processes, -20 (first) to 19, as nice(1) has it; 0: as started"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +377,7 @@ def _check_broker(config: Config) -> None:
         f"must be between 0 (one for each core) and {most}: a worker needs a slice of its own"
         " (cluster.slices_per_range)",
     )
+    _require(-20 <= broker.nice <= 19, "broker.nice", broker.nice, "must be from -20 to 19")
     _require(
         broker.engine in ENGINES, "broker.engine", broker.engine, f"must be {', '.join(ENGINES)}"
     )

@@ -7,7 +7,7 @@
  * that all go together again instead of in two halves by turns. */
 #include "reactor.h"
 
-#define GATHER_BYTES (128u << 10) /* a group of that size is worth what it costs */
+#define GATHER_BYTES (512u << 10) /* a group of that size is worth what it costs */
 #define GATHER_RUNS_MIN 4u        /* of two groups: with fewer a log is quiet, and nobody waits */
 #define GATHER_RETURN_US_MAX 5000
 #define GATHER_ROUND_US_MAX 1000000 /* followers slower than this are not waited for */

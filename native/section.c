@@ -56,6 +56,13 @@ static uint32_t list_parts(const struct chunk_columns *c, struct part parts[CHUN
     return n;
 }
 
+/* Keys are short and alike: at 8, what the broker takes for values, LZ4 steps over most of what
+ * they share (9.5 bytes of 11 left against 6.2); at 1 a key costs 0 to 8 ns more (tuning.md). */
+static int acceleration_of(const struct chunk_sealer *sealer, const struct part *part)
+{
+    return part->id == SECTION_KEYS ? 1 : sealer->acceleration;
+}
+
 /* One independent LZ4 block; its size, or 0 when it does not fit in cap. */
 static uint32_t compress(struct chunk_sealer *sealer, const struct part *part, uint8_t *out,
                          size_t cap)
@@ -64,8 +71,9 @@ static uint32_t compress(struct chunk_sealer *sealer, const struct part *part, u
         LZ4_resetStream_fast(&sealer->stream);
     else
         LZ4_initStream(&sealer->stream, sizeof sealer->stream);
+    const int acceleration = acceleration_of(sealer, part);
     int stored = LZ4_compress_fast_continue(&sealer->stream, part->p, (char *)out, (int)part->len,
-                                            (int)cap, sealer->acceleration);
+                                            (int)cap, acceleration);
     return stored > 0 ? (uint32_t)stored : 0;
 }
 

@@ -112,6 +112,20 @@ class _Piece(NamedTuple):
     end: int
 
 
+def _copied(chunks: list[bytes | memoryview], end: int, columns: int | None) -> Iterator[_Piece]:
+    """Chunks that end at an offset, out of the buffers that they were read into."""
+    at = 0
+    while at < len(chunks):
+        after, size = at + 1, len(chunks[at])
+        while after < len(chunks) and size + len(chunks[after]) <= PIECE_BYTES:
+            size += len(chunks[after])
+            after += 1
+        some = chunks[at:after]
+        copy = b"".join(some) if columns is None else project(some, columns)
+        yield _Piece(copy, end if after == len(chunks) else chunk_place(chunks[after])[0])
+        at = after
+
+
 class Reads:
     """Committed events of the slices of this worker."""
 
@@ -239,9 +253,7 @@ class Reads:
         while len(whole) > 1 and end > stop and (base := chunk_place(whole[-1])[0]) >= stop:
             del whole[-1]
             end = base
-        if extent.columns is None:
-            return [_Piece(b"".join(whole), end)]
-        return [_Piece(project(whole, extent.columns), end)]
+        return list(_copied(whole, end, extent.columns))
 
     def _tail(
         self,

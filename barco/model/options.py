@@ -55,6 +55,8 @@ class WorkerOptions:
     """"host:port" of the shard endpoint of every process of this broker, by its number."""
 
     engine: str = "auto"
+    nice: int = 0
+    """The priority that the supervisor has, and its workers with it; shown in /status."""
     dev: bool = True
     insecure_open: bool = False
     """Listening beyond loopback without authentication; shown in /status."""

@@ -58,8 +58,11 @@ def record_from_map(record: Mapping[str, Any]) -> r.JournalRecord:
 
 def _read(record: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
     name = record.get("t")
-    if name == "append" and kinds is _MESSAGES:
-        return _append(record)
+    if kinds is _MESSAGES:
+        if name == "append":
+            return _append(record)
+        if name == "appended":
+            return _appended(record)
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ProtocolError(f"no message is called {str(name)[:32]!r}")
@@ -214,6 +217,23 @@ def _append(record: Mapping[str, Any]) -> r.Append:
         raise ProtocolError("append holds what it can not")
     place = Gid(Token(token), Epoch(epoch))
     return r.Append(place, session, GroupHead(gseq, prev_crc, header_crc, size), committed)
+
+
+def _appended(record: Mapping[str, Any]) -> r.Appended:
+    """The same: there are two of these for each group."""
+    try:
+        gid, gseq = record["gid"], record["gseq"]
+        token, epoch = gid
+    except (KeyError, TypeError, ValueError):
+        raise ProtocolError("appended is without something, or has too much") from None
+    if (
+        len(record) != 3
+        or type(gid) is not list
+        or not type(token) is type(epoch) is type(gseq) is int
+        or not (-(2**63) <= token < 2**63 and 1 <= epoch <= U63 and 0 <= gseq <= U63)
+    ):
+        raise ProtocolError("appended holds what it can not")
+    return r.Appended(Gid(Token(token), Epoch(epoch)), gseq)
 
 
 _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {

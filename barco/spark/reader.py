@@ -32,6 +32,7 @@ from barco.spark.plan import (
     end_of,
     packed,
     piece_bytes,
+    piece_bytes_most,
     range_of,
     slices_of,
     split_bytes_of,
@@ -131,10 +132,11 @@ class BatchReader(DataSourceReader):
                 if start < end:
                     ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
         target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
-        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target)]
+        most = piece_bytes_most(target, options)
+        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
         counted = cut_by_count(pieces, options)
         alone = bool(options.partitions_min or options.partition_records_max)
-        return list(packed(counted, target, alone=alone)) or [Ranges(())]
+        return list(packed(counted, most, alone=alone)) or [Ranges(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges, one after the other."""

@@ -30,6 +30,7 @@ from barco.spark.plan import (
     cut_by_count,
     packed,
     piece_bytes,
+    piece_bytes_most,
     range_of,
     slices_of,
     split_bytes_of,
@@ -208,9 +209,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = min(slice_.start, cursor.offset)
             ranges.append((range_of(slice_, first, cursor.offset, options.endpoints), slice_))
         target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
-        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target)]
+        most = piece_bytes_most(target, options)
+        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
         alone = bool(options.partitions_min or options.partition_records_max)
-        return list(packed(cut_by_count(pieces, options), target, alone=alone))
+        return list(packed(cut_by_count(pieces, options), most, alone=alone))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges."""

@@ -65,6 +65,8 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
         identity = identify(plan)
         datadir.prepare(plan.data_dir)
         machine.raise_file_limit()
+        if refused := machine.set_priority(plan.config.broker.nice):
+            log.warning(refused)
         config = plan.config
         places = min(REPLICAS, max(1, len(config.cluster.brokers)))
         if places > 1:
@@ -239,6 +241,7 @@ class Broker:
             ports=self._listeners.ports,
             shard_endpoints=self._listeners.shard_endpoints,
             engine=config.broker.engine,
+            nice=os.getpriority(os.PRIO_PROCESS, 0),
             dev=self._plan.dev,
             insecure_open=self._open_to_all,
             memory_bytes=config.limits.memory_bytes,

@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+from pathlib import Path
 
 from barco.config import Config, check_cluster_ports, is_loopback, resolved
 from barco.errors import ConfigError
@@ -64,6 +65,30 @@ def raise_file_limit() -> int:
         except (OSError, ValueError):
             pass  # A sandbox without setrlimit: what there is has to do.
     return soft
+
+
+def set_priority(wanted: int) -> str:
+    """Give this process, and the workers it will start, a priority as nice(1) counts; 0: none.
+
+    Returns why that was refused, with what to do, or nothing. Where the kernel gives each session
+    a share of its own (autogroup), a priority counts among the processes of one session only; the
+    session has one as well, which is set if it is the broker's own.
+    """
+    if wanted == 0:
+        return ""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, wanted)
+    except OSError as error:
+        return (
+            f"broker.nice = {wanted} is refused ({error.strerror}): run as root, give it"
+            f" CAP_SYS_NICE or LimitNICE={wanted}, or have systemd do it (Nice={wanted})"
+        )
+    if os.getsid(0) == os.getpid():
+        try:
+            Path("/proc/self/autogroup").write_text(str(wanted))
+        except OSError:
+            pass  # The kernel has no such groups, or /proc is closed here.
+    return ""
 
 
 def _dotted(version: tuple[int, int]) -> str:

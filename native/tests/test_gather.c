@@ -44,7 +44,7 @@ static void test_small_groups_wait_for_the_one_before(void)
     CHECK(gather_left_us(&reactor) == 0);
     reactor.monotonic_us -= 1;
     CHECK(gather_left_us(&reactor) == 1);
-    wait_for(log, 3, 128 << 10);
+    wait_for(log, 3, 512 << 10);
     CHECK(gather_left_us(&reactor) == 0);
     free(log);
 }

@@ -1,5 +1,6 @@
 """The first and the last second of a broker: nothing is refused before, nothing cut off after."""
 
+import os
 import random
 import socket
 import time
@@ -66,3 +67,10 @@ def test_a_stop_lets_answers_finish(broker):
             time.sleep(0.01)
         stopping.join()
         assert statuses == [0]
+
+
+def test_a_priority_is_that_of_all_processes_and_told(start_broker):
+    broker = start_broker(workers=2, broker_nice=7)
+    assert broker.request("GET", "/status").json["nice"] == 7
+    for pid in [broker.process.pid, *broker.worker_pids()]:
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 7

@@ -13,7 +13,8 @@ EXPOSURE_MAX = 1.5
 
 def test_the_contract_with_the_supervisor() -> None:
     lines = UNIT.read_text("utf-8").splitlines()
-    for line in ("Type=notify", "KillMode=mixed", "RestartPreventExitStatus=2 78", "UMask=0077"):
+    told = ("Type=notify", "KillMode=mixed", "RestartPreventExitStatus=2 78", "UMask=0077")
+    for line in (*told, "Nice=-10"):
         assert line in lines
 
 

@@ -61,6 +61,7 @@ class Status:
             "version": options.version,
             "engine": context.service.reactor.engine,
             "engineReason": context.service.reactor.engine_reason,
+            "nice": options.nice,
             "worker": options.worker,
             "shards": shards,
             "openToAll": options.insecure_open,

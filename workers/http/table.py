@@ -318,7 +318,7 @@ ROUTES = (
         "GET",
         "/status",
         "status.status",
-        "Whether the broker serves, which I/O engine it uses, and why not if not; its peers.",
+        "Whether the broker serves, and why not if not; its I/O engine, priority and peers.",
         "administration",
         answers={200: "Ready.", 503: "Not yet."},
     ),

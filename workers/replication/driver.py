@@ -127,7 +127,8 @@ class Driver:
             for epoch, each in found.items()
         }
         kind = UnfencedReplica if MUTANT == UNFENCED else Replica
-        now = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
@@ -240,11 +241,10 @@ class Driver:
             return
         self._stepping = True
         try:
-            loop = asyncio.get_running_loop()
             while self._events:
                 event, group = self._events.popleft()
                 self.steps += 1
-                self._carry_out(self._machine.step(loop.time(), event), group)
+                self._carry_out(self._machine.step(self._loop.time(), event), group)
             self._set_timer()
         except AssertionError as error:
             self._events.clear()
@@ -260,7 +260,7 @@ class Driver:
                 return
             self._timer.cancel()
         self._due = due
-        self._timer = asyncio.get_running_loop().call_at(due, self._tick)
+        self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Generation, Gid, GroupHead
+from barco.types import KiB
 from barco.workers.storage.replicas import ReplicaStore
 
 SETTLE_SECONDS = 0.0005
@@ -22,6 +23,9 @@ DISK_FULL_RETRY_SECONDS = 2.0
 
 KEEP_GROUPS_MIN, KEEP_GROUPS_MAX = 16, 128
 """So many that wait are kept, and written together."""
+
+KEEP_GROUP_BYTES_MAX = 64 * KiB
+"""Of a larger one to write it twice costs more than the wait."""
 
 Data = bytes | bytearray
 
@@ -91,26 +95,15 @@ class Logs:
 
     def append(self, gid: Gid, head: GroupHead, data: Data) -> None:
         """The next group of this generation, as its leader built it."""
+        self._pending.setdefault(gid, deque()).append(data)
+        self.pending_bytes += len(data)
         if gid == self.current:
             self._crcs.append((head.gseq, head.header_crc))
-            if not self._pending.get(gid):
-                verdict = self._reactor.take_group(data)
-                if verdict == "wait":
-                    self._wait(gid, data)
-                elif verdict != "taken":
-                    self._refuse(gid, verdict)
-                return
-        self._wait(gid, data)
-        if gid == self.current:
             self._feed()
         elif gid in self._coming or self._may_come(gid):
             self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
         else:
             self._copy(gid)
-
-    def _wait(self, gid: Gid, data: Data) -> None:
-        self._pending.setdefault(gid, deque()).append(data)
-        self.pending_bytes += len(data)
 
     def _may_come(self, gid: Gid) -> bool:
         """Whether the core is to have it as soon as its record is in the journal."""
@@ -139,6 +132,8 @@ class Logs:
         A follower that is behind would else wait for the disk after each of them.
         """
         if max(len(queue), len(self._crcs) - len(queue)) < KEEP_GROUPS_MIN:
+            return False
+        if len(queue[0]) > KEEP_GROUP_BYTES_MAX:
             return False
         if self._keeping:
             return True

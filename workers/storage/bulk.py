@@ -17,16 +17,17 @@ import ctypes
 import errno
 import mmap
 import os
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from barco import _native
 from barco.errors import BusyError
 from barco.limits import PAGE_BYTES
-from barco.types import KiB, MiB
+from barco.types import MiB
+from barco.workers.storage.buffers import POOL_BYTES, BufferPool, buffer_bytes
 
 pyuring: Any
 try:
@@ -46,102 +47,10 @@ ZERO_STEP_BYTES = 8 * MiB
 """What a thread writes before a cancelled caller is listened to."""
 
 HUGE_PAGE_BYTES = 2 * MiB
-BUFFER_BYTES_MIN = 64 * KiB
-POOL_BYTES = 32 * MiB
-"""Buffers out at one time (reads under way, read-ahead); more waits, then is refused."""
-
-POOL_WAIT_SECONDS = 5.0
 _URING_ENTRIES = 64
 _URING_IN_FLIGHT_MAX = 32
 _THREADS = 4
 _SUBMIT_AGAIN = (errno.EINTR, errno.EAGAIN, errno.EBUSY)
-
-
-def buffer_bytes(length: int) -> int:
-    """What a buffer for so many bytes takes: steps of a quarter of a power of two."""
-    step = 1 << max((length - 1).bit_length() - 3, 12)
-    return max(BUFFER_BYTES_MIN, -(-length // step) * step)
-
-
-class BufferPool:
-    """Page-aligned memory in some sizes (`buffer_bytes`), handed out as memoryviews.
-
-    A buffer comes back when the last view of it is gone, wherever that was: no release call that
-    could come too early while a socket still sends from it. Buffers in use and those kept for the
-    next use are within the pool's size together.
-    """
-
-    def __init__(self, bytes_max: int = POOL_BYTES) -> None:
-        self.bytes_max = bytes_max
-        self.bytes_out = 0
-        self.reclaim: Callable[[], bool] = lambda: False
-        """Asked when a read finds no room: lets go of read-ahead; false if there is none."""
-        self._free: dict[int, list[mmap.mmap]] = {}
-        self._free_bytes = 0
-        self._out: dict[int, tuple[mmap.mmap, weakref.ref[Any]]] = {}
-        self._waiters: deque[asyncio.Future[None]] = deque()
-
-    def try_take(self, length: int, *, spare: bool = False) -> memoryview | None:
-        """A view of at least `length` bytes (rounded up), or None when the pool is used up.
-
-        `spare`: for read-ahead, which takes nothing from anybody.
-        """
-        size = buffer_bytes(length)
-        while self.bytes_out and self.bytes_out + size > self.bytes_max:
-            if spare or not self.reclaim():
-                return None
-        memory = self._memory(size)
-        lease = (ctypes.c_ubyte * size).from_buffer(memory)
-        key = id(lease)
-        self._out[key] = (memory, weakref.ref(lease, lambda _: self._back(key, size)))
-        self.bytes_out += size
-        return memoryview(lease).cast("B")
-
-    def _memory(self, size: int) -> mmap.mmap:
-        free = self._free.get(size)
-        if free:
-            self._free_bytes -= size
-            return free.pop()
-        while self._free_bytes and self.bytes_out + size + self._free_bytes > self.bytes_max:
-            other = max(number for number, kept in self._free.items() if kept)
-            self._free[other].pop()  # Its mapping goes with it.
-            self._free_bytes -= other
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-    async def take(self, length: int) -> memoryview:
-        """As `try_take`, but waits for a while; then BusyError (nothing was read).
-
-        Whoever waits here holds no other buffer: else two could wait for each other.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + POOL_WAIT_SECONDS
-        while (view := self.try_take(length)) is None:
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.append(waiter)
-            try:
-                await asyncio.wait_for(waiter, until - loop.time())
-            except TimeoutError:
-                raise BusyError("all read buffers are in use: read less at a time") from None
-        return view
-
-    def _back(self, key: int, size: int) -> None:
-        memory, _ = self._out.pop(key)
-        self.bytes_out -= size
-        if self._free_bytes + size <= self.bytes_max // 2:
-            self._free.setdefault(size, []).append(memory)
-            self._free_bytes += size
-        # Else the mapping goes with its last reference: idle memory is half the pool at most.
-        while self._waiters:
-            # Each looks for itself; the first may need more than this. Buffers may be let go of by
-            # another thread's last reference.
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
-
-
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class BulkIo(ABC):
@@ -153,6 +62,7 @@ class BulkIo(ABC):
     def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
         self.buffers = BufferPool(pool_bytes)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="barco-bulk")
+        self._readers = ThreadPoolExecutor(DEPTH, thread_name_prefix="barco-read")
         self._zeros: memoryview | None = None
 
     @abstractmethod
@@ -165,61 +75,98 @@ class BulkIo(ABC):
         Neither has to be aligned: what is read from an O_DIRECT descriptor is widened to pages.
         Raises OSError, and BusyError when no buffer became free.
         """
-        (view,) = await self.read_spans(fd, [(offset, offset + length)])
+        ((view, _),) = await self.read_spans(fd, [(offset, offset + length)])
         if isinstance(view, OSError):
             raise view
         return view
 
     async def read_spans(
         self, fd: int, spans: Sequence[tuple[int, int]], *, wait: bool = True, spare: bool = False
-    ) -> list[memoryview | OSError]:
+    ) -> list[tuple[memoryview | OSError, int]]:
         """As `read`, of several ranges (start, end) at once; an OSError stands for itself.
 
-        Fewer of them, the first ones, when there are not enough buffers: nobody waits for one
-        while it holds others. BusyError when there is not even one (at once without `wait`).
-        `spare`: for read-ahead.
+        Beside each the bytes of the buffer that it is the last to need, else 0. Fewer of them, the
+        first ones, when there are not enough buffers: nobody waits for one while it holds others.
+        BusyError when there is not even one (at once without `wait`). `spare`: for read-ahead.
         """
-        taken: list[tuple[int, int, memoryview]] = []
-        for first, end in spans:
-            start = first - first % PAGE_BYTES
-            length = -(-end // PAGE_BYTES) * PAGE_BYTES - start
-            view = self.buffers.try_take(length, spare=spare)
+        taken: list[tuple[list[_Span], memoryview]] = []
+        for group in _groups(spans):
+            view = self.buffers.try_take(group[-1].after, spare=spare)
+            whole = view is not None or len(group) == 1
+            if not whole:
+                group = group[:1]  # Perhaps there is room for this one.
+                view = self.buffers.try_take(group[0].after, spare=spare)
             if view is None and not taken:
                 if not wait:
                     raise BusyError("all read buffers are in use: read less at a time")
-                view = await self.buffers.take(length)
-            if view is None:
+                view = await self.buffers.take(group[0].after)
+            if view is not None:
+                taken.append((group, view))
+            if view is None or not whole:
                 break
-            taken.append((start, length, view))
-        reads = [self._begin(fd, start, view[:length]) for start, length, view in taken]
-        results: list[memoryview | OSError] = []
+        reads = [self._begin(fd, group, view) for group, view in taken]
+        results: list[tuple[memoryview | OSError, int]] = []
         try:
-            for (first, end), (start, length, view), begun in zip(
-                spans, taken, reads, strict=False
-            ):
-                try:
-                    got = await begun
-                    if got in (-errno.EINTR, -errno.EAGAIN):
-                        got = 0
-                    if 0 <= got < length:
-                        got += await self._rest(fd, start + got, view[got:length])
-                    if got < 0:
-                        raise OSError(-got, os.strerror(-got))
-                    at = first - start
-                    results.append(view[at : max(at, min(got, end - start))])
-                except OSError as error:
-                    # Its traceback would keep this frame, and with it every buffer.
-                    results.append(error.with_traceback(None))
+            for (group, view), begun in zip(taken, reads, strict=True):
+                found = await self._ended(fd, group, view, begun)
+                held = [0] * (len(group) - 1) + [buffer_bytes(group[-1].after)]
+                results += zip(found, held, strict=True)
         finally:
             for begun in reads:  # Nobody waits for them any more: those not begun need not begin.
                 begun.cancel()
         return results
 
-    def _begin(self, fd: int, offset: int, view: memoryview) -> "asyncio.Future[int]":
-        """One operation, without a task of its own, where that is enough."""
-        if len(view) <= UNIT_BYTES:
-            return self._start(False, fd, offset, view)
-        return asyncio.ensure_future(self.read_into(fd, offset, view))
+    def _begin(
+        self, fd: int, group: "list[_Span]", view: memoryview
+    ) -> "asyncio.Future[int] | asyncio.Future[list[int]]":
+        """One operation, without a task of its own where that is enough."""
+        if len(group) > 1:
+            places = [(start, at, after - at) for _, _, start, at, after in group]
+            try:
+                own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
+            except OSError as error:
+                failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                failed.set_exception(error)
+                return failed
+            job = self._readers.submit(_native.disk_read, own, view, places)
+            job.add_done_callback(lambda _: os.close(own))
+            return asyncio.wrap_future(job)
+        start, part = group[0].start, view[: group[0].after]
+        if len(part) <= UNIT_BYTES:
+            return self._start(False, fd, start, part)
+        return asyncio.ensure_future(self.read_into(fd, start, part))
+
+    async def _ended(
+        self,
+        fd: int,
+        group: "list[_Span]",
+        view: memoryview,
+        begun: "asyncio.Future[int] | asyncio.Future[list[int]]",
+    ) -> list[memoryview | OSError]:
+        """What was asked for in each span of a group, once it has been read."""
+        results: list[memoryview | OSError] = []
+        try:
+            counts = await begun
+        except OSError as error:
+            # Its traceback would keep this frame, and with it every buffer.
+            return [error.with_traceback(None)] * len(group)
+        each = counts if isinstance(counts, list) else [counts]
+        for (first, end, start, at, after), got in zip(group, each, strict=True):
+            if got == after - at:
+                results.append(view[at + first - start : at + end - start])
+                continue
+            try:
+                if got in (-errno.EINTR, -errno.EAGAIN):
+                    got = 0
+                if got >= 0:
+                    got += await self._rest(fd, start + got, view[at + got : after])
+                if got < 0:
+                    raise OSError(-got, os.strerror(-got))
+                begin = at + first - start
+                results.append(view[begin : max(begin, at + min(got, end - start))])
+            except OSError as error:
+                results.append(error.with_traceback(None))
+        return results
 
     async def _rest(self, fd: int, offset: int, view: memoryview) -> int:
         """After a short read: what is still to come, 0 at the file's end."""
@@ -269,6 +216,7 @@ class BulkIo(ABC):
     def close(self) -> None:
         """Waits for what is in flight; nothing may be started afterwards."""
         self._threads.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
 
     async def _in_units(
         self, write: bool, fd: int, offset: int, view: memoryview, depth: int
@@ -330,6 +278,36 @@ class ThreadBulk(BulkIo):
         own = os.dup(fd)
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._threads, _transfer, write, own, offset, view)
+
+
+class _Span(NamedTuple):
+    """A range that is asked for, the pages around it, and where in a buffer these are."""
+
+    first: int
+    end: int
+    start: int
+    at: int
+    after: int
+
+
+def _groups(spans: Sequence[tuple[int, int]]) -> list[list[_Span]]:
+    """Spans that are read by one call each: neighbours together, up to a buffer of 1 MiB.
+
+    A step through the loop for each of them costs more than the kernel takes to read it.
+    """
+    groups: list[list[_Span]] = []
+    group: list[_Span] = []
+    at = 0
+    for first, end in spans:
+        start = first - first % PAGE_BYTES
+        after = at - start - (-end // PAGE_BYTES) * PAGE_BYTES
+        if after > UNIT_BYTES or not group:
+            after -= at
+            at, group = 0, []
+            groups.append(group)
+        group.append(_Span(first, end, start, at, after))
+        at = after
+    return groups
 
 
 def _huge_page_zeros() -> memoryview:

@@ -60,6 +60,10 @@ def restore(shard: Path, epoch: int) -> int:
     head, at = content[: _HEADER.size], _HEADER.size
     if len(content) < PAGE_BYTES or content[at : at + 4] != struct.pack("<I", crc32c(head)):
         return 0  # Torn: nothing of it was begun in its place.
+    magic: bytes
+    segment: int
+    offset: int
+    length: int
     magic, segment, offset, length, crc = _HEADER.unpack(head)
     data = content[PAGE_BYTES : PAGE_BYTES + length]
     if magic != MAGIC or len(data) != length or crc32c(data) != crc:

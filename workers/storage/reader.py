@@ -16,7 +16,7 @@ from barco.errors import BarcoError, BusyError, CorruptDataError
 from barco.limits import PAGE_BYTES
 from barco.types import KiB, MiB
 from barco.workers.storage import layout
-from barco.workers.storage.bulk import UNIT_BYTES, BulkIo, buffer_bytes
+from barco.workers.storage.bulk import UNIT_BYTES, BulkIo
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
 from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
@@ -246,17 +246,17 @@ class LogReader:
             ranges = [(first, end) for first, end, _ in spans]
             views = await self._bulk.read_spans(fd, ranges, wait=wait, spare=spare)
         result = ReadResult([], plan.locations[0].base_offset, plan.key.epoch)
-        for (first, end, locations), view in zip(spans, views, strict=False):
+        for (first, _, locations), (view, held) in zip(spans, views, strict=False):
             if isinstance(view, OSError):
                 if result.chunks:
                     break
                 raise explain(view, plan.path, "read") from view
             self.disk_bytes += len(view)
             for location in locations:
-                at = location.file_offset - first
-                chunk = view[at : at + location.stored_bytes]
-                why, wrong_index = _check(chunk, topic, slice_, location)
-                if why:
+                position, stored, base, count, _ = location
+                chunk = view[position - first : position - first + stored]
+                if not _native.chunk_is(chunk, topic, slice_, base, count):
+                    why, wrong_index = _explain(chunk, topic, slice_, location)
                     if result.chunks:  # What is good is served first; the next read meets the bad.
                         return result
                     if wrong_index:
@@ -264,8 +264,8 @@ class LogReader:
                     raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
                 result.chunks.append(chunk)
                 result.held.append(0)
-                result.next_offset = location.base_offset + location.event_count
-            result.held[-1] = buffer_bytes(end - first)
+                result.next_offset = base + count
+            result.held[-1] = held
         return result
 
     async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:
@@ -463,11 +463,8 @@ def _spans(locations: list[Location]) -> list[tuple[int, int, list[Location]]]:
     return spans
 
 
-def _check(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
-    """(what is wrong with a chunk or "", whether the index may be to blame)."""
-    rest = (location.base_offset, location.event_count)
-    if len(chunk) == location.stored_bytes and _native.chunk_is(chunk, topic, slice_, *rest):
-        return "", False
+def _explain(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
+    """(what is wrong with a chunk, whether the index may be to blame)."""
     if len(chunk) < location.stored_bytes:
         return "the file ends before the chunk does", True
     try:

@@ -17,6 +17,7 @@ from barco.spark.plan import (
     end_of,
     packed,
     piece_bytes,
+    piece_bytes_most,
     range_of,
     slices_of,
     start_of,
@@ -96,7 +97,7 @@ def test_cutting_loses_nothing(seed: int) -> None:
     start, end = sorted(rng.sample(range(2000), 2))
     splits = sorted({(rng.randrange(2000), rng.randrange(1, 900)) for _ in range(20)})
     whole = range_of(a_slice(end=2000), start, end, ["e:9"])
-    pieces = cut(whole, splits, rng.randrange(1, 2000))
+    pieces = cut(whole, splits, rng.randrange(1, 2000), rng.randrange(3000))
     assert covers(pieces, start, end)
     given = options(minPartitions=str(rng.randrange(1, 40)), maxRecordsPerPartition="100")
     counted = cut_by_count(pieces, given)
@@ -121,3 +122,12 @@ def test_sizes_of_partitions() -> None:
     assert piece_bytes(0, options()) == PIECE_BYTES_MIN
     assert piece_bytes(10**12, options()) == 64 << 20
     assert piece_bytes(10**9, options(maxBytesPerPartition="1000000")) == 10**6
+    assert piece_bytes_most(1000, options()) == 1500
+    assert piece_bytes_most(10**6, options(maxBytesPerPartition="1000000")) == 10**6
+
+
+def test_what_is_left_of_a_slice_is_no_task_of_its_own() -> None:
+    whole = range_of(a_slice(end=100, size=1000), 0, 100, ["e:9"])
+    splits = [(n, 100) for n in range(10, 100, 10)]
+    assert [p.stored_bytes for p in cut(whole, splits, 400, 600)] == [400, 600]
+    assert [p.stored_bytes for p in cut(whole, splits, 400, 599)] == [400, 400, 200]

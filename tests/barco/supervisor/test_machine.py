@@ -1,6 +1,8 @@
 """What the machine must offer."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -57,3 +59,22 @@ def test_worker_count() -> None:
     assert machine.worker_count(Config().override("broker", workers=5)) == 5
     one_slice = Config().override("cluster", slices_per_range=1)
     assert machine.worker_count(one_slice) == 1
+
+
+def test_a_priority_that_is_refused_says_what_to_do() -> None:
+    """In a process of its own without privileges: a priority cannot be taken back."""
+    code = (
+        "import os\n"
+        "from barco.supervisor import machine\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "assert machine.set_priority(0) == ''\n"
+        "assert machine.set_priority(19) == ''\n"
+        "assert os.getpriority(os.PRIO_PROCESS, 0) == 19\n"
+        "print(machine.set_priority(-10))\n"
+        "assert os.getpriority(os.PRIO_PROCESS, 0) == 19\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("broker.nice = -10 is refused (Permission denied): run as root")
+    with pytest.raises(ConfigError, match="broker.nice = -21: must be from -20 to 19"):
+        Config().override("broker", nice=-21)

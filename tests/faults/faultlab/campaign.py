@@ -122,6 +122,18 @@ def table(rings: list[Totals]) -> Iterator[str]:
             yield "  " + ", ".join(f"{each} {outcomes[each]}" for each in sorted(outcomes))
 
 
+def closing(kind: Kind, rings: list[Totals]) -> str:
+    """What a kind of faults came to, in one line."""
+    sums = {each: sum(ring[each] for ring in rings) for each in ("rounds", *COLUMNS[3:])}
+    gaps = [gap for ring in rings for gap in ring["gaps"]]
+    return (
+        f"{kind.name}: {sums['rounds']} rounds of {kind.rounds}, {sums['acked']} acknowledged, "
+        f"{sums['lost']} lost, {sums['twice']} twice, {sums['order']} out of order, "
+        f"{sums['other']} other findings, without writes p50 {percentile(gaps, 0.5):.2f} s, "
+        f"p99 {percentile(gaps, 0.99):.2f} s, max {percentile(gaps, 1.0):.2f} s"
+    )
+
+
 def again(root: Path) -> Report:
     """Starts a ring that was kept, and holds its history against what it has."""
     scene = RingScene(root, 0, "ring: again")
@@ -145,12 +157,14 @@ class Campaign:
             self._say(f"{kind.name}: left out: {reason}")
             return
         until, left = time.monotonic() + seconds, rounds
+        rings: list[Totals] = []
         while left > 0 and (left == rounds or time.monotonic() + RING_S < until):
             root = self._make_root()
             wanted = min(left, kind.rounds_per_ring)
             self._say(f"{kind.name}: seed {seed}, {root}")
             ring = one_ring(kind, root, seed, wanted, until, self._say)
             self._keep(ring)
+            rings.append(ring)
             if ring["wrong"]:
                 self.failed = True
                 self._say(f"{kind.name}: {json.dumps(ring['wrong'], indent=1)}\nkept: {root}")
@@ -158,6 +172,7 @@ class Campaign:
                 shutil.rmtree(root, ignore_errors=True)
             left -= max(1, ring["rounds"])
             seed += 1
+        print(closing(kind, rings), flush=True)
 
     def _keep(self, ring: Totals) -> None:
         self._results.parent.mkdir(parents=True, exist_ok=True)

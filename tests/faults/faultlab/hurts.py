@@ -77,13 +77,17 @@ def planned(scene: RingScene, number: int) -> Round:
 # --- Silence -----------------------------------------------------------------------------------
 
 
-def stand_still(nodes: list[Node], seconds: float) -> None:
-    """SIGSTOP to all processes of these brokers, and SIGCONT later."""
+def stand_still(nodes: list[Node], seconds: float) -> float | None:
+    """SIGSTOP to all processes of these brokers, and SIGCONT later.
+
+    Two of three can not be done without: then it returns when they were back.
+    """
     for node in nodes:
         node.signal(signal.SIGSTOP)
     time.sleep(seconds)
     for node in nodes:
         node.signal(signal.SIGCONT)
+    return time.monotonic() if len(nodes) > 1 else None
 
 
 def pause(scene: RingScene, number: int) -> Round:

@@ -44,12 +44,15 @@ class Prober:
                 wire = None
             time.sleep(self._pace_s)
 
-    def gaps(self, since: float, until: float) -> list[float]:
-        """The longest time without any acknowledgement for each range, in this time."""
+    def gaps(self, since: float, until: float, *, impossible_before: bool = False) -> list[float]:
+        """The longest time without any acknowledgement for each range, in this time.
+
+        impossible_before: nothing could be written until then, so it is counted from there.
+        """
         found = []
         for at in range(self._ring.placement.size):
             acks = sorted(self._acks[at][:])
-            before = [t for t in acks if t <= since][-1:]
+            before = [since] if impossible_before else [t for t in acks if t <= since][-1:]
             times = [*before, *(t for t in acks if since < t <= until), until]
             gaps = [b - a for a, b in itertools.pairwise(times)]
             found.append(max(gaps, default=until - since))

@@ -66,20 +66,24 @@ class RingScene(Scene):
     def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> float:
         """One fault, until all can be written again (patient: until the ring is whole).
 
-        Returns how long writes waited, in seconds.
+        Returns how long writes waited, in seconds; from the time that the fault returns, if it
+        returns one: before that there was no quorum.
         """
         if self.load is None:
             self.run_load()
             time.sleep(1)
         self.tried += 1
         since = time.monotonic()
-        fault()
+        possible = fault()
         self.history.fault(what, since)
         if patient:
             self.become_whole(what)
         elif not self.prober.await_all(time.monotonic() + WHOLE_S):
             self.slow.append(f"{what}: not written everywhere after {WHOLE_S} s")
-        found = self.prober.gaps(since, time.monotonic())
+        if isinstance(possible, float):
+            found = self.prober.gaps(possible, time.monotonic(), impossible_before=True)
+        else:
+            found = self.prober.gaps(since, time.monotonic())
         for gap in found:
             outage(self.name, gap)
         self.prober.forget()

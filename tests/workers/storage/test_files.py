@@ -11,7 +11,8 @@ import pytest
 
 from barco.errors import BusyError, DataDirError, DiskFullError
 from barco.workers.storage import layout, segment
-from barco.workers.storage.bulk import BufferPool, open_bulk
+from barco.workers.storage.buffers import BufferPool
+from barco.workers.storage.bulk import open_bulk
 from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.retention import HOUR_US, Candidate, Policy, held_back, plan
@@ -127,7 +128,7 @@ def test_buffers_come_back_with_their_last_view():
 
 
 def test_buffers_are_waited_for_and_then_refused(monkeypatch):
-    monkeypatch.setattr("barco.workers.storage.bulk.POOL_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("barco.workers.storage.buffers.POOL_WAIT_SECONDS", 0.2)
 
     async def main():
         pool = BufferPool(1 << 20)
@@ -141,6 +142,35 @@ def test_buffers_are_waited_for_and_then_refused(monkeypatch):
         assert (await pool.take(1 << 20)) is not None
 
     asyncio.run(main())
+
+
+def test_small_spans_share_buffers_and_come_as_they_are(root, go, engine):
+    """More than one call of the kernel takes, over the end of the file, with too small a pool."""
+    data = random.Random(5).randbytes(2_000_000)
+    rng = random.Random(6)
+
+    async def test(bulk):
+        (root / "file").write_bytes(data)
+        fd = os.open(root / "file", os.O_RDONLY | os.O_DIRECT)
+        starts = sorted(rng.sample(range(len(data) + 5000), 200))
+        spans = [(start, start + rng.randrange(1, 9000)) for start in starts]
+        found = await bulk.read_spans(fd, spans)
+        assert [bytes(view) for view, _ in found] == [data[start:end] for start, end in spans]
+        held = [size for _, size in found if size]
+        assert len(held) < 5 and sum(held) == bulk.buffers.bytes_out
+        del found
+        bulk.buffers.bytes_max = 200_000
+        kept = bulk.buffers.try_take(1)
+        few = await bulk.read_spans(fd, spans)
+        assert [bytes(view) for view, _ in few] == [data[start:end] for start, end in spans][:1]
+        os.close(fd)
+        del few, kept
+        bulk.buffers.bytes_max = 1 << 22
+        errors = await bulk.read_spans(fd, spans)
+        assert all(isinstance(view, OSError) for view, _ in errors)
+        gc.collect()
+
+    go(test, engine)
 
 
 def test_bulk_reads_and_writes(root, go, engine):
