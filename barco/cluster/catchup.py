@@ -23,8 +23,8 @@ class Catchup(Peers):
         held.fetch_at = self._now + RESEND_SECONDS
         ordinal = self._source(held)
         if ordinal is not None:
-            last = min(held.target, held.received + FETCH_GROUPS_MAX)
-            self._send(ordinal, Fetch(held.generation.gid, held.received + 1, last))
+            held.asked = min(held.target, held.received + FETCH_GROUPS_MAX)
+            self._send(ordinal, Fetch(held.generation.gid, held.received + 1, held.asked))
 
     def _source(self, held: Held) -> int | None:
         """The next one to ask: who is known to have it, then the leader, then any member."""
@@ -92,7 +92,7 @@ class Catchup(Peers):
             held.owed = held.received
         if held.received >= held.target:
             self._lacking.pop(message.gid, None)
-        elif held.received % FETCH_GROUPS_MAX == 0:
+        elif held.received >= held.asked:
             held.fetch_turn -= 1  # It answers: ask the same one again.
             self._fetch(held)
 

@@ -190,6 +190,8 @@ class Core:
             held.sources = sources
         if held.received < held.target:
             self._lacking[held.generation.gid] = held
+            if held.asked <= held.received:
+                held.fetch_at = self._now  # No answer is under way that might bring them.
 
     def _send(self, ordinal: int, message: Message) -> None:
         if ordinal == self._me.ordinal:

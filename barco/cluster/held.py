@@ -57,7 +57,8 @@ class Held:
     __slots__ = (
         *("generation", "member", "concerned", "tail", "tail_crc", "received", "received_crc"),
         *("owed", "promised", "accepted", "decided", "suspect", "broken", "committed", "shown"),
-        *("fence", "wish", "target", "sources", "fetch_at", "fetch_turn", "fetched_at"),
+        *("fence", "wish", "target", "sources", "asked", "fetch_at", "fetch_turn"),
+        *("fetched_at",),
         *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "round", "sealed"),
@@ -98,6 +99,8 @@ class Held:
         """Fetch up to here."""
         self.sources: tuple[int, ...] = ()
         """Who is asked first."""
+        self.asked = 0
+        """The last group of the newest `Fetch`: while it is not here, that is under way."""
         self.fetch_at = 0.0
         """When to ask again."""
         self.fetch_turn = 0

@@ -77,6 +77,8 @@ def two_leaders(shard: Shard, split: Split) -> tuple[Acknowledged, list[str]]:
     for number in range(10):
         assert leader.produce(str(number)) == 200
         writer.acknowledged.append(str(number))
+    # Once the network is split B can ask nobody for what it lacks.
+    until("B has them all", lambda: not leader.call("stats")["replication_groups_behind"])
     split.begun.set()
     until("B's proposal is accepted", split.decided.is_set)
     until("B leads", lambda: "leading" in shard.members[B].log)

@@ -40,6 +40,7 @@ def test_a_broken_rule_ends_the_process() -> None:
             on_stop=lambda reason: None,
             fatal=fatal.append,
         )
+        driver._loop = asyncio.get_running_loop()
         driver._machine = machine = Broken()  # type: ignore[assignment]
         with pytest.raises(AssertionError):
             driver.post(Tick())

@@ -66,6 +66,10 @@ class Logs:
         """About to be led; None again when it is not to be any more."""
         self._coming: list[Gid] = []
         """To be the core's, in this order."""
+        self._beginning: Gid | None = None
+        """About to be the core's: whatever comes of it waits for that."""
+        self._told = 0
+        """Of the generations up to this epoch it is settled whether the core is to have them."""
         self._pending: dict[Gid, deque[Data]] = {}
         self.pending_bytes = 0
         self._crcs: deque[tuple[int, int]] = deque()
@@ -107,9 +111,11 @@ class Logs:
 
     def _may_come(self, gid: Gid) -> bool:
         """Whether the core is to have it as soon as its record is in the journal."""
+        if gid == self._beginning:
+            return True
         if gid in self._copying or self._tail_of(gid) is not None:
             return False
-        return self.current is None or gid.epoch > self.current.epoch
+        return gid.epoch > max(self._told, self.current.epoch if self.current is not None else 0)
 
     def _feed(self) -> None:
         """Give the core what it has room for."""
@@ -290,8 +296,10 @@ class Logs:
         return end.tail, end.header_crc
 
     def release(self, gid: Gid) -> None:
-        """It has ended: what waits for the core to have it goes into its files."""
-        if self._pending.get(gid) and gid != self.current and gid not in self._coming:
+        """It has ended, or takes no more of its leader: what waits for the core to have it, and
+        what still comes, goes into its files. Unless the core is getting it just now."""
+        self._told = max(self._told, gid.epoch)
+        if self._pending.get(gid) and gid not in (self.current, self._beginning, *self._coming):
             self._copy(gid)
 
     def settled(self, gid: Gid) -> bool:
@@ -353,6 +361,7 @@ class Logs:
             await asyncio.sleep(SETTLE_SECONDS)
 
     async def _begin(self, generation: Generation) -> None:
+        self._beginning = generation.gid
         await self._quiet(self.current)
         self._reactor.fence()
         tail = self._tail_of(self.current) if self.current is not None else None
@@ -365,7 +374,7 @@ class Logs:
         self._crcs.clear()
         self._wanting = False
         self._free = 0
-        self.current = generation.gid
+        self.current, self._beginning = generation.gid, None
         if generation.gid in self._coming:
             self._coming.remove(generation.gid)
         for gid in [gid for gid, queue in self._pending.items() if queue]:

@@ -1,4 +1,4 @@
-"""Answers to `Fetch`: groups of any generation, from the files, one answer at a time to each."""
+"""Answers to `Fetch`: groups of any generation, from the files, one answer at a time to a peer."""
 
 import asyncio
 import logging
@@ -14,7 +14,13 @@ from barco.workers.replication.link import Link
 from barco.workers.storage.replicas import ReplicaStore
 
 SERVE_BYTES_MAX = 4 * MiB
-"""Groups for one `Fetch` at most; whoever got too few asks again."""
+"""Of groups that are read, and handed to the link, at a time."""
+
+SERVE_WAITING_MAX = 64
+"""Generations that one peer may wait for; it asks for others again."""
+
+FULL_SECONDS = 0.005
+"""Between two looks at a link that has enough to send."""
 
 log = logging.getLogger("barco.replication")
 
@@ -32,32 +38,57 @@ class Serving:
         self._store = store
         self._successor = successor
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, dict[Gid, Serve]] = {}
+        """By peer: what it asked for while it was being answered, the newest of each generation."""
+        self._current: dict[int, Serve] = {}
         self.groups = 0
         """Sent so far."""
 
     def serve(self, effect: Serve) -> None:
-        """Nothing while an answer to this peer is under way: it asks again."""
-        task = self._tasks.get(effect.ordinal)
+        """Now, or when the peer has the answers that are under way; not again what these hold."""
+        ordinal = effect.ordinal
+        waiting = self._waiting.setdefault(ordinal, {})
+        current = self._current.get(ordinal)
+        if current is not None and current.gid == effect.gid and effect.first <= current.last:
+            return
+        if effect.gid in waiting or len(waiting) < SERVE_WAITING_MAX:
+            waiting[effect.gid] = effect
+        task = self._tasks.get(ordinal)
         if task is None or task.done():
             loop = asyncio.get_running_loop()
-            self._tasks[effect.ordinal] = loop.create_task(self._send_groups(effect))
+            self._tasks[ordinal] = loop.create_task(self._answer(ordinal))
+
+    async def _answer(self, ordinal: int) -> None:
+        waiting = self._waiting[ordinal]
+        while waiting:
+            effect = waiting.pop(next(iter(waiting)))
+            self._current[ordinal] = effect
+            try:
+                await self._send_groups(effect)
+            except BarcoError as error:
+                log.error("groups for broker %d: %s", ordinal, error)
+            finally:
+                del self._current[ordinal]
 
     async def _send_groups(self, effect: Serve) -> None:
-        link = self._links[effect.ordinal]
-        try:
+        """All of them: the peer asks for more when it has the last one it asked for."""
+        link, first = self._links[effect.ordinal], effect.first
+        while first <= effect.last:
             groups = await self._store.groups.read(
-                effect.gid.epoch, effect.first, effect.last, SERVE_BYTES_MAX
+                effect.gid.epoch, first, effect.last, SERVE_BYTES_MAX
             )
             if not groups:
-                await self._send_expired(effect, link)
-        except BarcoError as error:
-            log.error("groups for broker %d: %s", effect.ordinal, error)
-            return
-        for header, data in groups:
-            head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
-            if not link.send(to_map(Fetched(effect.gid, head)), data=data):
+                if first == effect.first:
+                    await self._send_expired(effect, link)
                 return
-            self.groups += 1
+            for header, data in groups:
+                head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
+                if not link.send(to_map(Fetched(effect.gid, head)), data=data):
+                    return
+                self.groups += 1
+            first = groups[-1][0].gseq + 1
+            while link.full:
+                await asyncio.sleep(FULL_SECONDS)
 
     async def _send_expired(self, effect: Serve, link: Link) -> None:
         """What is not here any more because it is too old: whoever asks need not wait for it."""

@@ -177,6 +177,41 @@ def test_what_was_shut_before_it_was_to_be_followed_stays_a_log_of_files() -> No
     run(test)
 
 
+def test_what_comes_after_it_was_shut_goes_into_files_too() -> None:
+    """It was to be followed, and shut before the core had it: nobody else will write it."""
+
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        store.copy = lambda epoch, session: Lineage()  # type: ignore[attr-defined]
+        store.lineage = {}  # type: ignore[attr-defined]
+        logs.follow(GENERATION)
+        assert logs.abandon(GID)
+        logs.release(GID)
+        logs.append(GID, GroupHead(1, 0, 101, 4), b"1234")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert logs.current is None and logs.pending_bytes == 0
+        assert told == [("stable", GID, 1, 7)]
+
+    run(test)
+
+
+def test_what_comes_while_the_core_is_getting_it_waits_for_that() -> None:
+    """Shut while it begins: its first segment is the core's to make."""
+
+    async def test(logs: Logs, core: Core, store: Store, told: list[Any]) -> None:
+        logs.follow(GENERATION)
+        await asyncio.sleep(0)
+        assert core.calls == ["fence"]
+        logs.abandon(GID)
+        logs.release(GID)
+        logs.append(GID, GroupHead(1, 0, 101, 4), b"1234")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert logs.current == GID and core.taken == 1
+
+    run(test)
+
+
 class Lineage:
     """Epoch 5 has ended, with all of its history here; epoch 6 has only just begun to come."""
 
