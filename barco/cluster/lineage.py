@@ -84,7 +84,10 @@ class Lineage(Acceptor):
     def _told_open(self, held: Held) -> None:
         """A generation's record is stable: follow it, or lead it."""
         generation = held.generation
-        if held.decided is not None or generation.is_genesis:
+        if held.decided is not None:
+            self._grown(held)  # It ended before it was known here, perhaps without a group.
+            return
+        if generation.is_genesis:
             return
         if self._names_me(held):
             self._lead(held)

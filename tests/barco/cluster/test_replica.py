@@ -26,6 +26,7 @@ from barco.model.generation import (
     genesis,
 )
 from barco.protocol.replication import (
+    Decided,
     DecidedRecord,
     Expired,
     Fetch,
@@ -159,6 +160,23 @@ def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
     effects = expired(replica, gid, 10, 0)
     assert Skip(gid, 10, 0) in effects and Seal(gid, 9) in effects
     assert not replica.catching_up()
+
+
+def test_an_empty_generation_that_ended_before_it_was_known_is_sealed() -> None:
+    """Its end is told first: no group will come that would have it looked at again."""
+    journal: list = []
+    replica, _ = told(journal)
+    third = journal[3].generation
+    fourth, fifth = (
+        replace(third, gid=Gid(-END, epoch), session=9, parents=(Parent(Gid(-END, epoch - 1), 0),))
+        for epoch in (4, 5)
+    )
+    effects = []
+    for gid, child in ((fourth.gid, fifth), (third.gid, fourth)):
+        value = Decided(gid, Successor(0, Kind.RELEAD, (child,)))
+        step = replica.step(0.1, Received(identity(1), 1, value))
+        effects += settle(replica, step, journal)
+    assert Seal(third.gid, 0) in effects and Seal(fourth.gid, 0) in effects
 
 
 def test_nothing_is_skipped_that_may_still_be_voted_on_or_is_here() -> None:
