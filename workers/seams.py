@@ -153,7 +153,7 @@ class SpoolLike(Protocol):
     async def append_all(
         self, file: Any, entries: Sequence[tuple[dict[str, Any], memoryview]]
     ) -> list[Any]:
-        """Adds some records, all or none; under `file.lock`."""
+        """Adds some records by one write; a crash may leave the first of them. As `append`."""
 
     async def sync(self, file: Any) -> None:
         """Makes what was appended stable."""

@@ -4,13 +4,11 @@ A replica that was away fetches what it lacks of older generations while it alre
 newest one. The files come out as on every other replica, byte for byte.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from barco.workers.storage import kept, layout, scan
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.errors import explain, fsync_directory
 
 
 @dataclass(slots=True)
@@ -93,21 +91,4 @@ def _write_row(
     data = b"".join(row)
     if len(row) > 1:
         kept.keep(shard, epoch, segment, offset, data)
-    _write(layout.segment_path(shard, epoch, segment), offset, data)
-
-
-def _write(path: Path, offset: int, data: bytes) -> None:
-    try:
-        new = not path.exists()
-        if new:
-            layout.make_directory(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            kept.write_all(fd, data, offset)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise explain(error, path, "append to") from error
-    if new:
-        fsync_directory(path.parent)
+    kept.write_stable(layout.segment_path(shard, epoch, segment), offset, data)

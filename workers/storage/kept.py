@@ -32,20 +32,7 @@ def keep(shard: Path, epoch: int, segment: int, offset: int, data: bytes) -> Non
     path = layout.generation_path(shard, epoch) / NAME
     head = _HEADER.pack(MAGIC, segment, offset, len(data), crc32c(data))
     head += struct.pack("<I", crc32c(head))
-    try:
-        new = not path.exists()
-        if new:
-            layout.make_directory(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(fd, head.ljust(PAGE_BYTES, b"\0") + data, 0)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise explain(error, path, "write") from error
-    if new:
-        fsync_directory(path.parent)
+    write_stable(path, 0, head.ljust(PAGE_BYTES, b"\0") + data)
 
 
 def restore(shard: Path, epoch: int) -> int:
@@ -70,20 +57,13 @@ def restore(shard: Path, epoch: int) -> int:
         return 0
     target = layout.segment_path(shard, epoch, segment)
     try:
-        fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+        if target.stat().st_size < offset:
+            return 0
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise explain(error, target, "open") from error
-    try:
-        if os.fstat(fd).st_size < offset:
-            return 0
-        write_all(fd, data, offset)
-        os.fsync(fd)
-    except OSError as error:
-        raise explain(error, target, "write") from error
-    finally:
-        os.close(fd)
+        raise explain(error, target, "read") from error
+    write_stable(target, offset, data)
     return length
 
 
@@ -96,9 +76,25 @@ def forget(shard: Path, epoch: int) -> None:
         raise explain(error, path, "remove") from error
 
 
-def write_all(fd: int, data: bytes, offset: int) -> None:
-    """However little the kernel takes at a time."""
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(fd, view, offset)
-        view, offset = view[done:], offset + done
+def write_stable(path: Path, offset: int, data: bytes) -> None:
+    """Bytes at their place in a file, which is made if it is not there; stable when it returns.
+
+    Raises BarcoError when the disk fails or is full.
+    """
+    try:
+        new = not path.exists()
+        if new:
+            layout.make_directory(path.parent)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:  # However little the kernel takes at a time.
+                done = os.pwrite(fd, view, offset)
+                view, offset = view[done:], offset + done
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(error, path, "write") from error
+    if new:
+        fsync_directory(path.parent)

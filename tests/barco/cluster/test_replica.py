@@ -15,6 +15,7 @@ from barco.cluster.effects import (
 )
 from barco.cluster.events import Built, Drained, Persisted, Received, Stable, Tick
 from barco.cluster.replica import Recovered, Replica, Settings
+from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import (
     Ballot,
     Gid,
@@ -140,6 +141,21 @@ def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> Non
     replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, ())))
     effects = [effect for tenth in range(2, 30) for effect in replica.step(tenth / 10, Tick())]
     assert Send(0, Fetch(gid, 1, 9)) in effects
+
+
+def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
+    """Wherever it began: not only where its end is a multiple of what is asked for at a time."""
+    replica, gid = told([], tail=400, logs={Gid(-END, 2): Recovered(3, 3)})
+    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, ())))
+    effects = replica.step(1.0, Tick())
+    (sent,) = (e for e in effects if isinstance(e, Send) and isinstance(e.message, Fetch))
+    first = sent.message
+    assert (first.first, first.last) == (4, 3 + FETCH_GROUPS_MAX)
+    for gseq in range(first.first, first.last + 1):
+        head = GroupHead(gseq, gseq - 1, gseq, 4096)
+        effects = replica.step(1.0, Received(identity(0), 6, Fetched(gid, head)))
+    again = Fetch(gid, first.last + 1, first.last + FETCH_GROUPS_MAX)
+    assert Send(sent.ordinal, again) in effects, "asked of the same one, who answers"
 
 
 def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:

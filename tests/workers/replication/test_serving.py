@@ -1,0 +1,76 @@
+"""Answers to `Fetch`: all that was asked for, and to each request its turn."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+from barco.cluster.effects import Serve
+from barco.model.generation import Gid
+from barco.types import Epoch, Token
+from barco.workers.replication.serving import Serving
+
+PEER = 1
+OLD, NEW = (Gid(Token(0), Epoch(epoch)) for epoch in (2, 3))
+
+
+class Groups:
+    """Three groups at a time, as if more of them were too many bytes."""
+
+    async def read(self, epoch: int, first: int, last: int, bytes_max: int) -> list[Any]:
+        await asyncio.sleep(0)
+        numbers = range(first, min(last, first + 2) + 1)
+        return [(SimpleNamespace(gseq=n, prev_crc=n - 1, header_crc=n), b"x") for n in numbers]
+
+
+class Link:
+    """Notes what is sent; full until it is asked for the third time."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.asked = 0
+
+    @property
+    def full(self) -> bool:
+        self.asked += 1
+        return self.asked < 3
+
+    def send(self, message: dict[str, Any], data: bytes) -> bool:
+        self.sent.append((message["gid"][1], message["head"][0]))
+        return True
+
+
+def run(test: Callable[[Serving, Link], Coroutine[Any, Any, None]]) -> Link:
+    link = Link()
+
+    async def main() -> None:
+        store = SimpleNamespace(groups=Groups())
+        links: Any = {PEER: link}
+        serving = Serving(links, store, lambda gid: None)  # type: ignore[arg-type]
+        await test(serving, link)
+        await asyncio.wait_for(serving._tasks[PEER], 10)
+
+    asyncio.run(main())
+    return link
+
+
+def test_an_answer_goes_to_the_last_group_that_was_asked_for() -> None:
+    async def test(serving: Serving, link: Link) -> None:
+        serving.serve(Serve(PEER, OLD, 5, 14))
+
+    link = run(test)
+    assert link.sent == [(2, gseq) for gseq in range(5, 15)]
+    assert link.asked >= 3, "it waited until there was room"
+
+
+def test_a_request_waits_for_its_turn_and_is_not_answered_twice() -> None:
+    async def test(serving: Serving, link: Link) -> None:
+        serving.serve(Serve(PEER, OLD, 1, 4))
+        await asyncio.sleep(0)
+        serving.serve(Serve(PEER, NEW, 1, 2))
+        serving.serve(Serve(PEER, OLD, 2, 4))  # On its way already.
+        serving.serve(Serve(PEER, OLD, 5, 6))
+
+    link = run(test)
+    wanted = [(2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (2, 5), (2, 6)]
+    assert link.sent == wanted
