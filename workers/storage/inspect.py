@@ -10,7 +10,7 @@ from typing import Any
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
-from barco.workers.storage import layout, scan
+from barco.workers.storage import kept, layout, scan
 from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import explain
 from barco.workers.storage.index import Sidecar, read_summary
@@ -88,6 +88,8 @@ class _Look:
     ) -> None:
         self.shard, self.generation, self.tags = shard, generation, tags
         self.wishes, self.emit = wishes, emit
+        self.row = None if generation.sealed else kept.load(shard, generation.epoch)
+        """What a start would put in its place before it looks: it may be torn there."""
         self.problems = 0
         self._hash = hashlib.sha256()
         self._quiet = False
@@ -115,6 +117,8 @@ class _Look:
                 size = path.stat().st_size
             except OSError as error:
                 raise explain(error, path, "look at") from error
+            if self.row is not None and self.row.segment == index and self.row.offset <= size:
+                size = max(size, self.row.end)
             sources.append(scan.SegmentSource(index, size, str(path), summary))
         return sources
 
@@ -122,7 +126,7 @@ class _Look:
         walk = scan.scan_generation(
             sources, self.tags, self._group, tail=self.generation.tail, accept_loss=True
         )
-        with _opened(sources) as read_at:
+        with _opened(sources, self.row) as read_at:
             return scan.run(walk, read_at)
 
     def _group(self, header: scan.GroupHeader, group: memoryview, segment: int, at: int) -> None:
@@ -268,9 +272,9 @@ class _Look:
 
 @contextmanager
 def _opened(
-    sources: list[scan.SegmentSource],
+    sources: list[scan.SegmentSource], row: kept.Row | None
 ) -> Iterator[Callable[[scan.Read], bytes]]:
-    """A reader over the segments that keeps one file open at a time."""
+    """A reader over the segments, `row` in its place, that keeps one file open at a time."""
     state = [-1, -1]
 
     def read_at(wish: scan.Read) -> bytes:
@@ -281,9 +285,12 @@ def _opened(
                     os.close(state[1])
                     state[1] = -1
                 state[:] = [wish.which, os.open(name, os.O_RDONLY | os.O_CLOEXEC)]
-            return os.pread(state[1], wish.length, wish.offset)
+            data = os.pread(state[1], wish.length, wish.offset)
         except OSError as error:
             raise explain(error, name, "read") from error
+        if row is None or row.segment != sources[wish.which].index:
+            return data
+        return row.over(data, wish.offset, wish.length)
 
     try:
         yield read_at

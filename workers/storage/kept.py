@@ -9,6 +9,7 @@ row replaces it, when the one before is stable in its place.
 
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from crc32c import crc32c
@@ -35,18 +36,46 @@ def keep(shard: Path, epoch: int, segment: int, offset: int, data: bytes) -> Non
     write_stable(path, 0, head.ljust(PAGE_BYTES, b"\0") + data)
 
 
-def restore(shard: Path, epoch: int) -> int:
-    """Puts what was kept of a generation in its place; stable when it returns. How many bytes."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was kept, and where its place is."""
+
+    segment: int
+    offset: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """Where its place ends in the segment."""
+        return self.offset + len(self.data)
+
+    def over(self, read: bytes, offset: int, length: int) -> bytes:
+        """What `length` bytes of its segment are once the row is in its place.
+
+        `read` is what they are now, from `offset` on; fewer where the file ends.
+        """
+        begin, end = max(self.offset, offset), min(self.end, offset + length)
+        if begin >= end or begin > offset + len(read):
+            return read
+        mine = self.data[begin - self.offset : end - self.offset]
+        return read[: begin - offset] + mine + read[end - offset :]
+
+
+def load(shard: Path, epoch: int) -> Row | None:
+    """What was kept of a generation; None if nothing, or torn: then nothing was begun in its place.
+
+    Raises BarcoError when it cannot be read.
+    """
     path = layout.generation_path(shard, epoch) / NAME
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        return 0
+        return None
     except OSError as error:
         raise explain(error, path, "read") from error
     head, at = content[: _HEADER.size], _HEADER.size
     if len(content) < PAGE_BYTES or content[at : at + 4] != struct.pack("<I", crc32c(head)):
-        return 0  # Torn: nothing of it was begun in its place.
+        return None
     magic: bytes
     segment: int
     offset: int
@@ -54,17 +83,25 @@ def restore(shard: Path, epoch: int) -> int:
     magic, segment, offset, length, crc = _HEADER.unpack(head)
     data = content[PAGE_BYTES : PAGE_BYTES + length]
     if magic != MAGIC or len(data) != length or crc32c(data) != crc:
+        return None
+    return Row(segment, offset, data)
+
+
+def restore(shard: Path, epoch: int) -> int:
+    """Puts what was kept of a generation in its place; stable when it returns. How many bytes."""
+    row = load(shard, epoch)
+    if row is None:
         return 0
-    target = layout.segment_path(shard, epoch, segment)
+    target = layout.segment_path(shard, epoch, row.segment)
     try:
-        if target.stat().st_size < offset:
+        if target.stat().st_size < row.offset:
             return 0
     except FileNotFoundError:
         return 0
     except OSError as error:
         raise explain(error, target, "read") from error
-    write_stable(target, offset, data)
-    return length
+    write_stable(target, row.offset, row.data)
+    return len(row.data)
 
 
 def forget(shard: Path, epoch: int) -> None:

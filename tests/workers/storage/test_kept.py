@@ -1,9 +1,12 @@
 """Groups that are written together because they are kept first: whatever is torn comes back."""
 
+import os
+
 import builder
 import pytest
 
-from barco.workers.storage import kept, layout
+from barco.limits import PAGE_BYTES
+from barco.workers.storage import inspect, kept, layout
 from barco.workers.storage.copied import CopiedLog, Position
 from barco.workers.storage.scan import Tags
 
@@ -50,6 +53,28 @@ def test_what_is_torn_comes_back(shard, go, lost):
         assert layout.segment_path(shard, 2, 0).read_bytes() == whole
         kept.forget(shard, 2)
         assert kept.restore(shard, 2) == 0
+
+    go(test)
+
+
+@pytest.mark.parametrize("lost", [{1}, {5, 6, 30}, set(range(1, 41)), "the size"])
+def test_dump_sees_what_a_start_would_put_in_its_place(shard, go, lost):
+    async def test(bulk):
+        groups = await written(shard, bulk)
+        path = layout.segment_path(shard, 2, 0)
+        if lost == "the size":
+            os.truncate(path, len(groups[0]) + 5 * PAGE_BYTES)
+        else:
+            tear(shard, groups, lost)
+        before, found = path.read_bytes(), []
+        wishes = inspect.Wishes(verify=True)
+        assert inspect.inspect_shard(shard, 0, builder.UUID, wishes, False, found.append) == 0
+        (generation,) = (each for each in found if each["type"] == "generation")
+        assert generation["tail"] == len(groups)
+        assert path.read_bytes() == before
+        kept.forget(shard, 2)
+        inspect.inspect_shard(shard, 0, builder.UUID, wishes, False, found.append)
+        assert found[-1]["type"] == "corruption" or found[-2]["tail"] < len(groups)
 
     go(test)
 
