@@ -27,12 +27,11 @@ PORT_NAMES = (
     "produce",
     "consume",
     "metrics",
-    "binary",
     "gossip",
     "replication",
     "shard",
 )
-"""In the order of their numbers, which `--ports-from` counts up."""
+"""In the order of their numbers. 9254 stays free: PolarStreams' binary frames belong there."""
 
 PER_PROCESS = ("replication", "shard")
 """The first of a row of ports, one for each process of a broker."""
@@ -88,7 +87,6 @@ class PortsSection:
     produce: int = _key(9251, "produce")
     consume: int = _key(9252, "consume")
     metrics: int = _key(9253, "metrics")
-    binary: int = _key(9254, "binary produce (PolarStreams' frames)")
     gossip: int = _key(9255, "gossip between supervisors")
     replication: int = _key(9256, "replication, worker i at + i")
     shard: int = _key(9300, "shard endpoint, worker i at + i")

@@ -11,7 +11,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco import limits, log
-from barco.config import PORT_NAMES, Config
+from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
 from barco.supervisor.broker import Plan, Ready
@@ -147,8 +147,8 @@ def settings(args: argparse.Namespace) -> tuple[Config, Path]:
 def _ports_from(base: int) -> dict[str, int]:
     if base == 0:
         return dict.fromkeys(PORT_NAMES, 0)
-    ports = {name: base + index for index, name in enumerate(PORT_NAMES)}
-    return ports | {"shard": base + limits.SHARD_PORTS_FROM}
+    usual = PortsSection()
+    return {name: base + getattr(usual, name) - usual.discovery for name in PORT_NAMES}
 
 
 def _number(low: int, high: int) -> Any:

@@ -21,7 +21,7 @@ def test_nothing_has_to_be_configured() -> None:
     assert nothing == Config()
     assert nothing.broker.bind == "127.0.0.1"
     ports = dataclasses.astuple(nothing.ports)
-    assert ports == (9250, 9251, 9252, 9253, 9254, 9255, 9256, 9300)
+    assert ports == (9250, 9251, 9252, 9253, 9255, 9256, 9300)
 
 
 def test_fewer_than_25_keys_each_explained() -> None:

@@ -1,5 +1,6 @@
 """The command line itself: help, exit codes, interruption."""
 
+import dataclasses
 import json
 import re
 import signal
@@ -11,6 +12,8 @@ import pytest
 
 import barco
 from barco import cli
+from barco.cli import serve
+from barco.config import PortsSection
 from barco.errors import BarcoError, ConfigError
 
 
@@ -68,6 +71,12 @@ def test_every_command_has_a_page(command: str, capsys: pytest.CaptureFixture[st
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(arguments) == 2
     assert "usage: barco" in capsys.readouterr().err
+
+
+def test_ports_lie_as_the_usual_ones_do() -> None:
+    usual = dataclasses.asdict(PortsSection())
+    assert serve._ports_from(19250) == {name: port + 10_000 for name, port in usual.items()}
+    assert set(serve._ports_from(0).values()) == {0}
 
 
 def test_format(tmp_path: Path) -> None:
