@@ -19,7 +19,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import ConfigError
-from barco.model.options import ENGINES
+from barco.model.options import COMPRESSIONS, ENGINES
 from barco.model.placement import REPLICAS, ring_size_valid
 
 PORT_NAMES = (
@@ -119,6 +119,9 @@ class StorageSection:
     segment_bytes: int = _key(
         limits.SEGMENT_BYTES, "size of one file of the log, preallocated; a multiple of 4096"
     )
+    compression: str = _key(
+        "lz4", "of what the broker packs itself: lz4 or none; a topic's own setting goes first"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Config:
     def __post_init__(self) -> None:
         _check_broker(self)
         _check_ports(self)
+        _check_storage(self)
         _check_sizes(self)
 
     def override(self, section: str, **values: Any) -> "Config":
@@ -414,6 +418,11 @@ def check_cluster_ports(config: Config, workers: int) -> None:
                     f" ports.{other} ({taken.start} to {taken.stop - 1}); 3 processes for each"
                     f" of {workers} workers need one each"
                 )
+
+
+def _check_storage(config: Config) -> None:
+    wanted, known = config.storage.compression, ", ".join(COMPRESSIONS)
+    _require(wanted in COMPRESSIONS, "storage.compression", wanted, f"must be one of {known}")
 
 
 def _check_sizes(config: Config) -> None:

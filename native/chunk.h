@@ -35,8 +35,8 @@ void chunk_sealer_free(struct chunk_sealer *sealer);
 /* Upper bound of the stored size: what the chunk takes when nothing compresses. */
 size_t chunk_bound(const struct chunk_columns *columns);
 
-/* Writes the chunk to out (8-byte aligned). Returns the bytes written, a multiple of 8, or 0 if
- * cap is too small; cap >= chunk_bound() always suffices. */
+/* Writes the chunk to out (8-byte aligned). sealer NULL: nothing is compressed. Returns the bytes
+ * written, a multiple of 8, or 0 if cap is too small; cap >= chunk_bound() always suffices. */
 size_t chunk_seal(struct chunk_sealer *sealer, const struct chunk_columns *columns, uint8_t *out,
                   size_t cap);
 

@@ -114,6 +114,14 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
     b->any_key = b->any_delta = b->lent = false;
 }
 
+/* NULL where the topic is to be stored as it is. */
+static struct chunk_sealer *sealer_of(const struct group_builder *b, const struct topic *topic)
+{
+    const uint8_t own = topic->compression;
+    const uint8_t wanted = own != COMPRESSION_DEFAULT ? own : b->log->options.compression;
+    return wanted == COMPRESSION_NONE ? NULL : b->sealer;
+}
+
 static void columns_flush(struct group_builder *b, struct stream *stream)
 {
     struct chunk_columns *c = &b->columns;
@@ -126,7 +134,8 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
     }
     c->ts_delta = b->any_delta ? b->ts_delta : NULL;
     c->key_len = b->any_key ? b->key_len : NULL;
-    size_t stored = chunk_seal(b->sealer, c, b->out + b->written, chunk_bound(c));
+    struct chunk_sealer *sealer = sealer_of(b, stream->topic);
+    size_t stored = chunk_seal(sealer, c, b->out + b->written, chunk_bound(c));
     assert(stored > 0);
     account_chunk(b, stream, stored);
     columns_start(b, stream);

@@ -69,6 +69,7 @@ struct log_options {
     int64_t range_token;
     uint64_t epoch, session;
     int acceleration; /* LZ4's */
+    uint8_t compression; /* of topics that have none of their own: enum compression, 0 for LZ4 */
 };
 
 struct log {

@@ -25,6 +25,18 @@ static int engine_number(const char *name)
     return -1;
 }
 
+int compression_number(const char *name)
+{
+    if (name == NULL)
+        return COMPRESSION_DEFAULT;
+    if (strcmp(name, "lz4") == 0)
+        return COMPRESSION_LZ4;
+    if (strcmp(name, "none") == 0)
+        return COMPRESSION_NONE;
+    PyErr_SetString(PyExc_ValueError, "compression is 'lz4' or 'none'");
+    return -1;
+}
+
 static int check_options(const struct reactor_options *o, Py_ssize_t uuid_len)
 {
     const char *what = NULL;
@@ -57,9 +69,9 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
                             "body_memory_max", "auto_create", "worker", "workers", "slices",
                             "slice_first", "slice_last", "range_token", "cluster_uuid", "session",
                             "epoch", "connections_max", "acceleration", "ring_size",
-                            "range_index", "peer", "peers", NULL};
+                            "range_index", "peer", "peers", "compression", NULL};
     struct reactor_options o = {0};
-    const char *engine = "auto", *uuid = NULL, *error = NULL;
+    const char *engine = "auto", *uuid = NULL, *error = NULL, *compression = NULL;
     Py_ssize_t uuid_len = 0;
     unsigned long long arena = 64u << 20, request = 16u << 20, event = 1u << 20, body = 64u << 20;
     unsigned long long session = 0, epoch = 0;
@@ -67,13 +79,14 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     int auto_create = 1, acceleration = LZ4_ACCELERATION;
     o.workers = o.slices = o.ring_size = 1;
     o.connections_max = 16384;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIiIIII", names, &engine,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIiIIIIz", names, &engine,
                                      &arena, &request, &event, &body, &auto_create, &o.worker,
                                      &o.workers, &o.slices, &o.slice_first, &o.slice_last, &token,
                                      &uuid, &uuid_len, &session, &epoch, &o.connections_max,
                                      &acceleration, &o.ring_size, &o.range_index, &o.peer,
-                                     &o.peers))
+                                     &o.peers, &compression))
         return -1;
+    const int packing = compression_number(compression);
     o.log.arena_bytes = arena;
     o.request_bytes_max = request;
     o.event_bytes_max = event;
@@ -82,8 +95,9 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.log.session = session;
     o.log.epoch = epoch;
     o.log.acceleration = acceleration;
+    o.log.compression = (uint8_t)packing;
     o.range_start = token;
-    if (check_options(&o, uuid_len) < 0 || (o.engine = engine_number(engine)) < 0)
+    if (packing < 0 || check_options(&o, uuid_len) < 0 || (o.engine = engine_number(engine)) < 0)
         return -1;
     memcpy(o.log.cluster_uuid, uuid, 16);
     /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped.

@@ -18,6 +18,9 @@ static inline struct reactor *reactor_of(PyObject *self)
     return reactor;
 }
 
+/* "lz4" or "none"; NULL: the default. -1, with a Python error set, for anything else. */
+int compression_number(const char *name);
+
 extern PyMethodDef reactor_read_methods[];    /* py_reactor_read.c */
 extern PyMethodDef reactor_replica_methods[]; /* py_replica.c */
 extern PyMethodDef reactor_commit_methods[];  /* py_commit.c */

@@ -236,15 +236,18 @@ static PyObject *Reactor_compacted(PyObject *self, PyObject *args)
 static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    const char *name;
+    const char *name, *compression = NULL;
     Py_ssize_t name_len;
-    int exists;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "s#p", &name, &name_len, &exists))
+    int exists, packing;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "s#p|z", &name, &name_len, &exists, &compression) ||
+        (packing = compression_number(compression)) < 0)
         return NULL;
     struct topic *topic = shard_topic_make(reactor->shard, name, (size_t)name_len);
     if (topic == NULL)
         return PyErr_Format(PyExc_ValueError, "the topic cannot be made: name or number of topics");
     topic->declared = exists;
+    topic->compression = (uint8_t)packing;
     Py_RETURN_NONE;
 }
 
@@ -478,7 +481,8 @@ PyMethodDef reactor_read_methods[] = {
     {"stream_ends", Reactor_stream_ends, METH_VARARGS,
      "stream_ends(topic, slice) -> (start offset, stable end) | None."},
     {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},
-    {"topic_set", Reactor_topic_set, METH_VARARGS, "topic_set(topic, exists)."},
+    {"topic_set", Reactor_topic_set, METH_VARARGS,
+     "topic_set(topic, exists, compression=None). None: as the broker's options say."},
     {"truncate_stream", Reactor_truncate_stream, METH_VARARGS,
      "truncate_stream(topic, slice, start_offset)."},
     {"export_index", Reactor_export_index, METH_VARARGS, "export_index(segment) -> sidecar body."},

@@ -50,9 +50,13 @@ struct stream {
     struct run *first_run, *last_run;
 };
 
+/* Of what the broker packs; a client's batch stays as it came. */
+enum compression { COMPRESSION_DEFAULT, COMPRESSION_LZ4, COMPRESSION_NONE };
+
 struct topic {
     uint32_t index, hash;
     uint8_t name_len;
+    uint8_t compression; /* enum; COMPRESSION_DEFAULT: as the broker's options say */
     bool internal;   /* "__": written by the broker only */
     bool compacted;  /* the last value of each key is kept in memory and in snapshots */
     bool declared;   /* exists although nothing was produced yet */

@@ -90,6 +90,7 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         session=session,
         epoch=epoch,
         connections_max=options.connections_max,
+        compression=options.compression,
     )
 
 

@@ -84,8 +84,11 @@ class ReactorLike(Protocol):
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         """The first offset of the first chunk of this generation that may be as late as this."""
 
-    def topic_set(self, topic: str, exists: bool) -> None:
-        """Tell the produce path that a topic exists, or does not any more."""
+    def topic_set(self, topic: str, exists: bool, compression: str | None = None, /) -> None:
+        """Tell the produce path that a topic exists, or does not any more, and how it is packed.
+
+        None: as configured for the broker.
+        """
 
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         """Events before this offset are gone."""

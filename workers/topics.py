@@ -34,6 +34,8 @@ class TopicRecord:
     retention_hours: int | None = None
     retention_bytes: int | None = None
     """None: as configured for the broker; 0: no limit."""
+    compression: str | None = None
+    """Of `barco.model.options.COMPRESSIONS`; None: as configured for the broker."""
     deleted: bool = False
     ends: dict[int, int] = field(default_factory=dict)
     """Where the slices of this shard ended when the topic was deleted."""
@@ -75,6 +77,7 @@ class TopicRegistry:
 
     def open(self) -> None:
         """A generation is open: take up the settings that its log holds."""
+        told = {record.topic for record in self._records.values() if not record.deleted}
         self._records.clear()
         self._digest = ""
         for _, value in self._reactor.compacted(TOPICS):
@@ -85,8 +88,11 @@ class TopicRegistry:
             self._records[record.topic] = record
             if record.deleted:
                 self._cut(record)
-        for topic in self.names():
-            self._reactor.topic_set(topic, True)
+        exist = self.names()
+        for topic in exist:
+            self._reactor.topic_set(topic, True, self.compression(topic))
+        for topic in sorted(told.difference(exist)):  # Known to an earlier generation only.
+            self._reactor.topic_set(topic, False)
 
     def _cut(self, record: TopicRecord) -> None:
         for name, index, start, _, _ in self._reactor.streams():
@@ -113,6 +119,11 @@ class TopicRegistry:
         if record is None or record.deleted:
             return (None, None)
         return (record.retention_hours, record.retention_bytes)
+
+    def compression(self, topic: str) -> str | None:
+        """How the broker packs a topic; None where the broker's own setting holds."""
+        record = self._records.get(topic)
+        return None if record is None or record.deleted else record.compression
 
     def describe(self, topic: str | None) -> dict[str, Any]:
         """{topic: {"record", "exists", "streams": [[slice, start, end, last timestamp]]}}."""
@@ -153,7 +164,7 @@ class TopicRegistry:
         future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
         self._records[record.topic] = TopicRecord.from_dict(stored)
         self._digest = ""
-        self._reactor.topic_set(record.topic, not record.deleted)
+        self._reactor.topic_set(record.topic, not record.deleted, self.compression(record.topic))
         await asyncio.shield(future)
         if record.deleted:
             self._cut(self._records[record.topic])

@@ -6,6 +6,7 @@ from typing import Any
 
 import barco
 from barco.cli import _shared
+from barco.model.options import COMPRESSIONS
 
 DESCRIPTION = """\
 List, create, look at and delete topics. A topic needs no creation: it exists from its first event
@@ -18,6 +19,7 @@ Examples:
   barco topics list
   barco topics create trips --retention-hours 720
   barco topics create trips --retention-bytes 0        no limit; other settings stay
+  barco topics create photos --compression none        for values that LZ4 cannot shrink
   barco topics describe trips --json
   barco topics delete trips --yes
 
@@ -37,6 +39,9 @@ def add_parser(subparsers: Any) -> None:
     create = _action(actions, "create", "create a topic, or change the settings given", named=True)
     create.add_argument("--retention-hours", metavar="N", type=_whole, help="0: no limit")
     create.add_argument("--retention-bytes", metavar="N", type=_whole, help="0: no limit")
+    create.add_argument(
+        "--compression", choices=COMPRESSIONS, help="of what the broker packs itself from now on"
+    )
     _action(actions, "describe", "one topic and its slices", named=True)
     delete = _action(actions, "delete", "delete a topic and all its events", named=True)
     delete.add_argument("--yes", action="store_true", help="do not ask")
@@ -71,15 +76,18 @@ def _list(admin: "barco.Admin", args: argparse.Namespace) -> int:
     if args.json:
         _shared.print_json(topics)
     else:
-        columns = ("topic", "events", "retention hours", "retention bytes")
-        fields = ("topic", "events", "retentionHours", "retentionBytes")
+        columns = ("topic", "events", "retention hours", "retention bytes", "compression")
+        fields = ("topic", "events", "retentionHours", "retentionBytes", "compression")
         _shared.print_table(columns, ([topic.get(f) for f in fields] for topic in topics))
     return 0
 
 
 def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:
     topic = admin.create_topic(
-        args.topic, retention_hours=args.retention_hours, retention_bytes=args.retention_bytes
+        args.topic,
+        retention_hours=args.retention_hours,
+        retention_bytes=args.retention_bytes,
+        compression=args.compression,
     )
     if args.json:
         _shared.print_json(topic)
@@ -87,7 +95,8 @@ def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:
         hours, size = topic.get("retentionHours") or "no limit", topic.get("retentionBytes")
         _shared.say(
             f"topic {args.topic}: retention {hours}{' h' if hours != 'no limit' else ''},"
-            f" {_shared.size_of(size) if size else 'no limit in bytes'}"
+            f" {_shared.size_of(size) if size else 'no limit in bytes'},"
+            f" compression {topic.get('compression')}"
         )
     return 0
 
@@ -102,6 +111,7 @@ def _describe(admin: "barco.Admin", args: argparse.Namespace) -> int:
     print(f"events           {topic.get('events', 0):,}")
     print(f"retention hours  {topic.get('retentionHours') or 'no limit'}")
     print(f"retention bytes  {topic.get('retentionBytes') or 'no limit'}")
+    print(f"compression      {topic.get('compression')}")
     print(f"created          {_shared.time_of(created) if created else 'by its first event'}")
     print()
     rows = []

@@ -73,9 +73,17 @@ class AsyncAdmin:
         *,
         retention_hours: int | None = None,
         retention_bytes: int | None = None,
+        compression: str | None = None,
     ) -> Document:
-        """Creates a topic, or changes the settings given here. 0 is no limit."""
-        given = {"retentionHours": retention_hours, "retentionBytes": retention_bytes}
+        """Creates a topic, or changes the settings given here. 0 is no limit.
+
+        `compression`: "lz4" or "none", of what the broker packs itself.
+        """
+        given = {
+            "retentionHours": retention_hours,
+            "retentionBytes": retention_bytes,
+            "compression": compression,
+        }
         settings = {name: value for name, value in given.items() if value is not None}
         target = f"/v1/topics/{check_topic(topic)}"
         return self._document(await self._request("PUT", target, settings), target)
@@ -214,10 +222,17 @@ class Admin:
         *,
         retention_hours: int | None = None,
         retention_bytes: int | None = None,
+        compression: str | None = None,
     ) -> Document:
-        """Creates a topic, or changes the settings given here. 0 is no limit."""
+        """Creates a topic, or changes the settings given here. 0 is no limit.
+
+        `compression`: "lz4" or "none", of what the broker packs itself.
+        """
         creation = self._admin.create_topic(
-            topic, retention_hours=retention_hours, retention_bytes=retention_bytes
+            topic,
+            retention_hours=retention_hours,
+            retention_bytes=retention_bytes,
+            compression=compression,
         )
         return self._thread.run(creation)
 

@@ -12,6 +12,9 @@ from barco.types import Ordinal
 ENGINES = ("auto", "io_uring", "epoll")
 """The ways to wait for the kernel; `auto` takes io_uring where it is allowed."""
 
+COMPRESSIONS = ("lz4", "none")
+"""How a broker stores what it packs itself; batches that clients pack stay as they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
@@ -69,6 +72,8 @@ class WorkerOptions:
     retention_hours: int
     retention_bytes: int
     segment_bytes: int
+    compression: str = "lz4"
+    """Of topics that have no setting of their own."""
     retention_seconds: float = 60.0
     """Between two looks at what retention may delete."""
 
@@ -79,6 +84,7 @@ class WorkerOptions:
         assert len(self.brokers) == (self.ring_size if self.ring_size > 1 else 0)
         assert len(self.cluster_uuid) == 32 and len(self.disk_uuid) == 32
         assert self.engine in ENGINES
+        assert self.compression in COMPRESSIONS
 
     @property
     def placement(self) -> Placement:

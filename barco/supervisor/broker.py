@@ -252,6 +252,7 @@ class Broker:
             retention_hours=config.topics.retention_hours,
             retention_bytes=config.topics.retention_bytes,
             segment_bytes=config.storage.segment_bytes,
+            compression=config.storage.compression,
         )
 
     def _ready(self, worker: int) -> None:

@@ -393,7 +393,8 @@ static void test_falling_timestamps(void)
     lab_close(&lab);
 }
 
-/* Lines behind the run: sizes that differ, and bytes that say which event they are of. */
+/* Lines behind the run: sizes that differ, and bytes that say which event they are of. LZ4 shrinks
+ * them. */
 static struct run *lines(struct lab *lab, uint32_t count, uint32_t mean, uint64_t *seed)
 {
     struct topic *known = shard_topic_make(lab->shard, "lines", 5);
@@ -406,8 +407,9 @@ static struct run *lines(struct lab *lab, uint32_t count, uint32_t mean, uint64_
     run->count = count;
     for (uint32_t i = 0; i < count; i++) {
         lens[i] = 1 + (uint32_t)(random_next(seed) % (mean * 2 - 1));
-        for (uint32_t k = 0; k < lens[i]; k++)
-            values[run->bytes + k] = (uint8_t)(random_next(seed) >> 60);
+        for (uint32_t k = 0; k < lens[i]; k += 8)
+            memset(values + run->bytes + k, (uint8_t)(random_next(seed) >> 60),
+                   lens[i] - k < 8 ? lens[i] - k : 8);
         run->bytes += lens[i];
     }
     return run;
@@ -441,8 +443,9 @@ static size_t unpack_stream(const struct lab *lab, const struct stream *stream, 
     return bytes;
 }
 
-/* Runs of all sizes in one group: apart, joined, cut, with a producer, and each readable. */
-static void test_values_come_back_as_they_were(void)
+/* Runs of all sizes in one group: apart, joined, cut, with a producer, and each readable, however
+ * the log and the topic want them packed. */
+static void test_values_come_back_as_they_were(uint8_t of_log, uint8_t of_topic, bool compressed)
 {
     enum { RUNS = 40, ROOM = 16 << 20 };
     struct lab lab;
@@ -452,6 +455,8 @@ static void test_values_come_back_as_they_were(void)
     uint8_t *values = malloc(ROOM), *found = malloc(ROOM);
     uint32_t *lens = malloc(ROOM), *found_lens = malloc(ROOM);
     lab_open(&lab, DISK_BYTES, 1);
+    lab.log->options.compression = of_log;
+    shard_topic_make(lab.shard, "lines", 5)->compression = of_topic;
     settle(&lab);
     for (uint32_t i = 0; i < RUNS; i++) {
         static const uint32_t counts[8] = {1, 3000, 2, 40, 400, 1, 10000, 250};
@@ -466,6 +471,7 @@ static void test_values_come_back_as_they_were(void)
         log_enqueue(lab.log, run);
     }
     settle(&lab);
+    CHECK((lab.log->group_bytes < sent_bytes) == compressed);
     const struct stream *stream = shard_topic(lab.shard, "lines", 5)->streams[3];
     CHECK(stream->stable_offset == sent);
     CHECK(unpack_stream(&lab, stream, found, found_lens, &records) == sent_bytes);
@@ -489,7 +495,10 @@ int main(void)
     test_a_snapshot_claims_only_what_is_written();
     test_what_can_never_fit();
     test_falling_timestamps();
-    test_values_come_back_as_they_were();
+    test_values_come_back_as_they_were(COMPRESSION_DEFAULT, COMPRESSION_DEFAULT, true);
+    test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_DEFAULT, false);
+    test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_LZ4, true);
+    test_values_come_back_as_they_were(COMPRESSION_LZ4, COMPRESSION_NONE, false);
     test_what_is_glued_stays_together();
     return 0;
 }

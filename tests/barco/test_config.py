@@ -85,6 +85,7 @@ def test_lists_in_the_environment_have_commas() -> None:
         ("[limits]\nmemory_bytes = 33554431", "must be between 33554432 and"),
         ("[storage]\nsegment_bytes = 134217729", "must be a multiple of 4096"),
         ("[storage]\nsegment_bytes = 1048576", "at least twice limits.request_bytes_max"),
+        ("[storage]\ncompression = 'zstd'", "must be one of lz4, none"),
     ],
 )
 def test_what_is_refused(text: str, words: str, tmp_path: Path) -> None:

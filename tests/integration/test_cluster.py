@@ -1,7 +1,9 @@
 """Three brokers on this machine: any of them takes anything, and any of them may die."""
 
 import asyncio
+import http.client
 import importlib.util
+import itertools
 import json
 import os
 import secrets
@@ -11,11 +13,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import barco
+from barco import _native
 from barco.client.codec import token_of
 from barco.client.transport import Pool, Request
 from barco.errors import BarcoError
@@ -192,6 +196,49 @@ def test_the_client_goes_to_the_owners(cluster):
         if event.key is not None:
             index, slice_ = RING.locate(Token(token_of(event.key)))
             assert (event.token, event.slice) == (RING.token(index), slice_)
+
+
+def stored_codecs(cluster, ordinal, topic, key):
+    """0 or 1 for the values of each chunk of a key's slice, as this broker has them."""
+    index, slice_ = RING.locate(Token(token_of(key.encode())))
+    target = f"/v1/topic/{topic}/slices/{RING.token(index)}/{slice_}/events?from=earliest"
+    connection = http.client.HTTPConnection(cluster.hosts[ordinal], 9252, timeout=60)
+    connection.request("GET", target, headers={"Accept": "application/vnd.barco.chunks"})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    if answer.status != 200:
+        return []
+    found = [_native.chunk_info(body, row[0]) for row in _native.chunks_scan(body)]
+    return [codec for info in found for id_, codec, *_ in info["sections"] if id_ == 5]
+
+
+def test_a_topics_compression_is_the_same_everywhere(cluster):
+    """Whoever packs: the owners, and who leads instead of one that died."""
+    status, _, topic = request(cluster, 2, "PUT", "/v1/topics/plain", b'{"compression": "none"}')
+    assert status == 201 and topic["compression"] == "none"
+    keys = [key_in(index) for index in range(3)]
+    body = b'"%s"' % (b"lorem ipsum " * 200)
+
+    def sent(topic, key):
+        target = f"/v1/topic/{topic}/messages?partitionKey={key}"
+        return request(cluster, 0, "POST", target, body, port=9251)[0] == 200
+
+    def stored(codec, topic, key):
+        """The same on all three brokers."""
+        return [stored_codecs(cluster, n, topic, key) for n in range(3)] == [[codec] * 2] * 3
+
+    for place in itertools.product(("plain", "usual"), keys):
+        assert sent(*place) and sent(*place)
+        until(partial(stored, int(place[0] == "usual"), *place), "they have the leader's chunks")
+    assert len(list(barco.read("plain", cluster.endpoints[2]))) == 6
+    cluster.kill(1)
+    try:
+        until(lambda: sent("plain", keys[1]), "somebody else leads")
+        assert stored_codecs(cluster, 2, "plain", keys[1]) == [0, 0, 0]
+    finally:
+        cluster.start(1)
+    until(lambda: leaders(cluster) == [0, 1, 2], "it has its range back")
 
 
 def test_topics_and_groups_are_the_same_everywhere(cluster):

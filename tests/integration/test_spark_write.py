@@ -124,6 +124,12 @@ def test_attempts_that_lost_are_never_seen(broker: RunningBroker) -> None:
     check(broker, 0, 1)
 
 
+def test_batches_that_are_not_compressed(broker: RunningBroker) -> None:
+    given = options(broker, acceleration=0)
+    assert commit(given, 0, [stage(given, 0)]) == ROWS
+    check(broker, 0)
+
+
 def test_nothing_is_left_of_what_is_given_up(broker: RunningBroker) -> None:
     given = options(broker)
     staged = stage(given, 0)

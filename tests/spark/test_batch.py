@@ -58,6 +58,18 @@ def test_every_row_once(spark: Any, broker: Any, topic: str) -> None:
     }  # fmt: skip
 
 
+def test_what_the_broker_did_not_compress(spark: Any, broker: Any) -> None:
+    settings = {"body": b'{"compression": "none"}', "headers": {"Content-Type": "application/json"}}
+    assert broker.request("PUT", "/v1/topics/plain", **settings).status == 201
+    produce(broker, "plain", range(EVENTS))
+    for _ in range(2):  # From memory, and from disk.
+        assert collected(read(spark, broker, subscribe="plain")) == expected(range(EVENTS))
+        values = read(spark, broker, "value binary", subscribe="plain")
+        assert values.distinct().count() == EVENTS
+        broker.stop()
+        broker.restart()
+
+
 def test_any_columns_in_any_order(spark: Any, broker: Any, topic: str) -> None:
     schema = "timestampType int, value string, token bigint, slice int, key string"
     frame = read(spark, broker, schema)

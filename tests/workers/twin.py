@@ -41,6 +41,7 @@ class MemoryReactor:
         self.latest: dict[tuple[str, int], int] = {}
         self.kept: dict[tuple[str, bytes], bytes] = {}
         self.topics: dict[str, bool] = {}
+        self.compressions: dict[str, str | None] = {}
         self.epoch = 1
         self.clock_us = 1_000_000
         self.memory_floor: dict[tuple[str, int], int] = {}
@@ -173,8 +174,9 @@ class MemoryReactor:
                 return info["base_offset"]
         return None
 
-    def topic_set(self, topic: str, exists: bool) -> None:
+    def topic_set(self, topic: str, exists: bool, compression: str | None = None, /) -> None:
         self.topics[topic] = exists
+        self.compressions[topic] = compression
 
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         self.starts[topic, slice] = start_offset

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from barco.model.options import COMPRESSIONS
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route, Told
 from barco.workers.http.table_writes import WRITE_ROUTES
@@ -210,7 +211,7 @@ _TOPICS = (
         "PUT",
         "/v1/topics/{topic}",
         "topics.put",
-        "Create a topic, or change its retention; what is not named stays.",
+        "Create a topic, or change its settings; what is not named stays.",
         "administration",
         body={
             "application/json": {
@@ -227,6 +228,12 @@ _TOPICS = (
                         "minimum": 0,
                         "description": "Stored bytes of the whole topic, shared evenly by its "
                         "slices; the newest are kept. 0: no limit of its own.",
+                    },
+                    "compression": {
+                        "type": "string",
+                        "enum": list(COMPRESSIONS),
+                        "description": "Of what the broker packs from now on; batches stay as "
+                        "clients packed them. Not set: as configured for the broker.",
                     },
                 },
             }

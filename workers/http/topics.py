@@ -5,15 +5,18 @@ from typing import Any
 
 from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
+from barco.model.options import COMPRESSIONS
 from barco.workers.http.context import Context
 from barco.workers.http.messages import Request, Response, check_topic, json_response
 
-_SETTINGS = {
+_NUMBERS = {
     "retentionHours": ("retention_hours", limits.RETENTION_HOURS_MAX),
     "retention_hours": ("retention_hours", limits.RETENTION_HOURS_MAX),
     "retentionBytes": ("retention_bytes", 2**62),
     "retention_bytes": ("retention_bytes", 2**62),
 }
+_STORED = ("retention_hours", "retention_bytes", "compression")
+"""The settings as records have them."""
 
 
 class Topics:
@@ -64,8 +67,7 @@ class Topics:
         if exists and before and not before["deleted"]:
             record["created_us"] = before["created_us"]
             # What is not mentioned stays as it is.
-            for name in ("retention_hours", "retention_bytes"):
-                record[name] = before[name]
+            record |= {name: before[name] for name in _STORED}
         await self._context.change_all("topic_apply", {"record": record | settings})
         merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
@@ -97,12 +99,12 @@ class Topics:
         if record is not None and record["deleted"]:
             record = None  # Written to again after it was deleted.
         options = self._context.options
-        hours = record["retention_hours"] if record else None
-        size = record["retention_bytes"] if record else None
+        hours, size, compression = (record[name] if record else None for name in _STORED)
         return {
             "topic": topic,
             "retentionHours": options.retention_hours if hours is None else hours,
             "retentionBytes": options.retention_bytes if size is None else size,
+            "compression": compression or options.compression,
             "createdAt": record["created_us"] if record else None,
             "events": sum(end - start for _, start, end, _ in entry["streams"]),
         }
@@ -128,17 +130,24 @@ def _stamp(record: Mapping[str, Any]) -> tuple[int, int, int]:
     return record["version"], record["changed_us"], record["author"]
 
 
-def _settings(given: Any) -> dict[str, int]:
-    """The settings in a request's body: whole numbers, unknown names are refused."""
+def _settings(given: Any) -> dict[str, int | str]:
+    """The settings in a request's body, checked; unknown names are refused."""
     if given is None:
         return {}
     if not isinstance(given, dict):
         raise RequestError("The body is to be a JSON object.")
-    settings = {}
+    settings: dict[str, int | str] = {}
     for name, value in given.items():
-        if name not in _SETTINGS:
-            raise RequestError("A topic has retentionHours and retentionBytes, and no other.")
-        stored, most = _SETTINGS[name]
+        if name == "compression":
+            if value not in COMPRESSIONS:
+                raise RequestError(f"compression is one of {', '.join(COMPRESSIONS)}.")
+            settings[name] = value
+            continue
+        if name not in _NUMBERS:
+            raise RequestError(
+                "A topic has retentionHours, retentionBytes and compression, and no other."
+            )
+        stored, most = _NUMBERS[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise RequestError(f"{name} is a whole number from 0 (no limit) to {most}.")
         settings[stored] = value

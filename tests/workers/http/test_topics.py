@@ -36,6 +36,39 @@ async def test_create_look_change_delete() -> None:
 
 
 @run
+async def test_compression_is_told_to_every_reactor() -> None:
+    broker = Broker()
+
+    def told() -> set[str | None]:
+        return {reactor.compressions["t"] for reactor in broker.reactors}
+
+    assert (await put(broker, "t")).json["compression"] == "lz4" and told() == {None}
+    answer = await put(broker, "t", {"compression": "none", "retentionHours": 3})
+    assert answer.json["compression"] == "none" and told() == {"none"}
+    answer = await put(broker, "t", {"retentionHours": 1})
+    assert answer.json["compression"] == "none" and told() == {"none"}
+    for worker in (0, 1):
+        broker.kill(worker)
+        broker.reactors[worker].compressions.clear()
+        broker.start(worker)
+    assert told() == {"none"}
+    await broker.request("DELETE", "/v1/topics/t")
+    assert told() == {None}
+
+
+@run
+async def test_what_only_an_earlier_generation_knew_is_forgotten() -> None:
+    broker = Broker(workers=1)
+    await put(broker, "t", {"compression": "none"})
+    broker.reactors[0].kept.clear()  # Its group was thrown away by a fence.
+    service = broker.services[0]
+    assert service is not None
+    service.topics.open()
+    assert broker.reactors[0].topics == {"t": False}
+    assert broker.reactors[0].compressions == {"t": None}
+
+
+@run
 async def test_topics_made_by_the_first_produce_are_topics() -> None:
     broker = Broker()
     broker.produce("t", 7, b"1", b"2")
@@ -133,7 +166,8 @@ async def test_crossing_changes_end_the_same_everywhere() -> None:
 @pytest.mark.parametrize(
     "settings",
     [[], 1, "x", {"retentionHours": -1}, {"retentionHours": 1.5}, {"retentionHours": "1"},
-     {"retentionHours": True}, {"retentionHours": 10**30}, {"retentionBytes": None}, {"x": 1}],
+     {"retentionHours": True}, {"retentionHours": 10**30}, {"retentionBytes": None}, {"x": 1},
+     {"compression": "zstd"}, {"compression": None}, {"compression": ["lz4"]}],
 )  # fmt: skip
 def test_bad_settings_are_400(settings: Any) -> None:
     @run
