@@ -7,6 +7,7 @@ threads: workers are forked from this process.
 """
 
 import gc
+import os
 import socket
 
 from pyspark import daemon
@@ -19,9 +20,12 @@ _tasks = 0
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """One task."""
+    """One task. A query that needed no more of it has hung up: that is the end, and no error."""
     global _tasks
-    code = _stock_worker(sock, authenticated)
+    try:
+        code = _stock_worker(sock, authenticated)
+    except BrokenPipeError:
+        os._exit(1)  # As the stock daemon does, which prints a traceback first.
     _tasks += 1
     if _tasks in FREEZE_AFTER:
         gc.freeze()

@@ -1,8 +1,10 @@
 """Bulk loads: files into a topic as one write, and a topic into Parquet files."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -18,10 +20,12 @@ from barco.spark.sessions import session
 ASK_SECONDS = 0.5
 REACH_SECONDS = 5.0
 """For the first answer of a broker."""
+QUIET = Path(__file__).with_name("quiet.properties")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # From the first line on: Spark's own setting for it comes after a dozen warnings.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
 }
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Not of a cluster's driver, which is found by its host name."""
@@ -50,6 +54,8 @@ def reach(endpoints: str, topic: str) -> None:
 def running(master: str | None) -> Iterator[SparkSession]:
     """A session for one job; LoadError for all that Spark complains about."""
     local = master is None or master.startswith("local")
+    # PySpark's own, about a version of pandas that nothing here uses.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     try:
         spark = session(
             "barco spark-load", master or "local[*]", SETTINGS | (LOCAL if local else {})

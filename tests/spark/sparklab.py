@@ -74,10 +74,16 @@ def endpoint_of(broker: Any) -> str:
     return f"127.0.0.1:{broker.port('discovery')}"
 
 
-def run_json(command: list[str], env: dict[str, str], timeout: float) -> Any:
-    """A program's last line of output, as JSON."""
+def run_json(
+    command: list[str], env: dict[str, str], timeout: float, *, quiet: bool = False
+) -> Any:
+    """A program's last line of output, as JSON. `quiet`: it must have no more to say."""
     done = subprocess.run(
         command, env=env, timeout=timeout, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    if quiet:
+        # The one line is Java's own, for an option that Spark gives it.
+        said = done.stderr.splitlines() + done.stdout.splitlines()[:-1]
+        assert [line for line in said if "incubator modules" not in line] == []
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -81,6 +81,25 @@ def test_the_daemon_starts_no_threads_before_it_forks() -> None:
     assert out == "[] 1"
 
 
+def test_a_query_that_needs_no_more_of_a_task_is_no_error() -> None:
+    """Spark hangs up, and the stock daemon prints a traceback for it."""
+    out = run_python(
+        "import os\n"
+        "import barco.spark.daemon as daemon\n"
+        "def hung_up(*_):\n"
+        "    raise BrokenPipeError\n"
+        "daemon._stock_worker = hung_up\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    try:\n"
+        "        daemon.worker(None, True)\n"
+        "    finally:\n"
+        "        os._exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    assert out == "1"
+
+
 def test_a_failure_to_import_breaks_no_other_source() -> None:
     """Spark imports every package pyspark_* when a session asks for its first Python source."""
     out = run_python(

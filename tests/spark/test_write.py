@@ -321,7 +321,7 @@ def test_the_command_line_and_the_demo(broker: Any, tmp_path: Path) -> None:
     endpoint = endpoint_of(broker)
     command = [sys.executable, "-P", "-m", "barco", "spark-load", str(flights), "--json"]
     command += ["--topic", "flown", "--endpoint", endpoint, "--key-field", "carrier"]
-    told = run_json(command, dict(os.environ), 600)
+    told = run_json(command, dict(os.environ), 600, quiet=True)
     assert told["events"] == 3500 == sum(told["shards"].values())
     command = [sys.executable, str(ROOT / "scripts" / "demo_spark.py"), "--topic", "flown"]
     command += ["--endpoint", endpoint, "--flights", str(flights), "--dir", str(tmp_path)]
