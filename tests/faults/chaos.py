@@ -6,6 +6,7 @@ with the history and the logs. Exit status: 1 after a violation.
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -35,12 +36,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="for each kind, then no more")
     parser.add_argument("--seed", type=int, default=0, help="of the first ring; default: a new one")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines; appended to")
+    parser.add_argument("--keep", type=float, default=math.inf, help="rings without writes so long")
     parser.add_argument("--again", type=Path, help="a directory that was kept: only check it again")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     args = parser.parse_args()
     if args.again is not None:
         return int(bool(again(args.again).wrong))
-    campaign = Campaign(args.results, make_root)
+    campaign = Campaign(args.results, make_root, args.keep)
     before = len(read_results(args.results))
     if not args.table:
         for name in args.kind or KINDS:

@@ -42,7 +42,7 @@ class Measure:
         since = time.monotonic()
         act()
         self.prober.await_all(time.monotonic() + WHOLE_S)
-        gaps = self.prober.gaps(since, time.monotonic())
+        gaps = [gap.seconds for gap in self.prober.gaps(since, time.monotonic())]
         self.own[name].append(gaps.pop(node.ordinal))
         self.others[name] += gaps
         print(

@@ -1,18 +1,23 @@
 """The checker has to catch what it is there for: each broken promise is made up here once."""
 
+import itertools
+import json
 import time
 from pathlib import Path
 
 import pytest
+from faultlab.broker import Broker
 from faultlab.campaign import table
 from faultlab.checker import check
-from faultlab.drain import Event
+from faultlab.drain import Event, ReadError, drain_group
 from faultlab.flips import groups, segments
 from faultlab.history import Record, make_value, parse_value
 from faultlab.ringflips import Flip
 from faultlab.round import Scene
 from faultlab.scene import RingScene
+from faultlab.wire import Answer
 
+from barco.model.placement import Placement
 from barco.workers.storage import layout
 
 TOPIC = "t"
@@ -184,3 +189,36 @@ def test_totals_of_several_rings_are_one_row() -> None:
     _, row, outcomes = table(rings)
     assert row.split() == ["pause", "7", "50", "2", "5", "1", "0", "0", "0", "0.50", "9.00", "9.00"]
     assert outcomes.strip() == "x 2"
+
+
+class Polled:
+    """A connection to a broker that hands out the same events for ever, or takes its time."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+
+    def call(self, method: str, target: str, **_: object) -> Answer:
+        if "/poll" in target:
+            body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            return Answer(200 if body else 204, {}, body)
+        return Answer(204 if "/commit" in target else 200, {}, b"{}")
+
+    def close(self) -> None:
+        pass
+
+
+def polled(number: int) -> bytes:
+    token = str(int(Placement(1, 8).token(0)))
+    names = {"token": token, "rangeIndex": 3, "version": 2, "key": KEY}
+    return json.dumps({**names, "offset": str(number), "value": f"v{number}"}).encode()
+
+
+def test_a_group_may_take_its_time_but_must_come_to_an_end(monkeypatch, tmp_path) -> None:
+    broker = Broker(tmp_path)
+    slow = Polled(*[polled(number) for number in range(30)], b"")
+    monkeypatch.setattr("faultlab.drain.Wire", lambda *_: slow)
+    monkeypatch.setattr("faultlab.drain.time.monotonic", itertools.count().__next__)
+    assert len(drain_group(broker, TOPIC, "g", limit_s=5)) == 30
+    slow.answers = [polled(1)]
+    with pytest.raises(ReadError, match="never comes to an end: .* 1 of them different"):
+        drain_group(broker, TOPIC, "g", limit_s=5)

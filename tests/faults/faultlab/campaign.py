@@ -1,6 +1,7 @@
 """Many faults of each kind: ring after ring, a line for each round, a file of totals, a table."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -62,7 +63,7 @@ def one_ring(
             time.sleep(0 if kind.patient else scene.random.random() / 2)
             busy.append(os.getloadavg()[0])
             say(
-                f"{kind.name} {number + 1}/{rounds}: {what}; no write for {waited:.2f} s, "
+                f"{kind.name} {number + 1}/{rounds}: {what}; no write for {waited}, "
                 f"round {time.monotonic() - began:.1f} s, {scene.history.acked} acked, "
                 f"load {busy[-1]:.1f}" + "".join(f"\n  {slow}" for slow in scene.slow[-1:])
             )
@@ -70,7 +71,7 @@ def one_ring(
             report = scene.report()
         except (AssertionError, OSError, EOFError, ReadError) as error:
             report = Report()
-            for text in (*scene.slow, f"not read back: {error!r}"[:2000]):
+            for text in (*scene.slow, f"not read back: {error!r}"[:20_000]):
                 report.add("C11 liveness", text)
         return totals(kind, scene, report, max(busy, default=0.0))
 
@@ -146,9 +147,13 @@ def again(root: Path) -> Report:
 class Campaign:
     """Works through kinds of faults until all have their counts, or the time is over."""
 
-    def __init__(self, results: Path, make_root: Callable[[], Path]) -> None:
+    def __init__(
+        self, results: Path, make_root: Callable[[], Path], keep_s: float = math.inf
+    ) -> None:
+        """`keep_s`: the directory of a ring whose writes waited longer than that is kept too."""
         self._results = results
         self._make_root = make_root
+        self._keep_s = keep_s
         self.failed = False
 
     def run(self, kind: Kind, rounds: int, seconds: float, seed: int) -> None:
@@ -168,6 +173,8 @@ class Campaign:
             if ring["wrong"]:
                 self.failed = True
                 self._say(f"{kind.name}: {json.dumps(ring['wrong'], indent=1)}\nkept: {root}")
+            elif max(ring["gaps"], default=0.0) > self._keep_s:
+                self._say(f"{kind.name}: kept: {root}")
             else:
                 shutil.rmtree(root, ignore_errors=True)
             left -= max(1, ring["rounds"])

@@ -2,10 +2,11 @@
 
 import json
 import time
+from collections.abc import Sequence
 
 from faultlab.broker import Broker
 from faultlab.load import NDJSON, chunk_events, place_of, slice_path
-from faultlab.wire import Wire
+from faultlab.wire import Answer, Wire
 
 CHUNKS = "application/vnd.barco.chunks"
 
@@ -81,20 +82,28 @@ def drain(broker: Broker, topic: str, kind: str = CHUNKS) -> list[Event]:
 def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) -> list[Event]:
     """What a group that never was before gets, until two rounds in a row give nothing.
 
-    Of a ring each broker hands out what it leads: all of them are asked.
+    Of a ring each broker hands out what it leads: all of them are asked. `limit_s`: for so long
+    nothing new may come, and no end. How long all of it takes is up to how busy the machine is.
     """
     wires = [Wire(node.port, 30) for node in getattr(broker, "nodes", [broker])]
     events: list[Event] = []
+    seen: set[tuple[int, int]] = set()
     try:
         query = f"consumerId={name}&group={name}&topic={topic}&onNewGroup=startFromEarliest"
         answer = wires[0].call("PUT", f"/v1/consumer/register?{query}")
         assert answer.status == 200, answer
         empty, until = 0, time.monotonic() + limit_s
         while empty < 2:
-            assert time.monotonic() < until, "the group never comes to an end"
-            polls = [_poll(broker, wire, name) for wire in wires]
-            events += [event for found, _ in polls for event in found]
-            empty = 0 if any(found or not whole for found, whole in polls) else empty + 1
+            answers = [_poll(wire, name) for wire in wires]
+            found = [event for answer in answers for event in _events(broker, answer)]
+            new = {event[:3:2] for event in found} - seen
+            if new:
+                seen |= new
+                until = time.monotonic() + limit_s
+            elif time.monotonic() > until:
+                raise ReadError(0, _stuck(wires, name, answers, len(events), len(seen)))
+            events += found
+            empty = 0 if found or not all(map(_whole, answers)) else empty + 1
         for wire in wires:
             assert wire.call("POST", f"/v1/consumer/commit?consumerId={name}").status == 204
         assert wires[0].call("POST", f"/v1/consumer/goodbye?consumerId={name}").status == 200
@@ -104,15 +113,35 @@ def drain_group(broker: Broker, topic: str, name: str, limit_s: float = 60.0) ->
     return events
 
 
-def _poll(broker: Broker, wire: Wire, name: str) -> tuple[list[Event], bool]:
-    """What one broker has, and whether it could look at everything that it leads."""
+def _poll(wire: Wire, name: str) -> Answer:
+    """What one broker has."""
     answer = wire.call(
         "POST",
         f"/v1/consumer/poll?consumerId={name}&maxBytes=4000000&waitMs=200",
         headers={"Accept": NDJSON},
     )
     assert answer.status in (200, 204, 503), answer
-    # A leader that is new does not hand out anything for a while, and says so.
-    whole = answer.status != 503 and not answer.headers.get("barco-unavailable-slices")
+    return answer
+
+
+def _events(broker: Broker, answer: Answer) -> list[Event]:
     lines = answer.body.splitlines() if answer.status == 200 else []
-    return [_line(broker, line) for line in lines], whole
+    return [_line(broker, line) for line in lines]
+
+
+def _whole(answer: Answer) -> bool:
+    """Whether it could look at everything that it leads: a leader that is new does not hand out
+    anything for a while, and says so."""
+    return answer.status != 503 and not answer.headers.get("barco-unavailable-slices")
+
+
+def _stuck(wires: Sequence[Wire], name: str, answers: Sequence[Answer], got: int, new: int) -> str:
+    """Everything that may tell why a group does not come to its end."""
+    found = [f"the group never comes to an end: {got} events, {new} of them different"]
+    for wire, answer in zip(wires, answers, strict=True):
+        body = answer.body[:300] if answer.status != 200 else b""
+        found.append(f"{answer.status} {answer.headers} {body!r}")
+        for target in (f"/v1/groups/{name}", "/status"):
+            answer = wire.call("GET", target)
+            found.append(f"{target}: {answer.status} {answer.body.decode()}")
+    return "\n".join(found)

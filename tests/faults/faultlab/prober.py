@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from faultlab.ring import KEYS, Ring
 from faultlab.wire import Wire
@@ -11,6 +12,21 @@ from faultlab.wire import Wire
 PACE_S = 0.01
 TIMEOUT_S = 1.0
 """Of one attempt: meanwhile the clients of the other brokers go on."""
+
+
+class Gap(NamedTuple):
+    """A time without any acknowledgement."""
+
+    seconds: float
+    at: int
+    """Which range of the ring."""
+    since: float
+    """Monotonic."""
+
+    def __str__(self) -> str:
+        end = time.time() - time.monotonic() + self.since + self.seconds
+        clock = time.strftime("%H:%M:%S", time.gmtime(end))
+        return f"{self.seconds:.2f} s (range {self.at}, until {clock}.{end % 1 * 1000:03.0f})"
 
 
 class Prober:
@@ -44,7 +60,7 @@ class Prober:
                 wire = None
             time.sleep(self._pace_s)
 
-    def gaps(self, since: float, until: float, *, impossible_before: bool = False) -> list[float]:
+    def gaps(self, since: float, until: float, *, impossible_before: bool = False) -> list[Gap]:
         """The longest time without any acknowledgement for each range, in this time.
 
         impossible_before: nothing could be written until then, so it is counted from there.
@@ -54,8 +70,8 @@ class Prober:
             acks = sorted(self._acks[at][:])
             before = [since] if impossible_before else [t for t in acks if t <= since][-1:]
             times = [*before, *(t for t in acks if since < t <= until), until]
-            gaps = [b - a for a, b in itertools.pairwise(times)]
-            found.append(max(gaps, default=until - since))
+            gaps = [Gap(b - a, at, a) for a, b in itertools.pairwise(times)]
+            found.append(max(gaps, default=Gap(until - since, at, since)))
         return found
 
     def await_all(self, until: float) -> bool:

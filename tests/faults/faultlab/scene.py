@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultlab.checker import Report
 from faultlab.mount import Mount
-from faultlab.prober import Prober
+from faultlab.prober import Gap, Prober
 from faultlab.ring import Node, Ring
 from faultlab.round import Scene, outage
 from faultlab.wire import call
@@ -63,10 +63,10 @@ class RingScene(Scene):
         self.ring.start()
         self._prober = Prober(self.ring, PACE_S)
 
-    def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> float:
+    def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> Gap:
         """One fault, until all can be written again (patient: until the ring is whole).
 
-        Returns how long writes waited, in seconds; from the time that the fault returns, if it
+        Returns the longest time without writes; from the time that the fault returns, if it
         returns one: before that there was no quorum.
         """
         if self.load is None:
@@ -85,10 +85,11 @@ class RingScene(Scene):
         else:
             found = self.prober.gaps(since, time.monotonic())
         for gap in found:
-            outage(self.name, gap)
+            outage(self.name, gap.seconds)
         self.prober.forget()
-        self.gaps.append(max(found))
-        return max(found)
+        worst = max(found)
+        self.gaps.append(worst.seconds)
+        return worst
 
     def become_whole(self, what: str) -> None:
         """Until every range is led by its owner, with two followers that are up to date."""
