@@ -21,7 +21,8 @@
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8
 #define DEADLINE_MS 10000 /* an answer that takes so long is none */
-#define REROUTED_MS 1000  /* the same, from a process that leads the shard no more */
+#define REROUTED_MS 100   /* the same, from a process that leads the shard no more: one that lives
+                           * has answered what it had before another could lead */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");
 
@@ -269,6 +270,7 @@ void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer)
         if (call->used && call->shard == shard && call->peer == peer && call->since_ms > since_ms)
             call->since_ms = since_ms;
     }
+    reactor->give_up_ms = reactor->now_ms + REROUTED_MS;
 }
 
 void handoff_deadlines(struct reactor *reactor)

@@ -568,12 +568,26 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     tend_dirty(reactor);
     if (reactor->log->queue != NULL)
         pump(reactor);
+    if (reactor->give_up_ms != 0 && reactor->now_ms >= reactor->give_up_ms) {
+        reactor->give_up_ms = 0;
+        handoff_deadlines(reactor);
+        tend_dirty(reactor);
+    }
     if (reactor->now_ms - reactor->swept_ms >= SWEEP_MS) {
         reactor->swept_ms = reactor->now_ms;
         sweep(reactor);
         tend_dirty(reactor);
     }
     reap_closed(reactor);
+}
+
+/* The longest wait after which there may be something to do that nobody tells of. */
+static int64_t patience_ns(const struct reactor *reactor)
+{
+    int64_t ms = reactor->give_up_ms - reactor->now_ms;
+    if (reactor->give_up_ms == 0 || ms > SWEEP_MS)
+        ms = SWEEP_MS;
+    return (ms < 0 ? 0 : ms) * 1000000LL;
 }
 
 void reactor_run(struct reactor *reactor, int64_t timeout_ns)
@@ -585,8 +599,8 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
     int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
     int64_t left = reactor->upcall_count > 0 || reactor->selector_ready ? 0 : timeout_ns;
     for (;;) {
-        int64_t sweep_ns = SWEEP_MS * 1000000LL;
-        turn(reactor, left < 0 || left > sweep_ns ? sweep_ns : left);
+        int64_t wait_ns = patience_ns(reactor);
+        turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);
         if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
             reactor->now_ms >= end_ms) {
             reactor->net->submit(reactor->net); /* Python may take its time */

@@ -97,6 +97,7 @@ struct reactor {
     uint64_t body_bytes, control_bytes, control_open;
     bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
+    int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
     int64_t append_us; /* how long appends take, a moving average */
     /* gather.c: a round is the time in which groups are on their way to the followers. */
     int64_t round_started_us, round_ended_us, round_us; /* the last one a moving average */

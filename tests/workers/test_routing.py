@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -218,9 +219,11 @@ def test_an_old_leader_is_waited_for_only_briefly(ring):
     client = ring.produce(taker, f"?partitionKey={key_of(owner.shard)}")
     while taker.reactor.stats()["handed_out"] == 0:
         taker.turn()
+    began = time.monotonic()
     taker.reactor.set_route(owner.shard, RING.peer((Ordinal(2), 1)), "")
     status, head, _ = ring.answer(client)
     assert status == 500 and "not-written" not in head
+    assert time.monotonic() - began < 0.4, "the next sweep is up to half a second away"
     other.close()
 
 
