@@ -309,8 +309,8 @@ class Consumption:
         waiting = []
         for topic, index in slots:
             cursor = self._cursors.get((group, topic, index))
-            if cursor is None:
-                cursor = self._new_cursor(group, topic, index)
+            if cursor is None or (cursor.committed < 0 and cursor.pending is None):
+                cursor = self._new_cursor(group, topic, index)  # Or the log refused the last one.
                 earliest, latest = self._reads.bounds(topic, index)
                 offset = earliest if start == "startFromEarliest" else latest
                 try:

@@ -147,6 +147,20 @@ async def test_a_commit_that_the_log_refuses_is_503_and_nothing_is_lost() -> Non
 
 
 @run
+async def test_a_start_that_the_log_refuses_is_noted_anew() -> None:
+    broker = Broker()
+    for slice in range(8):
+        broker.produce("t", slice, *numbers(slice * 10, 2))
+    broker.reactors[0].fail_status = 503
+    assert (await broker.register("c", "t", start="startFromLatest")).status == 503
+    assert (await broker.poll("c")).headers["barco-unavailable-slices"] == "0,1,2,3"
+    broker.reactors[0].fail_status = 0
+    assert await broker.values("c") == []
+    broker.produce("t", 3, b"39")
+    assert await broker.values("c") == [39]
+
+
+@run
 async def test_start_from_latest_skips_what_was_there_and_nothing_else() -> None:
     broker = Broker()
     broker.produce("t", 0, b"1")
