@@ -287,6 +287,12 @@ SILENCE_SECONDS_MAX = 1.8
 """A peer that said nothing for so long is down. A saturated machine delays a process by 1.5 s; and
 a pause or partition is to be taken over within 3 s."""
 
+SILENCE_SECONDS_MIN = 1.0
+SILENCE_GAPS = 4.0
+PACE_SECONDS = 10.0
+"""The same for a peer that was punctual: so many times the longest gap between two of its messages
+in the last 10 to 20 s, and never less than five pings."""
+
 STALL_SECONDS_MAX = 1.0
 """A leader with a group waiting for so long tells that it is not committing (rule L4)."""
 
@@ -385,7 +391,9 @@ assert 2 * GOSSIP_SYNC_BYTES_MAX < GOSSIP_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
 assert REGISTRATION_PEERS_SECONDS_MAX < VIEW_SECONDS_MAX
 assert 3 * CONSUMER_TOUCH_SECONDS < CONSUMER_SILENCE_SECONDS < GOSSIP_TOMBSTONE_SECONDS
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
-assert 4 * PING_SECONDS <= SILENCE_SECONDS_MAX and 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
+assert 4 * PING_SECONDS <= SILENCE_SECONDS_MIN < SILENCE_SECONDS_MAX
+assert STALL_SECONDS_MAX <= SILENCE_SECONDS_MIN, "whom others took over from listens first"
+assert 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
 assert PING_SECONDS <= STEP_SECONDS_MAX
 assert SILENCE_SECONDS_MAX + PING_SECONDS + BACKOFF_SECONDS_MAX < 3.0, "the bar for a partition"
 assert STALL_SECONDS_MAX + DOUBT_SECONDS_MAX < STEP_DOWN_SECONDS

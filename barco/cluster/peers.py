@@ -2,6 +2,10 @@
 
 Times are those of a clock that never jumps: a process that was stopped for a while itself must not
 take the others for dead. Safety does not depend on anything in this file.
+
+How long a peer may be silent is learned from it: several times the longest gap between two of its
+messages lately, within bounds. One that always came in time is missed sooner than one on a machine
+that has other things to do.
 """
 
 from barco.cluster.core import Core
@@ -10,24 +14,38 @@ from barco.limits import (
     CONSUMER_CONTACT_SECONDS_MAX,
     DOUBT_SECONDS_MAX,
     LISTEN_SECONDS,
+    PACE_SECONDS,
     PING_SECONDS,
+    SILENCE_GAPS,
     SILENCE_SECONDS_MAX,
+    SILENCE_SECONDS_MIN,
     STALL_SECONDS_MAX,
     STEP_SECONDS_MAX,
 )
 from barco.model.generation import Identity
 from barco.protocol.replication import Ping, View
 
+SILENCE_STEP_SECONDS = 0.001
+"""After the moment in which a peer has been silent for too long it is looked at."""
+
 
 class Peer:
     """Another broker's replica of the same range."""
 
-    __slots__ = ("echo_us", "heard_at", "identity", "lost", "ping", "session", "stamp_us")
+    __slots__ = (
+        *("echo_us", "heard_at", "identity", "lost", "ping", "session", "silence", "stamp_us"),
+        *("_gap", "_gap_before", "_turn_at"),
+    )
 
-    def __init__(self, identity: Identity, session: int) -> None:
+    def __init__(self, identity: Identity, session: int, clock: float) -> None:
         self.identity = identity
         self.session = session
-        self.heard_at = 0.0
+        self.heard_at = clock
+        self.silence = SILENCE_SECONDS_MAX
+        """After so long without a word it is down: nothing is known of its pace at first."""
+        self._gap = SILENCE_SECONDS_MAX / SILENCE_GAPS
+        self._gap_before = 0.0
+        self._turn_at = clock + PACE_SECONDS
         self.lost = False
         """Its connection was reset or refused since it was last heard of."""
         self.ping: Ping | None = None
@@ -35,6 +53,23 @@ class Peer:
         """Of its last ping, to be echoed."""
         self.echo_us = 0
         """The newest stamp of ours that came back while it took our appends."""
+
+    def heard(self, clock: float, *, late: bool = False) -> None:
+        """A sign of life. How long it took is remembered for one to two spans of PACE_SECONDS;
+        `late`: not that, because it was this process that stood still."""
+        gap = clock - self.heard_at
+        self.heard_at = clock
+        self.lost = False
+        if clock >= self._turn_at:
+            self._turn_at = clock + PACE_SECONDS
+            self._gap_before, self._gap = self._gap, 0.0
+        elif gap <= self._gap:
+            return
+        # What was longer was an absence, which says nothing about its pace.
+        if gap <= SILENCE_SECONDS_MAX and not late:
+            self._gap = max(self._gap, gap)
+        silence = SILENCE_GAPS * max(self._gap, self._gap_before)
+        self.silence = min(max(silence, SILENCE_SECONDS_MIN), SILENCE_SECONDS_MAX)
 
 
 class Peers(Core):
@@ -68,10 +103,9 @@ class Peers(Core):
         """A sign of life."""
         peer = self._peers.get(sender.ordinal)
         if peer is None or peer.session != session or peer.identity != sender:
-            peer = self._peers[sender.ordinal] = Peer(sender, session)
+            peer = self._peers[sender.ordinal] = Peer(sender, session, self._clock)
             self._lost.discard(sender.ordinal)
-        peer.heard_at = self._clock
-        peer.lost = False
+        peer.heard(self._clock, late=self._now < self._back_until)
         return peer
 
     def _link_lost(self, ordinal: int) -> None:
@@ -92,7 +126,7 @@ class Peers(Core):
         peer = self._peers.get(ordinal)
         if peer is None:
             return ordinal in self._lost or self._clock > SILENCE_SECONDS_MAX
-        return peer.lost or self._clock - peer.heard_at > SILENCE_SECONDS_MAX
+        return peer.lost or self._clock - peer.heard_at > peer.silence
 
     def _doubt(self, ordinal: int, held: Held) -> bool:
         """Down, unable, or not getting this generation's groups committed."""
@@ -148,6 +182,10 @@ class Peers(Core):
 
     def _ping_all(self) -> None:
         self._ping_at = self._now + PING_SECONDS
+        for other in self._peers.values():  # Who falls silent is told of at once.
+            left = other.silence - (self._clock - other.heard_at)
+            if 0 <= left < PING_SECONDS:
+                self._ping_at = min(self._ping_at, self._now + left + SILENCE_STEP_SECONDS)
         opened = self._open()
         ordinals = {member.ordinal for held in opened for member in held.generation.members}
         for generation in self._settings.ranges:

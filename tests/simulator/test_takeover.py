@@ -10,6 +10,8 @@ from .world import World
 
 CRASH_SECONDS = 0.5
 PAUSE_SECONDS = 3.0
+MISSED_SECONDS = 1.5
+"""A pause of a broker that was punctual so far."""
 
 
 def healthy(seed: int) -> World:
@@ -51,6 +53,16 @@ def test_pause_and_return(seed: int) -> None:
     world.brokers[0].resume()
     world.run(world.time + 5)
     assert [broker.ordinal for broker, _ in world.leaders()] == [0], "A takes its range back"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_punctual_broker_is_missed_soon(seed: int) -> None:
+    world = healthy(seed)
+    world.group_seconds = 0.1
+    world.run(world.time + 20)
+    world.group_seconds = 0.02
+    world.brokers[0].paused = True
+    assert waited(world, 10) <= MISSED_SECONDS
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -107,6 +119,28 @@ def test_saturated_machines_do_not_fail_over(seed: int) -> None:
     def stall(ordinal: int) -> None:
         world.brokers[ordinal].paused = True
         seconds = 1.5 * rng.random() ** 2
+        world.at(world.time + seconds, world.brokers[ordinal].resume)
+        world.at(world.time + seconds + 2 * rng.random(), stall, ordinal)
+
+    for ordinal in range(3):
+        world.at(world.time + rng.random(), stall, ordinal)
+    generations = len(world.oracle.generations)
+    world.run(world.time + 60)
+    assert len(world.oracle.generations) == generations
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nor_do_those_that_become_so_after_a_calm_time(seed: int) -> None:
+    """They were punctual, and come later and later within some seconds."""
+    world = healthy(seed)
+    world.group_seconds = 0.1
+    world.run(world.time + 25)
+    rng, began = Random(seed), world.time
+
+    def stall(ordinal: int) -> None:
+        world.brokers[ordinal].paused = True
+        most = min(0.3 + (world.time - began) / 10, 1.5)
+        seconds = most * rng.random()
         world.at(world.time + seconds, world.brokers[ordinal].resume)
         world.at(world.time + seconds + 2 * rng.random(), stall, ordinal)
 
