@@ -214,6 +214,14 @@ class SliceFetch:
             except FAILURES:
                 self._drop()  # It will be told when it is asked for.
 
+    def follow(self, before: "SliceFetch", start: int, end: int) -> None:
+        """Ask for the first events on the connection of a fetch that has got all that it wanted,
+        if both read from one broker. Called again (its answer was damaged after all): no harm."""
+        link = before._link
+        if self._link is None and link is not None and link.endpoint == self._endpoint:
+            self._link, before._link = link, None
+            self.ahead(start, end)
+
     def good(self) -> None:
         """What `get` gave was right: trouble is over."""
         self._trouble = None

@@ -2,7 +2,8 @@
 batches in a task."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from barco.spark.plan import (
     piece_bytes,
     piece_bytes_most,
     range_of,
+    request_bytes,
     slices_of,
     split_bytes_of,
     start_of,
@@ -73,40 +75,67 @@ def look_up_times(brokers: Brokers, topics: Sequence[str], times: Iterable[str])
     return found
 
 
-def read_range(
-    range_: Range, options: ReadOptions, projection: Projection
+def read_ranges(
+    ranges: Sequence[Range], options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range, each exactly once and in order, whatever happens to the brokers."""
-    fetch = SliceFetch(
-        range_.source,
-        projection.sent,
-        fetch_bytes=options.fetch_bytes,
-        timeout_s=options.timeout_s,
-    )
-    decoder = Decoder(projection, range_.origin, options.batch_bytes)
-    at, end = range_.start, range_.end
+    """The events of ranges, each exactly once and in order, whatever happens to the brokers.
+
+    While the last events of one are unpacked, the first of the next one are on their way.
+    """
+    fetches = [
+        SliceFetch(
+            range_.source,
+            projection.sent,
+            fetch_bytes=request_bytes(range_.stored_bytes, options.fetch_bytes),
+            timeout_s=options.timeout_s,
+        )
+        for range_ in ranges
+    ]
     try:
-        while at < end:
-            try:
-                body, after, projected = fetch.get(at, end)
-            except DataLossError as error:
-                if options.fail_on_data_loss or error.earliest is None:
-                    raise
-                at = max(at, error.earliest)
-                continue
-            fetch.ahead(after, end)
-            try:
-                for batch, reached in decoder.batches(body, at, end, projected=projected):
-                    yield batch
-                    at = reached
-                if at != min(after, end):
-                    raise ValueError(f"an answer ends at offset {at}, not at {after}")
-            except ValueError as error:
-                fetch.damaged(str(error))
-                continue
-            fetch.good()
+        for number, range_ in enumerate(ranges):
+            after = number + 1
+            following = None
+            if after < len(ranges):
+                start, end = ranges[after].start, ranges[after].end
+                following = partial(fetches[after].follow, fetches[number], start, end)
+            decoder = Decoder(projection, range_.origin, options.batch_bytes)
+            yield from _read_range(range_, fetches[number], decoder, options, following)
+            fetches[number].close()
     finally:
-        fetch.close()
+        for fetch in fetches:
+            fetch.close()
+
+
+def _read_range(
+    range_: Range,
+    fetch: SliceFetch,
+    decoder: Decoder,
+    options: ReadOptions,
+    following: Callable[[], None] | None,
+) -> Iterator[pa.RecordBatch]:
+    at, end = range_.start, range_.end
+    while at < end:
+        try:
+            body, after, projected = fetch.get(at, end)
+        except DataLossError as error:
+            if options.fail_on_data_loss or error.earliest is None:
+                raise
+            at = max(at, error.earliest)
+            continue
+        if after < end:
+            fetch.ahead(after, end)
+        elif following is not None:
+            following()
+        try:
+            for batch, reached in decoder.batches(body, at, end, projected=projected):
+                yield batch
+                at = reached
+            if at != min(after, end):
+                raise ValueError(f"an answer ends at offset {at}, not at {after}")
+        except ValueError as error:
+            fetch.damaged(str(error))
+            continue
+        fetch.good()
 
 
 class BatchReader(DataSourceReader):
@@ -141,8 +170,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges, one after the other."""
         assert isinstance(partition, Ranges)
-        for range_ in partition.ranges:
-            yield from read_range(range_, self._options, self._projection)
+        yield from read_ranges(partition.ranges, self._options, self._projection)
 
 
 class FilteringReader(BatchReader):

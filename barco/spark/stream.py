@@ -37,7 +37,7 @@ from barco.spark.plan import (
     start_of,
     wanted,
 )
-from barco.spark.reader import look_up_times, read_range, topics_of
+from barco.spark.reader import look_up_times, read_ranges, topics_of
 from barco.spark.schema import Projection
 from barco.types import Epoch, Offset
 
@@ -217,8 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges."""
         assert isinstance(partition, Ranges)
-        for range_ in partition.ranges:
-            yield from read_range(range_, self._options, self._projection)
+        yield from read_ranges(partition.ranges, self._options, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is where the positions are."""

@@ -19,6 +19,7 @@ from barco.spark.plan import (
     piece_bytes,
     piece_bytes_most,
     range_of,
+    request_bytes,
     slices_of,
     start_of,
     wanted,
@@ -131,3 +132,16 @@ def test_what_is_left_of_a_slice_is_no_task_of_its_own() -> None:
     splits = [(n, 100) for n in range(10, 100, 10)]
     assert [p.stored_bytes for p in cut(whole, splits, 400, 600)] == [400, 600]
     assert [p.stored_bytes for p in cut(whole, splits, 400, 599)] == [400, 400, 200]
+
+
+def test_requests_leave_no_small_rest():
+    fetch = 4 << 20
+    assert request_bytes(0, fetch) == request_bytes(fetch, fetch) == fetch
+    rng = random.Random(3)
+    for _ in range(200):
+        stored = rng.randrange(fetch + 1, 40 * fetch)
+        size = request_bytes(stored, fetch)
+        assert fetch * 2 // 3 <= size <= 1.6 * fetch
+        chunk = 130_000  # An answer may be short of a chunk.
+        assert -(-stored // (size - chunk)) <= max(1, round(stored / fetch))
+    assert request_bytes(24 << 20, 16 << 20) <= 16 << 20
