@@ -162,11 +162,31 @@ def chunks_project(buf: Buffer | list[Any], columns: int, /) -> bytes:
     up): the heads as they are stored, then only the sections of these columns. Nothing is unpacked.
     """
 
-def disk_read(fd: int, memory: Any, spans: list[tuple[int, int, int]], /) -> list[int]:
-    """Reads many (file offset, place in memory, length) at once, without Python's lock.
+def entries_plan(entries: bytes, bytes_max: int, group_bytes: int, /) -> list[tuple[int, int, int]]:
+    """How entries of an index, in the layout of sidecars, are read: (first, count, bytes of memory)
+    of each call of disk_chunks. Up to bytes_max stored bytes, and to the first missing offset; at
+    least one entry. Groups take group_bytes of memory at most, unless one chunk alone is larger."""
 
-    The bytes of each, fewer only at the end of the file, or a negative errno. ValueError: a span
-    is outside of the memory."""
+def disk_chunks(
+    fd: int,
+    entries: bytes,
+    groups: list[tuple[int, int, memoryview]],
+    topic: str,
+    slice: int,
+    columns: int,
+    /,
+) -> list[tuple[int, int, int, int]]:
+    """Reads groups of chunks (first entry, count, page-aligned memory), without Python's lock,
+    checks all of them and moves them together, cut down to some columns (-1: whole): (chunks,
+    bytes, raw bytes, offset after the last event) of those that are what their entries say. It ends
+    with the first group that has one that is not. ValueError: there is not enough memory."""
+
+def chunks_fit(
+    buf: Buffer, stored_max: int, raw_max: int, stop: int, one: bool, columns: int = -1, /
+) -> tuple[int, int, int]:
+    """(bytes, raw bytes, offset after the last event) of the first chunks of a buffer, whole or cut
+    down to some columns, that are within bounds and begin before an offset; with `one` the first
+    in any case. ValueError: a head is damaged."""
 
 def chunk_place(buf: Buffer, /) -> tuple[int, int, int]:
     """(base offset, events, epoch) of the chunk at the start of a buffer, whole or cut down; only
@@ -354,7 +374,7 @@ class Reactor:
         chunks.
         """
     def locate(
-        self, topic: str, slice: int, from_offset: int, max_chunks: int, /
+        self, topic: str, slice: int, from_offset: int, max_chunks: int, max_bytes: int = ..., /
     ) -> list[tuple[int, int, int, int, int]]: ...
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int, /) -> int | None: ...
     def streams(self) -> list[tuple[str, int, int, int, int]]: ...

@@ -173,12 +173,12 @@ size_t chunk_part_bytes(const struct chunk_view *view, uint32_t parts)
 void chunk_part_write(const struct chunk_view *view, uint32_t parts, uint8_t *out)
 {
     size_t at = chunk_head_bytes(view->topic_len, view->section_count);
-    memcpy(out, view->base, at);
+    memmove(out, view->base, at);
     for (uint32_t i = 0; i < view->section_count; i++) {
         const struct chunk_section *s = &view->sections[i];
         if (!(parts >> s->id & 1))
             continue;
-        memcpy(out + at, s->p, pad8(s->stored_len));
+        memmove(out + at, s->p, pad8(s->stored_len));
         at += pad8(s->stored_len);
     }
 }

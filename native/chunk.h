@@ -62,7 +62,8 @@ int chunk_open(const uint8_t *buf, size_t len, struct chunk_view *out);
 
 /* A part of a chunk: header, topic and directory as they are stored, then only some of the
  * sections, a bit for each id. The header's crc and those of the sections hold as they are, so that
- * nothing is unpacked or computed where a part is made. */
+ * nothing is unpacked or computed where a part is made. It may be written over the chunk itself or
+ * before it. */
 size_t chunk_part_bytes(const struct chunk_view *view, uint32_t parts);
 void chunk_part_write(const struct chunk_view *view, uint32_t parts, uint8_t *out);
 

@@ -120,9 +120,10 @@ static PyObject *Reactor_locate(PyObject *self, PyObject *args)
     const char *name;
     Py_ssize_t name_len;
     unsigned slice, max_chunks;
-    unsigned long long from;
+    unsigned long long from, max_bytes = ULLONG_MAX, bytes = 0;
     if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "s#IKI", &name, &name_len, &slice, &from, &max_chunks))
+        !PyArg_ParseTuple(args, "s#IKI|K", &name, &name_len, &slice, &from, &max_chunks,
+                          &max_bytes))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
     PyObject *list = PyList_New(0);
@@ -133,6 +134,9 @@ static PyObject *Reactor_locate(PyObject *self, PyObject *args)
         const struct index_entry *entry = &stream->entries[at];
         const struct segment *segment = log_segment_at(reactor->log, entry->log_pos);
         if (segment == NULL || entry->base_offset >= stream->stable_offset)
+            break;
+        bytes += entry->stored_bytes;
+        if (bytes > max_bytes && bytes > entry->stored_bytes)
             break;
         PyObject *row = Py_BuildValue(
             "(IKIKI)", segment->index,
@@ -472,7 +476,8 @@ PyMethodDef reactor_read_methods[] = {
      "tail_read(topic, slice, from_offset, max_bytes, lend, columns=-1, to_offset=max) -> "
      "([chunks back to back], next, stable end) | None."},
     {"locate", Reactor_locate, METH_VARARGS,
-     "locate(topic, slice, from_offset, max_chunks) -> [(segment, file offset, bytes, base, "
+     "locate(topic, slice, from_offset, max_chunks, max_bytes) -> "
+     "[(segment, file offset, bytes, base, "
      "count)]."},
     {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS,
      "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},

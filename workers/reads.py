@@ -28,8 +28,8 @@ Bounds = tuple[int, int]
 """(start offset, stable end)."""
 
 Chunk = bytes | memoryview | _native.Lent
-"""Stored chunks of one generation back to back: bytes of their own, never of a read buffer, or
-lent by the log until an answer has been sent."""
+"""Stored chunks of one generation back to back: bytes of their own, a part of a read buffer (of
+which the reader gives out only so many), or lent by the log until an answer has been sent."""
 
 OFFSET_MAX = 2**63 - 1
 
@@ -108,22 +108,23 @@ class Extent:
 class _Piece(NamedTuple):
     """Chunks back to back, of one generation, and the offset after their last event."""
 
-    chunks: bytes | _native.Lent
+    chunks: bytes | memoryview | _native.Lent
     end: int
 
 
-def _copied(chunks: list[bytes | memoryview], end: int, columns: int | None) -> Iterator[_Piece]:
-    """Chunks that end at an offset, out of the buffers that they were read into."""
-    at = 0
-    while at < len(chunks):
-        after, size = at + 1, len(chunks[at])
-        while after < len(chunks) and size + len(chunks[after]) <= PIECE_BYTES:
-            size += len(chunks[after])
-            after += 1
-        some = chunks[at:after]
-        copy = b"".join(some) if columns is None else project(some, columns)
-        yield _Piece(copy, end if after == len(chunks) else chunk_place(chunks[after])[0])
-        at = after
+def _pieces(
+    stop: int, chunks: Sequence[bytes | memoryview], end: int, columns: int
+) -> list[_Piece]:
+    """Chunks that end at an offset, without those from `stop` on; one of them at least."""
+    starts = [chunk_place(piece)[0] for piece in chunks[1:]]
+    pieces = [_Piece(piece, after) for piece, after in zip(chunks, [*starts, end], strict=True)]
+    while len(pieces) > 1 and starts[-1] >= stop:
+        del pieces[-1], starts[-1]
+    last, after = pieces[-1]
+    if after > stop:
+        size, _, after = _native.chunks_fit(last, OFFSET_MAX, OFFSET_MAX, stop, True, columns)
+        pieces[-1] = _Piece(memoryview(last)[:size], after)
+    return pieces
 
 
 class Reads:
@@ -242,18 +243,14 @@ class Reads:
             want,
             raw_bytes_max=None if stored else left,
             more=bool(extent.chunks),
+            columns=columns,
         )
         if not result.chunks:
             begin = max(offset, self.bounds(topic, slice)[0])
             if begin < end and not extent.chunks:
                 raise self._reader.missing(topic, slice, begin, end)
             return []
-        # A copy: what an answer holds, for as long as its client takes, is never a read buffer.
-        whole, end = list(result.chunks), result.next_offset
-        while len(whole) > 1 and end > stop and (base := chunk_place(whole[-1])[0]) >= stop:
-            del whole[-1]
-            end = base
-        return list(_copied(whole, end, extent.columns))
+        return _pieces(stop, result.chunks, result.next_offset, columns)
 
     def _tail(
         self,

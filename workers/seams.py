@@ -105,7 +105,8 @@ class ReadResultLike(Protocol):
 
     @property
     def chunks(self) -> Sequence[bytes | memoryview]:
-        """Whole stored chunks, verified; the first may begin before the offset asked for."""
+        """Whole stored chunks, verified, back to back in pieces; the first may begin before the
+        offset asked for."""
 
     @property
     def next_offset(self) -> int:
@@ -125,8 +126,11 @@ class LogReaderLike(Protocol):
         *,
         raw_bytes_max: int | None = None,
         more: bool = False,
+        columns: int = -1,
     ) -> ReadResultLike:
         """Chunks of one generation of up to so many bytes, stored and uncompressed; or BarcoError.
+
+        Cut down to some columns, as the core counts them; -1: whole.
 
         At least one chunk if there is any; with `more` (the caller has some already) perhaps none.
         """

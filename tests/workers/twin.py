@@ -226,6 +226,7 @@ class MemoryLog:
         *,
         raw_bytes_max: int | None = None,
         more: bool = False,
+        columns: int = -1,
     ) -> SimpleNamespace:
         self.reads += 1
         if (topic, slice) in self.corrupt:
@@ -235,6 +236,8 @@ class MemoryLog:
             await self.pause.wait()
         from_offset = max(from_offset, self.kept.get((topic, slice), 0))
         chunks, after = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
+        if columns >= 0:
+            chunks = [_native.chunks_project(chunk, columns) for chunk in chunks]
         views = [memoryview(chunk) for chunk in chunks]
         return SimpleNamespace(chunks=views, next_offset=after)
 

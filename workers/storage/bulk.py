@@ -28,6 +28,7 @@ from barco.errors import BusyError
 from barco.limits import PAGE_BYTES
 from barco.types import MiB
 from barco.workers.storage.buffers import POOL_BYTES, BufferPool, buffer_bytes
+from barco.workers.storage.index import ENTRY_BYTES
 
 pyuring: Any
 try:
@@ -36,6 +37,9 @@ except (ImportError, OSError):  # No wheel for this Python, or a library that do
     pyuring = None
 
 T = TypeVar("T")
+
+Group = tuple[int, int, int]
+"""Of entries of an index that are read by one call: the first, how many, bytes of memory."""
 
 UNIT_BYTES = 1 * MiB
 """Of one disk operation: where this path reaches the device's full rate at depth 4."""
@@ -51,6 +55,21 @@ _URING_ENTRIES = 64
 _URING_IN_FLIGHT_MAX = 32
 _THREADS = 4
 _SUBMIT_AGAIN = (errno.EINTR, errno.EAGAIN, errno.EBUSY)
+
+
+class GroupRead(NamedTuple):
+    """What a group gave."""
+
+    group: Group
+    chunks: memoryview
+    """Those that are what the index says, from the group's first on, back to back."""
+    good: int
+    """How many they are: the one after them is damaged, or could not be read."""
+    raw_bytes: int
+    end: int
+    """The offset after their last event."""
+    held: int
+    """Bytes of the buffer that they lie in."""
 
 
 class BulkIo(ABC):
@@ -75,104 +94,67 @@ class BulkIo(ABC):
         Neither has to be aligned: what is read from an O_DIRECT descriptor is widened to pages.
         Raises OSError, and BusyError when no buffer became free.
         """
-        ((view, _),) = await self.read_spans(fd, [(offset, offset + length)])
-        if isinstance(view, OSError):
-            raise view
-        return view
-
-    async def read_spans(
-        self, fd: int, spans: Sequence[tuple[int, int]], *, wait: bool = True, spare: bool = False
-    ) -> list[tuple[memoryview | OSError, int]]:
-        """As `read`, of several ranges (start, end) at once; an OSError stands for itself.
-
-        Beside each the bytes of the buffer that it is the last to need, else 0. Fewer of them, the
-        first ones, when there are not enough buffers: nobody waits for one while it holds others.
-        BusyError when there is not even one (at once without `wait`). `spare`: for read-ahead.
-        """
-        taken: list[tuple[list[_Span], memoryview]] = []
-        for group in _groups(spans):
-            view = self.buffers.try_take(group[-1].after, spare=spare)
-            whole = view is not None or len(group) == 1
-            if not whole:
-                group = group[:1]  # Perhaps there is room for this one.
-                view = self.buffers.try_take(group[0].after, spare=spare)
-            if view is None and not taken:
-                if not wait:
-                    raise BusyError("all read buffers are in use: read less at a time")
-                view = await self.buffers.take(group[0].after)
-            if view is not None:
-                taken.append((group, view))
-            if view is None or not whole:
-                break
-        reads = [self._begin(fd, group, view) for group, view in taken]
-        results: list[tuple[memoryview | OSError, int]] = []
+        start = offset - offset % PAGE_BYTES
+        size = -(-(offset + length - start) // PAGE_BYTES) * PAGE_BYTES
+        view = await self.buffers.take(size)
         try:
-            for (group, view), begun in zip(taken, reads, strict=True):
-                found = await self._ended(fd, group, view, begun)
-                held = [0] * (len(group) - 1) + [buffer_bytes(group[-1].after)]
-                results += zip(found, held, strict=True)
-        finally:
-            for begun in reads:  # Nobody waits for them any more: those not begun need not begin.
-                begun.cancel()
-        return results
+            got = await self.read_into(fd, start, view[:size])
+        except OSError as error:
+            del view  # The error's traceback keeps this frame.
+            raise error.with_traceback(None) from None
+        begin = offset - start
+        return view[begin : max(begin, min(got, begin + length))]
 
-    def _begin(
-        self, fd: int, group: "list[_Span]", view: memoryview
-    ) -> "asyncio.Future[int] | asyncio.Future[list[int]]":
-        """One operation, without a task of its own where that is enough."""
-        if len(group) > 1:
-            places = [(start, at, after - at) for _, _, start, at, after in group]
-            try:
-                own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
-            except OSError as error:
-                failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-                failed.set_exception(error)
-                return failed
-            job = self._readers.submit(_native.disk_read, own, view, places)
-            job.add_done_callback(lambda _: os.close(own))
-            return asyncio.wrap_future(job)
-        start, part = group[0].start, view[: group[0].after]
-        if len(part) <= UNIT_BYTES:
-            return self._start(False, fd, start, part)
-        return asyncio.ensure_future(self.read_into(fd, start, part))
-
-    async def _ended(
+    async def read_chunks(
         self,
         fd: int,
-        group: "list[_Span]",
-        view: memoryview,
-        begun: "asyncio.Future[int] | asyncio.Future[list[int]]",
-    ) -> list[memoryview | OSError]:
-        """What was asked for in each span of a group, once it has been read."""
-        results: list[memoryview | OSError] = []
-        try:
-            counts = await begun
-        except OSError as error:
-            # Its traceback would keep this frame, and with it every buffer.
-            return [error.with_traceback(None)] * len(group)
-        each = counts if isinstance(counts, list) else [counts]
-        for (first, end, start, at, after), got in zip(group, each, strict=True):
-            if got == after - at:
-                results.append(view[at + first - start : at + end - start])
-                continue
-            try:
-                if got in (-errno.EINTR, -errno.EAGAIN):
-                    got = 0
-                if got >= 0:
-                    got += await self._rest(fd, start + got, view[at + got : after])
-                if got < 0:
-                    raise OSError(-got, os.strerror(-got))
-                begin = at + first - start
-                results.append(view[begin : max(begin, at + min(got, end - start))])
-            except OSError as error:
-                results.append(error.with_traceback(None))
-        return results
+        entries: bytes,
+        groups: Sequence[Group],
+        wanted: tuple[str, int, int],
+        *,
+        wait: bool = True,
+        spare: bool = False,
+    ) -> list[GroupRead]:
+        """Chunks of one stream by entries of an index, as `entries_plan` has grouped them.
 
-    async def _rest(self, fd: int, offset: int, view: memoryview) -> int:
-        """After a short read: what is still to come, 0 at the file's end."""
-        if offset % PAGE_BYTES or not len(view):
-            return 0
-        return await self.read_into(fd, offset, view)
+        `wanted`: topic, slice, and columns (-1: all, whole). One call in a thread reads, checks and
+        moves them together: the loop is told once. Fewer groups, the first ones, when there are not
+        enough buffers: nobody waits for one while it holds others. BusyError when there is not even
+        one (at once without `wait`). `spare`: for read-ahead.
+        """
+        taken = self._buffers_for(entries, groups, spare)
+        if not taken:
+            if not wait:
+                raise BusyError("all read buffers are in use: read less at a time")
+            group = _first_of(entries, groups[0])
+            taken = [(group, await self.buffers.take(group[2]))]
+        own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
+        places = [(first, count, view) for (first, count, _), view in taken]
+        job = self._readers.submit(_native.disk_chunks, own, entries, places, *wanted)
+        job.add_done_callback(lambda _: os.close(own))
+        found = await asyncio.wrap_future(job)
+        return [
+            GroupRead(group, view[:size], good, raw, end, buffer_bytes(group[2]))
+            for (group, view), (good, size, raw, end) in zip(taken, found, strict=False)
+        ]
+
+    def _buffers_for(
+        self, entries: bytes, groups: Sequence[Group], spare: bool
+    ) -> list[tuple[Group, memoryview]]:
+        """As many groups as there is room for; of the last one perhaps only its first entry."""
+        taken: list[tuple[Group, memoryview]] = []
+        for group in groups:
+            view = self.buffers.try_take(group[2], spare=spare)
+            if view is not None:
+                taken.append((group, view))
+                continue
+            if group[1] > 1:
+                group = _first_of(entries, group)
+                view = self.buffers.try_take(group[2], spare=spare)
+                if view is not None:
+                    taken.append((group, view))
+            break
+        return taken
 
     async def read_into(self, fd: int, offset: int, view: memoryview, depth: int = DEPTH) -> int:
         """Fills an aligned view from an aligned offset; the bytes read before the file's end."""
@@ -280,34 +262,11 @@ class ThreadBulk(BulkIo):
         return loop.run_in_executor(self._threads, _transfer, write, own, offset, view)
 
 
-class _Span(NamedTuple):
-    """A range that is asked for, the pages around it, and where in a buffer these are."""
-
-    first: int
-    end: int
-    start: int
-    at: int
-    after: int
-
-
-def _groups(spans: Sequence[tuple[int, int]]) -> list[list[_Span]]:
-    """Spans that are read by one call each: neighbours together, up to a buffer of 1 MiB.
-
-    A step through the loop for each of them costs more than the kernel takes to read it.
-    """
-    groups: list[list[_Span]] = []
-    group: list[_Span] = []
-    at = 0
-    for first, end in spans:
-        start = first - first % PAGE_BYTES
-        after = at - start - (-end // PAGE_BYTES) * PAGE_BYTES
-        if after > UNIT_BYTES or not group:
-            after -= at
-            at, group = 0, []
-            groups.append(group)
-        group.append(_Span(first, end, start, at, after))
-        at = after
-    return groups
+def _first_of(entries: bytes, group: Group) -> Group:
+    """A group of only the first entry of another one."""
+    at = group[0] * ENTRY_BYTES
+    ((_, _, size),) = _native.entries_plan(entries[at : at + ENTRY_BYTES], 1, 1)
+    return group[0], 1, size
 
 
 def _huge_page_zeros() -> memoryview:

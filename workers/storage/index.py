@@ -36,6 +36,8 @@ assert (STREAM_BYTES, ENTRY_BYTES) == (176, 32)
 _TOPIC_BYTES = TOPIC_NAME_BYTES_MAX
 POSITION_UNIT = 8
 """Chunks start on multiples of 8, so positions are stored divided by it."""
+ENTRIES_MAX = 1024
+"""Chunks of one read."""
 
 
 class Stream(NamedTuple):
@@ -61,6 +63,21 @@ class Location(NamedTuple):
     base_offset: int
     event_count: int
     max_ts: int
+
+
+def location_at(entries: bytes | mmap.mmap, at: int) -> Location:
+    """The entry at a byte."""
+    base, position, stored, count, _, max_ts = _ENTRY.unpack_from(entries, at)
+    return Location(position * POSITION_UNIT, stored, base, count, max_ts)
+
+
+def entry_of(location: Location) -> bytes:
+    """The opposite."""
+    position = location.file_offset // POSITION_UNIT
+    return _ENTRY.pack(
+        location.base_offset, position, location.stored_bytes, location.event_count, 0,
+        location.max_ts,
+    )  # fmt: skip
 
 
 # --- Writing ------------------------------------------------------------------------------------
@@ -223,27 +240,13 @@ class Sidecar:
             return None
         return self._stream(row)
 
-    def locate(self, stream: Stream, from_offset: int, bytes_max: int) -> list[Location]:
-        """Chunks from the one that holds `from_offset` (or the next after it) on.
-
-        As many as fit into `bytes_max`, at least one if there is any.
-        """
+    def entries(self, stream: Stream, from_offset: int) -> bytes:
+        """As they stand, from the chunk that holds `from_offset` (or the next after it) on."""
         end = stream.first_entry + stream.entry_count
         rows = range(stream.first_entry, end)
-        row = stream.first_entry + bisect_right(rows, from_offset, key=self._base_offset) - 1
-        row = max(row, stream.first_entry)
-        found: list[Location] = []
-        total = 0
-        while row < end:
-            location = self._location(row)
-            row += 1
-            if location.base_offset + location.event_count <= from_offset:
-                continue
-            total += location.stored_bytes
-            if found and total > bytes_max:
-                break
-            found.append(location)
-        return found
+        row = bisect_right(rows, from_offset, key=self._end_offset) + stream.first_entry
+        start = self._entries + row * ENTRY_BYTES
+        return self._memory[start : start + min(end - row, ENTRIES_MAX) * ENTRY_BYTES]
 
     def sizes(self, stream: Stream, first: int, count: int) -> list[tuple[int, int]]:
         """(base offset, stored bytes) of up to `count` chunks from the stream's `first`-th on."""
@@ -264,11 +267,10 @@ class Sidecar:
                 return self._location(stream.first_entry + row)
         return None
 
-    def _base_offset(self, row: int) -> int:
+    def _end_offset(self, row: int) -> int:
         at = self._entries + row * ENTRY_BYTES
-        return int.from_bytes(self._memory[at : at + 8], "little")
+        base, _, _, count, _, _ = _ENTRY.unpack_from(self._memory, at)
+        return int(base + count)
 
     def _location(self, row: int) -> Location:
-        fields = _ENTRY.unpack_from(self._memory, self._entries + row * ENTRY_BYTES)
-        base, position, stored, count, _, max_ts = fields
-        return Location(position * POSITION_UNIT, stored, base, count, max_ts)
+        return location_at(self._memory, self._entries + row * ENTRY_BYTES)

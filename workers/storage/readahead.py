@@ -1,41 +1,52 @@
 """What was read ahead for a reader that goes on and on, and what one read takes of it."""
 
 import asyncio
-import struct
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-HEAD = struct.Struct("<12xI8xQ36xI")
-"""Count, base offset and raw bytes, where the format has them in a chunk that was verified."""
+from barco import _native
+
+_ANY = 2**63 - 1
+
+
+class Run(NamedTuple):
+    """Chunks back to back, of one generation."""
+
+    chunks: memoryview
+    raw_bytes: int
+    end: int
+    """The offset after their last event."""
+    held: int
+    """Bytes of the buffer that they are the last to need; 0: others need it as well."""
 
 
 @dataclass(slots=True)
 class ReadResult:
     """Whole chunks: the first may begin before the offset asked for."""
 
-    chunks: list[memoryview]
+    runs: list[Run]
     next_offset: int
     """After the last event of the chunks; what was asked for when there are none."""
     epoch: int
     """Of the generation of all of them (0 when there are none)."""
-    held: list[int] = field(default_factory=list)
-    """Bytes of buffers that each chunk is the last to need."""
+
+    @property
+    def chunks(self) -> list[memoryview]:
+        """Chunks back to back, in one piece or more."""
+        return [run.chunks for run in self.runs]
 
     @property
     def bytes(self) -> int:
         """Stored bytes of all chunks."""
-        return sum(len(chunk) for chunk in self.chunks)
+        return sum(len(run.chunks) for run in self.runs)
 
 
 class Ready(NamedTuple):
-    """A chunk that was read ahead."""
+    """What was read ahead."""
 
-    chunk: memoryview
-    raw_bytes: int
-    end: int
+    run: Run
     epoch: int
-    held: int
 
 
 @dataclass(slots=True, eq=False)
@@ -60,38 +71,67 @@ class Want(NamedTuple):
     stored: int
     raw: int | None
     more: bool
+    columns: int = -1
 
-    def fits(self, chunks: int, stored: int, raw: int) -> bool:
-        """Whether a read may end with so many chunks, of so many bytes."""
-        if stored <= self.stored and (self.raw is None or raw <= self.raw):
-            return True
-        return chunks == 1 and not self.more
+
+class _Taking:
+    """What is left of the bounds while a read takes."""
+
+    def __init__(self, want: Want) -> None:
+        self._stored = want.stored
+        self._raw = _ANY if want.raw is None else want.raw
+        self._columns = want.columns
+        self._one = not want.more
+        """Whether one chunk is taken however large it is."""
+
+    def take(self, run: Run) -> tuple[Run | None, Run | None]:
+        """(what of the run fits, what is left of it)."""
+        if len(run.chunks) <= self._stored and run.raw_bytes <= self._raw:
+            size, raw, end = len(run.chunks), run.raw_bytes, run.end
+        else:
+            size, raw, end = _native.chunks_fit(
+                run.chunks,
+                max(self._stored, 0),
+                max(self._raw, 0),
+                _ANY,
+                self._one,
+                self._columns,
+            )
+        if size == 0:
+            return None, run
+        self._stored -= size
+        self._raw -= raw
+        self._one = False
+        if size == len(run.chunks):
+            return run, None
+        left = Run(run.chunks[size:], run.raw_bytes - raw, run.end, run.held)
+        return Run(run.chunks[:size], raw, end, 0), left
 
 
 def from_ready(replay: Replay, want: Want) -> ReadResult:
     """Takes from what was read ahead, up to the end of a generation."""
-    ready = replay.ready
+    ready, taking = replay.ready, _Taking(want)
     result = ReadResult([], replay.next_offset, ready[0].epoch)
-    stored = raw = 0
     while ready and ready[0].epoch == result.epoch:
-        stored += len(ready[0].chunk)
-        raw += ready[0].raw_bytes
-        if not want.fits(len(result.chunks) + 1, stored, raw):
+        taken, left = taking.take(ready[0].run)
+        if taken is not None:
+            replay.held -= taken.held
+            result.runs.append(taken)
+            result.next_offset = taken.end
+        if left is not None:
+            ready[0] = Ready(left, result.epoch)
             break
-        taken = ready.popleft()
-        replay.held -= taken.held
-        result.chunks.append(taken.chunk)
-        result.next_offset = taken.end
+        ready.popleft()
     return result
 
 
 def fitting(result: ReadResult, want: Want) -> ReadResult:
     """The chunks of a result that a read may give."""
-    stored = raw = 0
-    for number, chunk in enumerate(result.chunks):
-        stored += len(chunk)
-        _, base, raw_bytes = HEAD.unpack_from(chunk)
-        raw += raw_bytes
-        if not want.fits(number + 1, stored, raw):
-            return ReadResult(result.chunks[:number], base, result.epoch)
+    taking = _Taking(want)
+    for number, run in enumerate(result.runs):
+        taken, left = taking.take(run)
+        if left is not None:
+            runs = result.runs[:number] + ([taken] if taken is not None else [])
+            start = _native.chunk_place(left.chunks)[0]
+            return ReadResult(runs, start, result.epoch)
     return result

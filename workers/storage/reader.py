@@ -9,23 +9,23 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barco import _native
 from barco.errors import BarcoError, BusyError, CorruptDataError
-from barco.limits import PAGE_BYTES
-from barco.types import KiB, MiB
+from barco.types import MiB
 from barco.workers.storage import layout
-from barco.workers.storage.bulk import UNIT_BYTES, BulkIo
+from barco.workers.storage.buffers import buffer_bytes
+from barco.workers.storage.bulk import UNIT_BYTES, BulkIo, Group
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
 from barco.workers.storage.chunks import section_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
-from barco.workers.storage.index import Location
+from barco.workers.storage.index import ENTRIES_MAX, ENTRY_BYTES, Location, entry_of, location_at
 from barco.workers.storage.readahead import (
-    HEAD,
     ReadResult,
     Ready,
     Replay,
+    Run,
     Want,
     fitting,
     from_ready,
@@ -48,15 +48,21 @@ REPLAY_PAUSE_SECONDS = 0.25
 REPLAY_IDLE_SECONDS = 5.0
 """The buffers of a reader that went away are given back, sooner where others need them."""
 
-SPAN_GAP_BYTES_MAX = 64 * KiB
-"""Bytes of other streams that are read along rather than asked around."""
+GIVEN_SHARE = 3
+"""Of the pool may be held by answers that clients have not taken yet; beyond it they are copied."""
 
-SPAN_BYTES_MAX = UNIT_BYTES - 2 * PAGE_BYTES
-"""Widened to pages at both ends a span still fits one buffer of 1 MiB."""
+Streamed = tuple[str, int, int]
+"""Topic, slice, and the columns that are wanted of it (-1: whole chunks)."""
 
-Locate = Callable[[str, int, int, int], list[tuple[int, int, int, int, int]]]
-"""(topic, slice, from_offset, max_chunks) -> (segment, file_offset, stored_bytes, base_offset,
-count) of chunks in the open generation: the core's index."""
+
+class Locate(Protocol):
+    """The core's index of the open generation."""
+
+    def __call__(
+        self, topic: str, slice: int, from_offset: int, max_chunks: int, max_bytes: int = ..., /
+    ) -> list[tuple[int, int, int, int, int]]:
+        """(segment, file_offset, stored_bytes, base_offset, count) of chunks; at least one."""
+
 
 LocateTimestamp = Callable[[str, int, int], int | None]
 
@@ -66,7 +72,12 @@ class _Plan(NamedTuple):
 
     key: SegmentKey
     path: Path
-    locations: list[Location]
+    entries: bytes
+    """Of an index, in the layout of sidecars; at least one."""
+
+    def location(self, row: int) -> Location:
+        """Of one of the chunks."""
+        return location_at(self.entries, row * ENTRY_BYTES)
 
 
 class LogReader:
@@ -86,8 +97,8 @@ class LogReader:
         self.open_epoch = open_epoch
         self._locate = locate
         self._locate_timestamp = locate_timestamp
-        self._steps: OrderedDict[tuple[str, int, int], int] = OrderedDict()
-        self._replays: OrderedDict[tuple[str, int, int], Replay] = OrderedDict()
+        self._steps: OrderedDict[tuple[Streamed, int], int] = OrderedDict()
+        self._replays: OrderedDict[tuple[Streamed, int], Replay] = OrderedDict()
         self._live: set[Replay] = set()
         bulk.buffers.reclaim = self._reclaim
         self.corrupt_chunks = 0
@@ -106,6 +117,7 @@ class LogReader:
         *,
         raw_bytes_max: int | None = None,
         more: bool = False,
+        columns: int = -1,
     ) -> ReadResult:
         """Chunks that hold `from_offset` or, when retention was there, the next events after it.
 
@@ -115,15 +127,24 @@ class LogReader:
         after it is read ahead for. Raises CorruptChunkError (the events it names are never
         served), DiskError, BusyError.
         """
-        key = (topic, slice_, from_offset)
-        want = Want(max_bytes, raw_bytes_max, more)
-        replay = self._replays.pop(key, None)
+        stream, want = (topic, slice_, columns), Want(max_bytes, raw_bytes_max, more, columns)
+        replay = self._replays.pop((stream, from_offset), None)
         if replay is not None:
-            return await self._read_on(topic, slice_, replay, want)
-        found = await self._fetch(topic, slice_, from_offset, max_bytes, wait=not more)
+            return self._given(await self._read_on(stream, replay, want))
+        found = await self._fetch(stream, from_offset, max_bytes, wait=not more)
         result = fitting(found, want)
-        if result.chunks:
-            self._note_step(key, topic, slice_, result.next_offset)
+        if result.runs:
+            self._note_step(stream, from_offset, result.next_offset)
+        return self._given(result)
+
+    def _given(self, result: ReadResult) -> ReadResult:
+        """The result as it is, or copied where too many buffers would be held by its likes."""
+        ahead = sum(replay.held for replay in self._live)
+        pool = self._bulk.buffers
+        if (pool.bytes_out - ahead) * GIVEN_SHARE > pool.bytes_max:
+            result.runs = [
+                run._replace(chunks=memoryview(bytes(run.chunks))) for run in result.runs
+            ]
         return result
 
     def missing(self, topic: str, slice_: int, first: int, end: int) -> CorruptDataError:
@@ -182,23 +203,27 @@ class LogReader:
 
     async def _fetch(
         self,
-        topic: str,
-        slice_: int,
+        stream: Streamed,
         from_offset: int,
         max_bytes: int,
         *,
         wait: bool = True,
         spare: bool = False,
     ) -> ReadResult:
+        """`wait`: for buffers, and at least one chunk is read, however large."""
+        topic, slice_, _ = stream
         for attempt in range(3):
             plan = await self._plan(topic, slice_, from_offset, max_bytes)
             if plan is None:
                 return ReadResult([], from_offset, 0)
-            if plan.locations[0].base_offset > from_offset:
+            if plan.location(0).base_offset > from_offset:
                 await self._explain_hole(topic, slice_, from_offset, plan)
-            plan = plan._replace(locations=_without_hole(plan.locations))
+            if not wait and not spare and plan.location(0).stored_bytes > max_bytes:
+                return ReadResult([], from_offset, 0)
+            # Up to where an offset is missing: the next read begins there, and tells.
+            groups = _native.entries_plan(plan.entries, max_bytes, UNIT_BYTES)
             try:
-                return await self._read_plan(topic, slice_, plan, wait, spare)
+                return await self._read_plan(stream, plan, groups, wait, spare)
             except FileNotFoundError:
                 continue  # Retention removed it between the look-up and the read.
             except _WrongIndexError as error:
@@ -216,57 +241,71 @@ class LogReader:
             sidecar = await self._catalog.sidecar(part.key)
             stream = sidecar.find(topic, slice_)
             if segment is not None and stream is not None:
-                locations = sidecar.locate(stream, from_offset, max_bytes)
-                return _Plan(part.key, segment.path, locations) if locations else None
+                entries = sidecar.entries(stream, from_offset)
+                return _Plan(part.key, segment.path, entries) if entries else None
         if self._locate is None:
             return None
         return self._plan_open(topic, slice_, from_offset, max_bytes)
 
     def _plan_open(self, topic: str, slice_: int, from_offset: int, max_bytes: int) -> _Plan | None:
         assert self._locate is not None
-        rows = self._locate(topic, slice_, from_offset, max(1, min(4096, max_bytes // 512)))
-        locations: list[Location] = []
-        total = 0
-        for segment, file_offset, stored, base, count in rows:
-            total += stored
-            if segment != rows[0][0] or (locations and total > max_bytes):
-                break
-            locations.append(Location(file_offset, stored, base, count, 0))
-        if not locations:
+        rows = self._locate(topic, slice_, from_offset, ENTRIES_MAX, max_bytes)
+        if not rows:
             return None
+        entries = [entry_of(Location(*row[1:], 0)) for row in rows if row[0] == rows[0][0]]
         key = SegmentKey(self.open_epoch, rows[0][0])
-        return _Plan(key, layout.segment_path(self._catalog.shard, *key), locations)
+        path = layout.segment_path(self._catalog.shard, *key)
+        return _Plan(key, path, b"".join(entries))
 
     async def _read_plan(
-        self, topic: str, slice_: int, plan: _Plan, wait: bool, spare: bool
+        self,
+        stream: Streamed,
+        plan: _Plan,
+        groups: list[Group],
+        wait: bool,
+        spare: bool,
     ) -> ReadResult:
         """Reads and verifies; fewer chunks than planned when buffers or the disk fail half-way."""
-        spans = _spans(plan.locations)
+        result = ReadResult([], plan.location(0).base_offset, plan.key.epoch)
         with self._catalog.files.lease(plan.key, plan.path) as fd:
-            ranges = [(first, end) for first, end, _ in spans]
-            views = await self._bulk.read_spans(fd, ranges, wait=wait, spare=spare)
-        result = ReadResult([], plan.locations[0].base_offset, plan.key.epoch)
-        for (first, _, locations), (view, held) in zip(spans, views, strict=False):
-            if isinstance(view, OSError):
-                if result.chunks:
+            try:
+                found = await self._bulk.read_chunks(
+                    fd, plan.entries, groups, stream, wait=wait, spare=spare
+                )
+            except OSError as error:
+                # Its traceback would keep the frames, and with them every buffer.
+                raise explain(error, plan.path, "read") from error.with_traceback(None)
+            for (first, count, size), chunks, good, raw, end, held in found:
+                self.disk_bytes += size
+                if good:
+                    result.runs.append(Run(chunks, raw, end, held))
+                    result.next_offset = end
+                if good < count:
+                    # What is good is served first; the next read meets the bad.
+                    if not result.runs:
+                        result.runs.append(await self._single(fd, stream, plan, first))
+                        result.next_offset = result.runs[0].end
                     break
-                raise explain(view, plan.path, "read") from view
-            self.disk_bytes += len(view)
-            for location in locations:
-                position, stored, base, count, _ = location
-                chunk = view[position - first : position - first + stored]
-                if not _native.chunk_is(chunk, topic, slice_, base, count):
-                    why, wrong_index = _explain(chunk, topic, slice_, location)
-                    if result.chunks:  # What is good is served first; the next read meets the bad.
-                        return result
-                    if wrong_index:
-                        raise _WrongIndexError(location, why)
-                    raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
-                result.chunks.append(chunk)
-                result.held.append(0)
-                result.next_offset = base + count
-            result.held[-1] = held
         return result
+
+    async def _single(self, fd: int, stream: Streamed, plan: _Plan, row: int) -> Run:
+        """A chunk that was not what it should be, by itself: to tell why, if it still is not."""
+        topic, slice_, columns = stream
+        location = plan.location(row)
+        position, stored, base, count, _ = location
+        try:
+            chunk = await self._bulk.read(fd, position, stored)
+        except OSError as error:
+            raise explain(error, plan.path, "read") from error
+        if not _native.chunk_is(chunk, topic, slice_, base, count):
+            why, wrong_index = _explain(chunk, topic, slice_, location)
+            if wrong_index:
+                raise _WrongIndexError(location, why)
+            raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
+        _, raw, end = _native.chunks_fit(chunk, stored, 2**63, 2**63, True)
+        if columns >= 0:
+            return Run(memoryview(_native.chunks_project(chunk, columns)), raw, end, 0)
+        return Run(chunk, raw, end, buffer_bytes(stored))
 
     async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:
         """Offsets go on without gaps: what is not there above the earliest is damaged.
@@ -276,7 +315,7 @@ class LogReader:
         earliest = await self.earliest(topic, slice_)
         if earliest is None or from_offset < earliest:
             return  # Retention.
-        after = plan.locations[0]
+        after = plan.location(0)
         hole = Location(after.file_offset, 0, from_offset, after.base_offset - from_offset, 0)
         why = "the chunks before it cannot be found"
         raise self._corrupt(topic, slice_, plan, _WrongIndexError(hole, why))
@@ -298,8 +337,8 @@ class LogReader:
 
     async def _event_at(self, topic: str, slice_: int, offset: int, timestamp_us: int) -> int:
         """The first event at or after a time within the chunk that begins at `offset`."""
-        result = await self._fetch(topic, slice_, offset, 1)
-        for chunk in result.chunks:
+        result = await self._fetch((topic, slice_, -1), offset, 1)
+        for chunk in result.chunks:  # One in all.
             for event_offset, timestamp, _, _ in _native.chunk_events(chunk):
                 if timestamp >= timestamp_us:
                     return event_offset
@@ -307,12 +346,10 @@ class LogReader:
 
     # --- Read-ahead -----------------------------------------------------------------------------
 
-    def _note_step(
-        self, key: tuple[str, int, int], topic: str, slice_: int, next_offset: int
-    ) -> None:
+    def _note_step(self, stream: Streamed, from_offset: int, next_offset: int) -> None:
         """A read that continues another one is a step; after a few of them read ahead."""
-        steps = self._steps.pop(key, 0) + 1
-        after = (topic, slice_, next_offset)
+        steps = self._steps.pop((stream, from_offset), 0) + 1
+        after = (stream, next_offset)
         if steps < SEQUENTIAL_READS_MIN or not self._admitted():
             self._steps[after] = steps
             while len(self._steps) > 64 * REPLAYS_MAX:
@@ -320,7 +357,7 @@ class LogReader:
             return
         replay = Replay(next_offset, next_offset)
         self._live.add(replay)
-        self._fetch_more(topic, slice_, replay)
+        self._fetch_more(stream, replay)
         self._keep(after, replay)
 
     def _admitted(self) -> bool:
@@ -347,7 +384,7 @@ class LogReader:
         share = self._bulk.buffers.bytes_max // READ_AHEAD_SHARE // max(1, len(self._live))
         return min(READ_AHEAD_BYTES, share)
 
-    def _keep(self, key: tuple[str, int, int], replay: Replay) -> None:
+    def _keep(self, key: tuple[Streamed, int], replay: Replay) -> None:
         old = self._replays.pop(key, None)
         if old is not None:
             self._drop(old)
@@ -358,7 +395,7 @@ class LogReader:
         replay.used = loop.time()
         replay.timer = loop.call_later(REPLAY_IDLE_SECONDS, self._idle, key, replay)
 
-    def _idle(self, key: tuple[str, int, int], replay: Replay) -> None:
+    def _idle(self, key: tuple[Streamed, int], replay: Replay) -> None:
         if self._replays.get(key) is replay:
             self._drop(self._replays.pop(key))
 
@@ -371,24 +408,23 @@ class LogReader:
         replay.ready.clear()
         replay.held = 0
 
-    def _fetch_more(self, topic: str, slice_: int, replay: Replay) -> None:
+    def _fetch_more(self, stream: Streamed, replay: Replay) -> None:
         if replay.task is None and replay.failure is None and replay.held <= self._window() // 2:
             loop = asyncio.get_running_loop()
-            replay.task = loop.create_task(self._fill(topic, slice_, replay))
+            replay.task = loop.create_task(self._fill(stream, replay))
 
-    async def _fill(self, topic: str, slice_: int, replay: Replay) -> None:
+    async def _fill(self, stream: Streamed, replay: Replay) -> None:
         """Reads ahead until enough is ready; the reader takes from it meanwhile."""
         try:
             while replay.held <= (half := self._window() // 2):
                 result = await self._fetch(
-                    topic, slice_, replay.fetch_offset, half, wait=False, spare=True
+                    stream, replay.fetch_offset, half, wait=False, spare=True
                 )
-                if not result.chunks:
+                if not result.runs:
                     break
-                for chunk, held in zip(result.chunks, result.held, strict=True):
-                    count, base, raw = HEAD.unpack_from(chunk)
-                    replay.ready.append(Ready(chunk, raw, base + count, result.epoch, held))
-                    replay.held += held
+                for run in result.runs:
+                    replay.ready.append(Ready(run, result.epoch))
+                    replay.held += run.held
                 replay.fetch_offset = result.next_offset
                 replay.arrived.set()
         except BarcoError as error:
@@ -397,7 +433,7 @@ class LogReader:
             replay.task = None
             replay.arrived.set()
 
-    async def _read_on(self, topic: str, slice_: int, replay: Replay, want: Want) -> ReadResult:
+    async def _read_on(self, stream: Streamed, replay: Replay, want: Want) -> ReadResult:
         if replay.timer is not None:
             replay.timer.cancel()
         try:
@@ -411,22 +447,22 @@ class LogReader:
                 # The end, a failure, or no buffer: find out afresh.
                 replay.failure = None
                 found = await self._fetch(
-                    topic, slice_, replay.next_offset, want.stored, wait=not want.more
+                    stream, replay.next_offset, want.stored, wait=not want.more
                 )
                 result = fitting(found, want)
                 replay.fetch_offset = result.next_offset
-                if not found.chunks:
+                if not found.runs:
                     self._drop(replay)
                     return result
         except BusyError:
-            self._keep((topic, slice_, replay.next_offset), replay)
+            self._keep((stream, replay.next_offset), replay)
             raise
         except BaseException:
             self._drop(replay)
             raise
         replay.next_offset = result.next_offset
-        self._fetch_more(topic, slice_, replay)
-        self._keep((topic, slice_, replay.next_offset), replay)
+        self._fetch_more(stream, replay)
+        self._keep((stream, replay.next_offset), replay)
         return result
 
 
@@ -436,31 +472,6 @@ class _WrongIndexError(Exception):
     def __init__(self, location: Location, why: str) -> None:
         super().__init__(why)
         self.location, self.why = location, why
-
-
-def _without_hole(locations: list[Location]) -> list[Location]:
-    """Up to where an offset is missing: the next read begins there, and tells."""
-    for row in range(1, len(locations)):
-        before = locations[row - 1]
-        if locations[row].base_offset != before.base_offset + before.event_count:
-            return locations[:row]
-    return locations
-
-
-def _spans(locations: list[Location]) -> list[tuple[int, int, list[Location]]]:
-    """Neighbouring chunks together: (start, end, chunks) of reads of at most about 1 MiB."""
-    spans: list[tuple[int, int, list[Location]]] = []
-    for location in locations:
-        start, end = location.file_offset, location.file_offset + location.stored_bytes
-        if spans:
-            first, last, members = spans[-1]
-            near = 0 <= start - last <= SPAN_GAP_BYTES_MAX
-            if near and end - first <= SPAN_BYTES_MAX:
-                members.append(location)
-                spans[-1] = (first, end, members)
-                continue
-        spans.append((start, end, [location]))
-    return spans
 
 
 def _explain(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:

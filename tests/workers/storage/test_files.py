@@ -7,13 +7,16 @@ import gc
 import os
 import random
 
+import builder
 import pytest
 
+from barco import _native
 from barco.errors import BusyError, DataDirError, DiskFullError
 from barco.workers.storage import layout, segment
 from barco.workers.storage.buffers import BufferPool
 from barco.workers.storage.bulk import open_bulk
 from barco.workers.storage.catalog import SegmentKey
+from barco.workers.storage.index import Location, entry_of
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.retention import HOUR_US, Candidate, Policy, held_back, plan
 from barco.workers.storage.segment import SegmentPool
@@ -144,33 +147,87 @@ def test_buffers_are_waited_for_and_then_refused(monkeypatch):
     asyncio.run(main())
 
 
-def test_small_spans_share_buffers_and_come_as_they_are(root, go, engine):
-    """More than one call of the kernel takes, over the end of the file, with too small a pool."""
-    data = random.Random(5).randbytes(2_000_000)
-    rng = random.Random(6)
+def written_chunks(path, count=300):
+    """A file of chunks with gaps, and its index: (bytes of each, entries)."""
+    rng, at, base = random.Random(6), 0, 0
+    chunks, entries, data = [], [], bytearray()
+    for _ in range(count):
+        chunk = builder.chunk("a", 0, base, count=rng.randrange(1, 90))
+        events = _native.chunk_info(chunk)["count"]
+        data += bytes(at - len(data)) + chunk
+        chunks.append(chunk)
+        entries.append(entry_of(Location(at, len(chunk), base, events, 0)))
+        base += events
+        at += len(chunk) + rng.choice([0, 8, 4096, 70_000])
+    path.write_bytes(data)
+    return chunks, b"".join(entries)
+
+
+def test_chunks_are_read_together_as_buffers_allow(root, go, engine):
+    chunks, entries = written_chunks(root / "file")
 
     async def test(bulk):
-        (root / "file").write_bytes(data)
         fd = os.open(root / "file", os.O_RDONLY | os.O_DIRECT)
-        starts = sorted(rng.sample(range(len(data) + 5000), 200))
-        spans = [(start, start + rng.randrange(1, 9000)) for start in starts]
-        found = await bulk.read_spans(fd, spans)
-        assert [bytes(view) for view, _ in found] == [data[start:end] for start, end in spans]
-        held = [size for _, size in found if size]
-        assert len(held) < 5 and sum(held) == bulk.buffers.bytes_out
+        groups = _native.entries_plan(entries, 1 << 30, 1 << 18)
+        assert len(groups) > 1 and sum(group[1] for group in groups) == len(chunks)
+        found = await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
+        assert b"".join(each.chunks for each in found) == b"".join(chunks)
+        assert [each.group for each in found] == groups
+        assert sum(each.held for each in found) == bulk.buffers.bytes_out
         del found
-        bulk.buffers.bytes_max = 200_000
+        wanted = ("a", 0, _native.COLUMN_KEY)
+        keys = await bulk.read_chunks(fd, entries, groups[:1], wanted)
+        some = chunks[: groups[0][1]]
+        assert keys[0].chunks == _native.chunks_project(b"".join(some), _native.COLUMN_KEY)
+        del keys
+        bulk.buffers.bytes_max = 200_000  # Less than a group takes.
         kept = bulk.buffers.try_take(1)
-        few = await bulk.read_spans(fd, spans)
-        assert [bytes(view) for view, _ in few] == [data[start:end] for start, end in spans][:1]
+        (few,) = await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
+        assert few.chunks == chunks[0] and few.good == few.group[1] == 1
+        rest = bulk.buffers.try_take(1)
+        with pytest.raises(BusyError):
+            await bulk.read_chunks(fd, entries, groups, ("a", 0, -1), wait=False)
+        del few, kept, rest
+        bulk.buffers.bytes_max = 1 << 24
+        (bad,) = await bulk.read_chunks(fd, entries, groups, ("a", 1, -1))
+        assert bad.good == 0 and bad.group == groups[0]  # Nothing is read beyond it.
         os.close(fd)
-        del few, kept
-        bulk.buffers.bytes_max = 1 << 22
-        errors = await bulk.read_spans(fd, spans)
-        assert all(isinstance(view, OSError) for view, _ in errors)
-        gc.collect()
+        with pytest.raises(OSError, match="Bad file"):
+            await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
 
     go(test, engine)
+
+
+def test_chunks_are_planned_up_to_a_bound_or_a_hole(root):
+    chunks, entries = written_chunks(root / "file", 20)
+    size = sum(map(len, chunks[:7]))
+    assert sum(group[1] for group in _native.entries_plan(entries, size, 1 << 14)) == 7
+    assert _native.entries_plan(entries, 1, 1)[0][:2] == (0, 1)
+    hole = entries[:160] + entries[192:]
+    assert sum(group[1] for group in _native.entries_plan(hole, 1 << 30, 1 << 30)) == 5
+    with pytest.raises(ValueError, match="32 bytes"):
+        _native.entries_plan(entries[:-1], 1, 1)
+    for places in ([(0, 20, memoryview(bytearray(4096)))], [(3, 18, memoryview(bytearray(1)))]):
+        with pytest.raises(ValueError, match="too small|so many"):
+            _native.disk_chunks(0, entries, places, "a", 0, -1)
+
+
+def test_chunks_within_bounds():
+    chunks = [builder.chunk("a", 0, 100 + 3 * number) for number in range(4)]
+    info = _native.chunk_info(chunks[0])
+    whole, size, raw = b"".join(chunks), len(chunks[0]), info["raw_bytes"]
+    most = 1 << 40
+    assert _native.chunks_fit(whole, most, most, most, False) == (4 * size, 4 * raw, 112)
+    assert _native.chunks_fit(whole, 3 * size - 1, most, most, False) == (2 * size, 2 * raw, 106)
+    assert _native.chunks_fit(whole, most, 2 * raw - 1, most, False) == (size, raw, 103)
+    assert _native.chunks_fit(whole, most, most, 107, False) == (3 * size, 3 * raw, 109)
+    assert _native.chunks_fit(whole, 0, 0, 0, False) == (0, 0, 0)
+    assert _native.chunks_fit(whole, 0, 0, 0, True) == (size, raw, 103)
+    cut = _native.chunks_project(whole, _native.COLUMN_KEY)
+    found = _native.chunks_fit(cut, most, most, 106, False, _native.COLUMN_KEY)
+    assert found == (len(cut) // 2, 2 * raw, 106)
+    with pytest.raises(ValueError, match="damaged"):
+        _native.chunks_fit(whole[: size + 20], most, most, most, False)
 
 
 def test_bulk_reads_and_writes(root, go, engine):

@@ -10,9 +10,11 @@ import builder
 import pytest
 
 from barco import _native
+from barco.workers.reads import split_chunks
 from barco.workers.storage import layout
 from barco.workers.storage.catalog import Catalog
 from barco.workers.storage.errors import CorruptChunkError
+from barco.workers.storage.index import ENTRY_BYTES, location_at
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.reader import LogReader
 from barco.workers.storage.recovery import recover_shard
@@ -45,13 +47,18 @@ async def opened(shard: Path, bulk: Any, **options: Any) -> LogReader:
     return LogReader(catalog, bulk, open_epoch=9, **options)
 
 
+def split(pieces: list[memoryview]) -> list[memoryview]:
+    """Chunks one by one."""
+    return [chunk for piece in pieces for chunk, _ in split_chunks(piece)]
+
+
 async def read_all(reader: LogReader, topic: str, slice_: int, step: int) -> list[Any]:
     events, offset = [], 0
     while True:
         result = await reader.read(topic, slice_, offset, step)
         if not result.chunks:
             return events
-        for chunk in result.chunks:
+        for chunk in split(result.chunks):
             events += [event for event in _native.chunk_events(chunk) if event[0] >= offset]
         assert result.next_offset > offset
         offset = result.next_offset
@@ -132,7 +139,7 @@ def test_what_does_not_fit_stays_read_ahead(shard, go):
                     "a", 0, len(events), 1 << 20, raw_bytes_max=left, more=more
                 )
                 assert more or result.chunks or len(events) == ends["a", 0]
-                for chunk in result.chunks:
+                for chunk in split(result.chunks):
                     events += [event[0] for event in _native.chunk_events(chunk)]
                     left -= _native.chunk_info(chunk)["raw_bytes"]
                 if not result.chunks:
@@ -140,6 +147,44 @@ def test_what_does_not_fit_stays_read_ahead(shard, go):
                 more = True
         assert events == list(range(ends["a", 0]))
         assert reader.read_ahead_hits > 4
+
+    go(test)
+
+
+@pytest.mark.parametrize("columns", [_native.COLUMN_KEY, _native.COLUMN_VALUE])
+def test_columns_are_cut_out_where_chunks_are_read(shard, go, columns):
+    """Each reader goes on with its own columns, read ahead or not, beside one of whole chunks."""
+    two_generations(shard)
+
+    async def follow(reader, columns):
+        pieces, offset = [], 0
+        while (result := await reader.read("a", 0, offset, 2000, columns=columns)).chunks:
+            pieces += [bytes(chunk) for chunk in result.chunks]
+            offset = result.next_offset
+            del result
+            await asyncio.sleep(0.001)
+        return b"".join(pieces)
+
+    async def test(bulk):
+        reader = await opened(shard, bulk)
+        whole, some = await asyncio.gather(follow(reader, -1), follow(reader, columns))
+        assert some == _native.chunks_project(whole, columns)
+        assert reader.read_ahead_hits > 4
+        reader.close()
+
+    go(test)
+
+
+def test_what_clients_do_not_take_does_not_use_up_the_buffers(shard, go):
+    """A part of the pool is given out; beyond it answers are copies."""
+    two_generations(shard)
+
+    async def test(bulk):
+        bulk.buffers.bytes_max = 1 << 20
+        reader = await opened(shard, bulk)
+        held = [await reader.read("a", 0, 0, 1 << 20) for _ in range(40)]
+        assert 0 < bulk.buffers.bytes_out <= (1 << 20) // 3
+        assert len({bytes(b"".join(result.chunks)) for result in held}) == 1
 
     go(test)
 
@@ -173,13 +218,13 @@ def test_a_flipped_bit_is_told_and_never_served(shard, go):
         part = (await reader._catalog.parts("a", 0))[0]
         sidecar = await reader._catalog.sidecar(part.key)
         stream = sidecar.find("a", 0)
-        bad = sidecar.locate(stream, 0, 1 << 20)[2]
+        bad = location_at(sidecar.entries(stream, 0), 2 * ENTRY_BYTES)
         path = layout.segment_path(shard, *part.key)
         data = bytearray(path.read_bytes())
         data[bad.file_offset + bad.stored_bytes - 9] ^= 0x10
         path.write_bytes(data)
         good = await reader.read("a", 0, 0, 1 << 20)
-        assert len(good.chunks) == 2 and good.next_offset == bad.base_offset
+        assert len(split(good.chunks)) == 2 and good.next_offset == bad.base_offset
         with pytest.raises(CorruptChunkError) as caught:
             await reader.read("a", 0, good.next_offset, 1 << 20)
         assert caught.value.first == bad.base_offset and str(path) in str(caught.value)
@@ -250,7 +295,7 @@ def test_reads_the_open_generation_through_the_core(shard, go):
                         )
                     at += info["stored_bytes"]
 
-    def locate(topic, slice_, from_offset, count):
+    def locate(topic, slice_, from_offset, count, _=0):
         if (topic, slice_) != ("b.c", 0):
             return []
         return [row for row in rows if row[3] + row[4] > from_offset][:count]
