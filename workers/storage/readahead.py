@@ -29,7 +29,7 @@ class ReadResult:
     next_offset: int
     """After the last event of the chunks; what was asked for when there are none."""
     epoch: int
-    """Of the generation of all of them (0 when there are none)."""
+    """Of the generation of all of them (0 when nothing is there)."""
 
     @property
     def chunks(self) -> list[memoryview]:

@@ -219,7 +219,7 @@ class LogReader:
             if plan.location(0).base_offset > from_offset:
                 await self._explain_hole(topic, slice_, from_offset, plan)
             if not wait and not spare and plan.location(0).stored_bytes > max_bytes:
-                return ReadResult([], from_offset, 0)
+                return ReadResult([], from_offset, plan.key.epoch)  # There is more, but too large.
             # Up to where an offset is missing: the next read begins there, and tells.
             groups = _native.entries_plan(plan.entries, max_bytes, UNIT_BYTES)
             try:
@@ -451,7 +451,7 @@ class LogReader:
                 )
                 result = fitting(found, want)
                 replay.fetch_offset = result.next_offset
-                if not found.runs:
+                if not found.runs and not found.epoch:
                     self._drop(replay)
                     return result
         except BusyError:

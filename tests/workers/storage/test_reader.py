@@ -175,6 +175,30 @@ def test_columns_are_cut_out_where_chunks_are_read(shard, go, columns):
     go(test)
 
 
+def test_a_reader_for_whose_rest_no_chunk_is_small_enough_keeps_its_read_ahead(shard, go):
+    two_generations(shard)
+
+    async def test(bulk):
+        reader = await opened(shard, bulk)
+        offset = 0
+        for _ in range(3):
+            offset = (await reader.read("a", 0, offset, 1)).next_offset
+        (key,) = reader._replays
+        replay = reader._replays[key]
+        while replay.task is not None:
+            await asyncio.sleep(0.001)
+        replay.fetch_offset = replay.next_offset
+        replay.ready.clear()  # As where no buffer was free.
+        before = reader.disk_bytes
+        result = await reader.read("a", 0, offset, 1, more=True)
+        assert result.runs == [] and result.next_offset == offset
+        assert reader.disk_bytes == before  # Nothing is read for nothing.
+        assert reader._replays[key] is replay and replay in reader._live
+        reader.close()
+
+    go(test)
+
+
 def test_what_clients_do_not_take_does_not_use_up_the_buffers(shard, go):
     """A part of the pool is given out; beyond it answers are copies."""
     two_generations(shard)
