@@ -163,6 +163,13 @@ def written_chunks(path, count=300):
     return chunks, b"".join(entries)
 
 
+async def held_are(bulk, size):
+    """Until so many bytes of buffers are out: a thread lets go of them just after its answer."""
+    async with asyncio.timeout(10):
+        while bulk.buffers.bytes_out != size:
+            await asyncio.sleep(0.001)
+
+
 def test_chunks_are_read_together_as_buffers_allow(root, go, engine):
     chunks, entries = written_chunks(root / "file")
 
@@ -173,18 +180,21 @@ def test_chunks_are_read_together_as_buffers_allow(root, go, engine):
         found = await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
         assert b"".join(each.chunks for each in found) == b"".join(chunks)
         assert [each.group for each in found] == groups
-        assert sum(each.held for each in found) == bulk.buffers.bytes_out
+        await held_are(bulk, sum(each.held for each in found))
         del found
         wanted = ("a", 0, _native.COLUMN_KEY)
         keys = await bulk.read_chunks(fd, entries, groups[:1], wanted)
         some = chunks[: groups[0][1]]
         assert keys[0].chunks == _native.chunks_project(b"".join(some), _native.COLUMN_KEY)
         del keys
+        await held_are(bulk, 0)
         bulk.buffers.bytes_max = 200_000  # Less than a group takes.
         kept = bulk.buffers.try_take(1)
         (few,) = await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
         assert few.chunks == chunks[0] and few.good == few.group[1] == 1
+        await held_are(bulk, 2 << 16)
         rest = bulk.buffers.try_take(1)
+        assert rest is not None
         with pytest.raises(BusyError):
             await bulk.read_chunks(fd, entries, groups, ("a", 0, -1), wait=False)
         del few, kept, rest
