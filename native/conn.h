@@ -93,11 +93,11 @@ struct request {
 struct conn {
     struct reactor *reactor;
     struct conn *next, **prev; /* all connections */
-    struct conn *next_dirty, *next_closing;
+    struct conn *next_dirty, *next_closing, *next_late;
     int fd;
     uint32_t index, generation;
     uint8_t kind, state;
-    bool receiving, stopped, sending, dirty, closed, peer_eof, blocked, outgoing;
+    bool receiving, stopped, sending, put_off, dirty, closed, peer_eof, blocked, outgoing;
     uint8_t operations; /* the engine's, still under way */
     uint32_t peer;      /* outgoing: which process is at the other end */
     uint8_t *in;

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "urgent.h"
+
 enum { ALIGNED = 512, BATCH = 64 };
 
 static pthread_key_t queue_key; /* aio_context_t of this thread; 0: not made yet, or refused. */
@@ -32,12 +34,26 @@ static aio_context_t thread_queue(void)
     return context;
 }
 
+/* While clients wait for appends a portion of one reader is on the device at a time. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+static ssize_t read_some(int fd, uint8_t *memory, size_t length, off_t offset)
+{
+    if (!urgent())
+        return pread(fd, memory, length, offset);
+    pthread_mutex_lock(&turn);
+    ssize_t got = pread(fd, memory, length < URGENT_PORTION_BYTES ? length : URGENT_PORTION_BYTES,
+                        offset);
+    pthread_mutex_unlock(&turn);
+    return got;
+}
+
 /* What is left of a span: the bytes read in all, fewer only at the file's end, or -errno. */
 static int64_t read_rest(int fd, const struct disk_span *span, int64_t done)
 {
     while ((size_t)done < span->length && done % ALIGNED == 0) {
-        ssize_t got = pread(fd, span->memory + done, span->length - (size_t)done,
-                            (off_t)(span->offset + (uint64_t)done));
+        ssize_t got = read_some(fd, span->memory + done, span->length - (size_t)done,
+                                (off_t)(span->offset + (uint64_t)done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -59,11 +75,12 @@ static void await_all(aio_context_t queue, struct disk_span *spans, long count)
     }
 }
 
-/* Reads up to BATCH spans at once; those that the kernel does not take stay at 0 bytes. */
+/* Reads up to BATCH spans, at once unless clients wait for appends; those that the kernel does not
+ * take stay at 0 bytes. */
 static void read_batch(int fd, struct disk_span *spans, long count)
 {
     struct iocb blocks[BATCH], *list[BATCH];
-    aio_context_t queue = count > 1 ? thread_queue() : 0;
+    aio_context_t queue = count > 1 && !urgent() ? thread_queue() : 0;
     long taken = 0;
     for (long i = 0; i < count; i++) {
         spans[i].result = 0;

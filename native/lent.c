@@ -100,15 +100,18 @@ size_t lent_message_bytes(const struct lent *lent)
     return sizeof(struct lent_message) + lent->count * sizeof(struct iovec);
 }
 
-void lent_message_fill(const struct lent *lent, uint32_t sent, struct lent_message *message)
+void lent_message_fill(const struct lent *lent, uint32_t sent, uint32_t most,
+                       struct lent_message *message)
 {
     message->header = (struct msghdr){.msg_iov = message->pieces};
-    for (uint32_t i = 0; i < lent->count; i++) {
+    for (uint32_t i = 0; i < lent->count && most > 0; i++) {
         const struct iovec *piece = &lent->pieces[i];
         const size_t skip = sent < piece->iov_len ? sent : piece->iov_len;
         sent -= (uint32_t)skip;
-        if (skip < piece->iov_len)
+        const size_t left = piece->iov_len - skip, len = left < most ? left : most;
+        most -= (uint32_t)len;
+        if (len > 0)
             message->pieces[message->header.msg_iovlen++] =
-                (struct iovec){(uint8_t *)piece->iov_base + skip, piece->iov_len - skip};
+                (struct iovec){(uint8_t *)piece->iov_base + skip, len};
     }
 }

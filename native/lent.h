@@ -42,7 +42,8 @@ bool lent_own(struct lent *lent);
 /* All that lies before this position is moved out. False: the kernel is still to read some. */
 bool lent_reclaim(struct log *log, uint64_t low);
 size_t lent_message_bytes(const struct lent *lent);
-/* Fills the message with what is left behind the bytes that were sent. */
-void lent_message_fill(const struct lent *lent, uint32_t sent, struct lent_message *message);
+/* Fills the message with what is left behind the bytes that were sent, at most so many bytes. */
+void lent_message_fill(const struct lent *lent, uint32_t sent, uint32_t most,
+                       struct lent_message *message);
 
 #endif

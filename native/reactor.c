@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "format.h"
-#include "lent.h"
+#include "urgent.h"
 
 static int64_t monotonic_us(void)
 {
@@ -37,11 +37,22 @@ void reactor_clock(struct reactor *reactor)
 
 /* ---- effects of the log ---- */
 
+/* Whether somebody waits for the append who is not of this process. */
+static void note_waiting(struct reactor *reactor, const struct append *append)
+{
+    const struct run *run = append->runs;
+    while (run != NULL && (run->waiter.kind == WAITER_NONE || run->waiter.kind == WAITER_APPEND))
+        run = run->next;
+    if (run != NULL || (append->runs == NULL && reactor->log->following))
+        urgent_note(reactor->monotonic_us);
+}
+
 static void submit_append(void *owner, struct append *append)
 {
     struct reactor *reactor = owner;
     const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
     append->submitted_us = reactor->monotonic_us;
+    note_waiting(reactor, append);
     reactor->net->write(reactor->net, append, bytes, append->bytes - append->done,
                         append->file_offset + append->done);
 }
@@ -320,27 +331,6 @@ static void finish_lingering(struct conn *conn)
         shutdown(conn->fd, SHUT_WR); /* the client reads the answer, then closes */
 }
 
-static void send_first(struct reactor *reactor, struct conn *conn)
-{
-    struct output *first = conn->out_first;
-    struct lent *lent = first->lent;
-    if (lent != NULL && lent->lost) {
-        conn_close(conn);
-        return;
-    }
-    conn->sending = true;
-    if (conn->send_ms == 0)
-        conn->send_ms = reactor->now_ms;
-    if (lent != NULL && lent->copy == NULL) {
-        struct lent_message *message = (struct lent_message *)first->own;
-        lent_message_fill(lent, first->sent, message);
-        reactor->net->send_now(reactor->net, conn, &message->header);
-        return;
-    }
-    const uint8_t *bytes = lent != NULL ? lent->copy : first->bytes;
-    reactor->net->send(reactor->net, conn, bytes + first->sent, first->len - first->sent);
-}
-
 static void tend(struct reactor *reactor, struct conn *conn)
 {
     if (conn->closed)
@@ -351,8 +341,8 @@ static void tend(struct reactor *reactor, struct conn *conn)
     }
     conn->stopped = conn_paused(conn);
     update_receiving(reactor, conn);
-    if (!conn->closed && !conn->sending && conn->out_first != NULL)
-        send_first(reactor, conn);
+    if (!conn->closed)
+        send_ready(reactor, conn);
     finish_lingering(conn);
     if (conn->peer_eof && !conn->closed && conn->slot_first == conn->slot_end &&
         conn->out_first == NULL)
@@ -477,6 +467,7 @@ static void conn_gone(struct reactor *reactor, struct conn *conn)
             at = &(*at)->next_dirty;
         *at = conn->next_dirty;
     }
+    send_forget(reactor, conn);
     close(conn->fd);
     conn_free(conn);
 }
@@ -560,6 +551,8 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     const int64_t gather_ns = gather_left_us(reactor) * 1000;
     if (gather_ns > 0 && gather_ns < timeout_ns)
         timeout_ns = gather_ns;
+    if (reactor->late_first != NULL) /* what came is looked at, then more of it is sent */
+        timeout_ns = 0;
     reactor->net->wait(reactor->net, timeout_ns);
     reactor->turns++;
     pump(reactor);
@@ -577,6 +570,10 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
         reactor->swept_ms = reactor->now_ms;
         sweep(reactor);
         tend_dirty(reactor);
+    }
+    if (reactor->late_first != NULL) {
+        send_late(reactor);
+        tend_dirty(reactor); /* an engine may be done with it at once */
     }
     reap_closed(reactor);
 }

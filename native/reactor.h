@@ -82,6 +82,7 @@ struct reactor {
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
     struct conn *dirty, *closing;
+    struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
     struct route *routes; /* by shard */
@@ -134,6 +135,14 @@ void reactor_drain(struct reactor *reactor);
 void reactor_fence(struct reactor *reactor);
 /* True when no append is under way and every answer has been handed to the kernel. */
 bool reactor_idle(const struct reactor *reactor);
+
+/* send.c */
+/* Sends what waits first on the connection, now or by send_late(). */
+void send_ready(struct reactor *reactor, struct conn *conn);
+/* Once a turn, after everything else: a portion of what was put off. */
+void send_late(struct reactor *reactor);
+/* Before the connection is freed. */
+void send_forget(struct reactor *reactor, struct conn *conn);
 
 /* gather.c */
 /* A group was built; those on their way may all be committed. */

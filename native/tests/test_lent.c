@@ -112,7 +112,13 @@ static void check_sent(struct lab *lab, const struct lent *lent, const uint8_t *
             memcpy(got + sent, lent->copy + sent, take);
             sent += (uint32_t)take;
         } else {
-            lent_message_fill(lent, sent, message);
+            const uint32_t most = (uint32_t)step / 2 + 1;
+            lent_message_fill(lent, sent, most, message);
+            size_t some = 0;
+            for (size_t i = 0; i < message->header.msg_iovlen; i++)
+                some += message->header.msg_iov[i].iov_len;
+            CHECK(some == (lent->len - sent < most ? lent->len - sent : most));
+            lent_message_fill(lent, sent, UINT32_MAX, message);
             size_t room = step, total = 0;
             for (size_t i = 0; i < message->header.msg_iovlen; i++)
                 total += message->header.msg_iov[i].iov_len;
