@@ -43,7 +43,9 @@ void send_ready(struct reactor *reactor, struct conn *conn)
     if (conn->sending || conn->put_off || conn->out_first == NULL)
         return;
     const struct output *first = conn->out_first;
-    if (first->len - first->sent > URGENT_PORTION_BYTES && urgent_at(reactor->monotonic_us))
+    /* What goes to another process are calls, and answers to calls: clients wait for those. */
+    if (conn->kind == CONN_HTTP && first->len - first->sent > URGENT_PORTION_BYTES &&
+        urgent_at(reactor->monotonic_us))
         put_off(reactor, conn);
     else
         send_first(reactor, conn, UINT32_MAX);

@@ -76,6 +76,17 @@ static void test_the_rest_of_an_answer_is_no_long_one(void)
     CHECK(was_sent(&conn, URGENT_PORTION_BYTES));
 }
 
+static void test_calls_to_another_process_are_not_put_off(void)
+{
+    struct reactor reactor = lab(true);
+    struct conn conn;
+    struct output output;
+    answer(&conn, &output, LONG);
+    conn.kind = CONN_PEER;
+    send_ready(&reactor, &conn);
+    CHECK(was_sent(&conn, LONG));
+}
+
 static void test_all_goes_when_nobody_waits_any_more(void)
 {
     struct reactor reactor = lab(true);
@@ -117,6 +128,7 @@ int main(void)
 {
     test_long_answers_wait_and_take_turns();
     test_the_rest_of_an_answer_is_no_long_one();
+    test_calls_to_another_process_are_not_put_off();
     test_all_goes_when_nobody_waits_any_more();
     test_a_connection_that_goes_is_forgotten();
     return 0;
