@@ -157,4 +157,3 @@ def test_a_reader_that_leaves_is_not_waited_for(core: Core) -> None:
     gone.close()
     core.check(reader)
     core.produce()
-
