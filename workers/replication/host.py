@@ -163,6 +163,8 @@ class ReplicaHost:
     def _leads(self, generation: Generation) -> None:
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
+        # Events are taken from here on, and packed as the settings of their topics say.
+        self._service.topics.open()
         self._opening = asyncio.get_running_loop().create_task(self._open_service(generation))
         self._opening.add_done_callback(self._opened)
 
