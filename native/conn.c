@@ -499,6 +499,10 @@ static void consume_kept(struct conn *conn)
 
 void conn_input(struct conn *conn, const uint8_t *bytes, size_t len)
 {
+    if (conn->kind == CONN_REPLICA) {
+        intake_input(conn, bytes, len);
+        return;
+    }
     if (conn->kind == CONN_PEER) {
         if (!keep_input(conn, bytes, len))
             conn_close(conn);
@@ -552,6 +556,7 @@ void conn_free(struct conn *conn)
         slot_clear(conn, &conn->slots[n & (conn->slot_capacity - 1)]);
     free(conn->slots);
     outputs_free(conn->out_first);
+    frames_free(conn->frames);
     free(conn->in);
     free(conn);
 }
@@ -576,6 +581,8 @@ void conn_close(struct conn *conn)
     conn_abandoned(conn);
     if (conn->kind == CONN_PEER)
         handoff_lost(reactor, conn);
+    if (conn->kind == CONN_REPLICA)
+        intake_lost(conn);
     conn->next_closing = reactor->closing;
     reactor->closing = conn;
     reactor->net->close(reactor->net, conn);
@@ -603,7 +610,7 @@ static void time_out(struct conn *conn, uint16_t problem)
 
 void conn_deadlines(struct conn *conn, int64_t now_ms)
 {
-    if (conn->closed || conn->kind == CONN_PEER)
+    if (conn->closed || conn->kind != CONN_HTTP)
         return;
     int64_t age = now_ms - conn->since_ms;
     if (conn->sending && now_ms - conn->send_ms > SEND_DEADLINE_MS) {

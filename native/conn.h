@@ -25,7 +25,7 @@
 
 struct lent;
 
-enum conn_kind { CONN_HTTP, CONN_PEER };
+enum conn_kind { CONN_HTTP, CONN_PEER, CONN_REPLICA };
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
 enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
 
@@ -98,8 +98,10 @@ struct conn {
     uint32_t index, generation;
     uint8_t kind, state;
     bool receiving, stopped, sending, put_off, dirty, closed, peer_eof, blocked, outgoing;
+    bool paused; /* the upper layer has enough for now */
     uint8_t operations; /* the engine's, still under way */
     uint32_t peer;      /* outgoing: which process is at the other end */
+    struct frames *frames; /* CONN_REPLICA */
     uint8_t *in;
     size_t in_len, in_capacity, head_seen;
     struct request request;
@@ -119,7 +121,7 @@ struct conn {
  * whose body is coming in is finished, so that a pause never makes its sender look slow. */
 static inline bool conn_paused(const struct conn *conn)
 {
-    if (conn->kind == CONN_PEER || conn->state != STATE_HEAD)
+    if (conn->kind != CONN_HTTP || conn->state != STATE_HEAD)
         return conn->blocked;
     return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
            conn->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;

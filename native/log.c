@@ -264,6 +264,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     append->gseq = header.gseq;
     append->pos = log->head;
     append->bytes = header.group_bytes;
+    append->header_crc = header.header_crc;
     append->fd = segment->fd;
     append->file_offset = segment->used;
     append->runs = runs;
@@ -540,6 +541,7 @@ struct held *log_held_new(struct log *log, uint64_t gseq)
 static void settle_append(struct log *log, struct append *append)
 {
     log->stable_gseq = append->gseq;
+    log->stable_crc = append->header_crc;
     log->stable_pos = append->pos + append->bytes;
     log->in_flight_bytes -= append->raw_bytes;
     if (!log->gated) {
@@ -616,16 +618,6 @@ void log_written(struct log *log, struct append *append, int64_t result)
         log_submit_taken(log);
 }
 
-bool log_idle(const struct log *log)
-{
-    return log->queue == NULL && log->append_count == 0 && log->held_count == 0;
-}
-
-bool log_settled(const struct log *log)
-{
-    return log->append_count == 0 && log->unsubmitted == 0;
-}
-
 /* ---- generations ---- */
 
 static void lose_runs(struct log *log, struct run *run, bool grouped)
@@ -684,7 +676,7 @@ void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
     log->segment_count = 0;
     log->current = -1;
     log->next_gseq = 1;
-    log->stable_gseq = log->replicated = log->kept = log->prev_crc = 0;
+    log->stable_gseq = log->replicated = log->kept = log->prev_crc = log->stable_crc = 0;
     log->stable_pos = log->head;
     free(log->parents);
     log->parents = NULL;

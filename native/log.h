@@ -41,7 +41,7 @@ struct segment {
 
 struct append {
     uint64_t gseq, pos, file_offset;
-    uint32_t bytes, done;
+    uint32_t bytes, done, header_crc; /* of the last group in it */
     int fd;
     bool busy, landed;
     struct run *runs, *last_run;
@@ -55,7 +55,7 @@ struct held {
     uint64_t gseq, raw_bytes;
     struct run *runs, *last_run;
     struct reach *reaches;
-    uint32_t reach_count, bytes;
+    uint32_t reach_count, bytes, header_crc;
     uint64_t pos, file_offset, durable_upto;
     int fd;
 };
@@ -84,7 +84,7 @@ struct log {
     uint64_t kept; /* a follower's groups up to this one are safe elsewhere: see log_kept */
     uint64_t replicated;  /* what the other members have said: see log_replicated */
     uint64_t memory_from; /* no byte before this position is in memory */
-    uint32_t prev_crc;
+    uint32_t prev_crc, stable_crc; /* header crcs of the last group, and of the last stable one */
     bool open, failed, heartbeat_due;
     bool gated;     /* what is stable here is not enough: see log_replicated */
     bool following; /* groups come from a leader */
@@ -157,9 +157,15 @@ void log_drain(struct log *log);
 /* The same, and no acknowledgement any more: those that wait are lost. */
 void log_fence(struct log *log);
 /* True when nothing is queued, being written, or held. */
-bool log_idle(const struct log *log);
+static inline bool log_idle(const struct log *log)
+{
+    return log->queue == NULL && log->append_count == 0 && log->held_count == 0;
+}
 /* True when no group taken or built has still to become stable. */
-bool log_settled(const struct log *log);
+static inline bool log_settled(const struct log *log)
+{
+    return log->append_count == 0 && log->unsubmitted == 0;
+}
 
 /* replica.c */
 enum foreign {
@@ -174,6 +180,9 @@ enum foreign {
 void log_follow(struct log *log);
 /* Takes one whole group as its leader sent it. */
 enum foreign log_take(struct log *log, const uint8_t *group, size_t len);
+/* Where its bytes may be put before it is taken, which then copies nothing. For as long as nothing
+ * else is taken or built. NULL: there is no room. */
+uint8_t *log_place(struct log *log, size_t len);
 /* Writes what was taken as far as that is allowed now. */
 void log_submit_taken(struct log *log);
 /* A start of this process would put all groups up to gseq in their places, whatever of them is

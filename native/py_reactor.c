@@ -221,6 +221,16 @@ static PyObject *request_upcall(struct upcall *up)
                          (Py_ssize_t)(up->body ? up->body->len : 0));
 }
 
+static PyObject *frame_upcall(const struct upcall *up)
+{
+    PyObject *group = up->bytes > 0 ? PyByteArray_FromStringAndSize(
+                                          (const char *)up->head + up->head_len, up->bytes)
+                                    : Py_NewRef(Py_None);
+    return group ? Py_BuildValue("(sKy#N)", "frame", (unsigned long long)up->id,
+                                 (const char *)up->head, (Py_ssize_t)up->head_len, group)
+                 : NULL;
+}
+
 static PyObject *upcall_tuple(struct upcall *up)
 {
     unsigned long long id = up->id;
@@ -237,7 +247,10 @@ static PyObject *upcall_tuple(struct upcall *up)
     case UPCALL_BUILT:
         return Py_BuildValue("(sKIIKI)", "built", id, up->prev_crc, up->header_crc,
                              (unsigned long long)up->pos, up->bytes);
-    case UPCALL_LANDED: return Py_BuildValue("(sK)", "landed", id);
+    case UPCALL_LANDED:
+        return Py_BuildValue("(sKIK)", "landed", id, up->header_crc, (unsigned long long)up->pos);
+    case UPCALL_FRAME: return frame_upcall(up);
+    case UPCALL_REPLICA_CLOSED: return Py_BuildValue("(sK)", "replica_closed", id);
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
     }
@@ -591,6 +604,8 @@ int py_reactor_init(PyObject *module)
     for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_intake_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     PyObject *type = PyType_FromSpec(&reactor_spec);
     if (type == NULL)

@@ -28,6 +28,7 @@ static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
         return NULL;
     if (!log_settled(reactor->log) || reactor->log->queue != NULL)
         return PyErr_Format(PyExc_RuntimeError, "appends of the generation before are under way");
+    intake_disarm(reactor);
     log_begin(reactor->log, epoch, session, true);
     forget_upcalls(reactor);
     reactor->last_landed = 0;
@@ -52,6 +53,7 @@ static PyObject *Reactor_take_group(PyObject *self, PyObject *args)
     Py_buffer bytes;
     if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
         return NULL;
+    intake_disarm(reactor); /* it may have begun to put another where this comes to stand */
     enum foreign verdict = log_take(reactor->log, bytes.buf, (size_t)bytes.len);
     PyBuffer_Release(&bytes);
     return PyUnicode_FromString(verdicts[verdict]);
@@ -109,6 +111,7 @@ static PyObject *Reactor_drain_generation(PyObject *self, PyObject *none)
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
+    intake_disarm(reactor);
     log_drain(reactor->log);
     Py_RETURN_NONE;
 }
@@ -118,6 +121,7 @@ static PyObject *Reactor_fence(PyObject *self, PyObject *none)
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
+    intake_disarm(reactor);
     reactor_fence(reactor);
     Py_RETURN_NONE;
 }

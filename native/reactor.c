@@ -299,6 +299,17 @@ int reactor_adopt_peer(struct reactor *reactor, int fd)
     return adopt(reactor, fd, CONN_PEER) != NULL ? 0 : -1;
 }
 
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)
+{
+    struct frames *frames = frames_new(group_bytes_max);
+    struct conn *conn = frames != NULL ? adopt(reactor, fd, CONN_REPLICA) : NULL;
+    if (conn != NULL)
+        conn->frames = frames;
+    else
+        frames_free(frames);
+    return conn;
+}
+
 void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
 {
     if (conn->dirty)
@@ -311,7 +322,8 @@ void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
 /* Reading stops while input waits for our own turn, and goes on after it. */
 static void update_receiving(struct reactor *reactor, struct conn *conn)
 {
-    bool want = !conn->closed && !conn->peer_eof && (conn->in_len == 0 || !conn->stopped);
+    bool want = !conn->closed && !conn->peer_eof && !conn->paused &&
+                (conn->in_len == 0 || !conn->stopped);
     if (want && !conn->receiving) {
         conn->receiving = true;
         reactor->net->recv_start(reactor->net, conn);
@@ -396,7 +408,7 @@ void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error
     conn->peer_eof = true;
     conn->receiving = false;
     /* A half-closed client still reads the answers to what it sent whole. */
-    if (conn->kind == CONN_PEER ||
+    if (conn->kind != CONN_HTTP ||
         (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
         conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
         conn_close(conn);
@@ -527,8 +539,11 @@ static void tell_stable(struct reactor *reactor)
 {
     if (reactor->log->gated && reactor->log->stable_gseq != reactor->last_landed) {
         reactor->last_landed = reactor->log->stable_gseq;
-        if (reactor->last_landed > 0)
-            reactor_upcall(reactor, UPCALL_LANDED, reactor->last_landed);
+        if (reactor->last_landed > 0 && !intake_landed(reactor)) {
+            struct upcall *up = reactor_upcall(reactor, UPCALL_LANDED, reactor->last_landed);
+            up->pos = reactor->log->options.epoch;
+            up->header_crc = reactor->log->stable_crc;
+        }
     }
     uint64_t events = reactor->log->events;
     if (events == reactor->last_events)

@@ -3,6 +3,7 @@
 #define BARCO_REACTOR_H
 
 #include "conn.h"
+#include "intake.h"
 #include "log.h"
 #include "net.h"
 
@@ -22,19 +23,20 @@ struct listener {
 
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
-    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED
+    UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED,
+    UPCALL_FRAME, UPCALL_REPLICA_CLOSED
 };
 
 /* What run() returns to Python, a few per group at most. */
 struct upcall {
     uint8_t kind;
     uint64_t id;             /* request id, tag, segment, gseq, worker or errno */
-    uint8_t *head;           /* UPCALL_REQUEST: owned */
-    uint32_t head_len;
+    uint8_t *head;           /* UPCALL_REQUEST, and UPCALL_FRAME with its group: owned */
+    uint32_t head_len;       /* without the group */
     struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
     uint16_t status;         /* the same, as HTTP has it */
-    uint64_t pos;            /* UPCALL_BUILT: where the group lies */
+    uint64_t pos;            /* UPCALL_BUILT: where the group lies; UPCALL_LANDED: its epoch */
     uint32_t bytes, prev_crc, header_crc;
 };
 
@@ -85,6 +87,7 @@ struct reactor {
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
+    struct intake intake;
     struct route *routes; /* by shard */
     struct call *calls;
     uint32_t call_capacity, call_free;
@@ -119,6 +122,8 @@ int reactor_listen(struct reactor *reactor, int fd, uint8_t kind);
 int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd);
 /* Takes a connection that another process has opened to hand events off. */
 int reactor_adopt_peer(struct reactor *reactor, int fd);
+/* Takes a connection that another replica of the shard has opened. NULL without memory. */
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
  */
 void reactor_run(struct reactor *reactor, int64_t timeout_ns);

@@ -142,11 +142,14 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     if (group_body_verify(&h, group, len) != 0 || apply(log, &h, group, &reaches, &count) != 0)
         return FOREIGN_DAMAGED;
     enter_segment(log, segment);
-    memcpy(log->arena + (log->head & (log->options.arena_bytes - 1)), group, len);
+    uint8_t *end = log->arena + (log->head & (log->options.arena_bytes - 1));
+    if (group != end) /* log_place */
+        memcpy(end, group, len);
     struct held *held = log_held_new(log, h.gseq);
     held->reaches = reaches;
     held->reach_count = count;
     held->bytes = h.group_bytes;
+    held->header_crc = h.header_crc;
     held->pos = log->head;
     held->fd = segment->fd;
     held->file_offset = segment->used;
@@ -157,6 +160,15 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     log_submit_taken(log);
     log_ask_for_segment(log);
     return FOREIGN_TAKEN;
+}
+
+uint8_t *log_place(struct log *log, size_t len)
+{
+    if (!log->following || log->failed || log->draining || !log_arena_has_room(log, len))
+        return NULL;
+    if (log->head + len > log->dirty_end)
+        log->dirty_end = log->head + len;
+    return log->arena + (log->head & (log->options.arena_bytes - 1));
 }
 
 static const struct held *first_waiting(const struct log *log)
@@ -177,6 +189,7 @@ void log_submit_taken(struct log *log)
         append->file_offset = held->file_offset;
         do { /* what is kept elsewhere goes in one write */
             append->gseq = held->gseq;
+            append->header_crc = held->header_crc;
             append->bytes += held->bytes;
             log->unsubmitted--;
             held = first_waiting(log);
@@ -224,6 +237,7 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
     count_in(log, &h);
     /* It is stable, and was not kept: nothing before this is in memory. */
     log->stable_gseq = h.gseq;
+    log->stable_crc = h.header_crc;
     log->memory_from = log->stable_pos = log->head;
     struct held *held = log_held_new(log, h.gseq);
     held->reaches = reaches;

@@ -103,7 +103,7 @@ class Worker:
                 network=self._network,
                 fatal=self._fatal,
             )
-            names = ("built", "landed", "segment_wanted", "segment_sealed")
+            names = "built", "landed", "segment_wanted", "segment_sealed", "frame", "replica_closed"
             self._upcalls |= dict.fromkeys(names, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------

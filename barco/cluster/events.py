@@ -57,6 +57,21 @@ class Stable:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """What was done of a `steady` generation since the last step: its leader's groups up to `gseq`
+    were taken, those up to `tail` are stable and acknowledged, and it said what is committed.
+    0: nothing new of that."""
+
+    gid: Gid
+    gseq: int
+    header_crc: int
+    """Of group `gseq`."""
+    tail: int
+    tail_crc: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """Answer to `Drain`: nothing is in flight, and `gseq` (0: none) is the last stable group.
 
@@ -139,6 +154,7 @@ Event = (
     | Persisted
     | Built
     | Stable
+    | Followed
     | Drained
     | IoFailed
     | Refused

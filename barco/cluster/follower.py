@@ -1,15 +1,62 @@
 """A follower: the leader's groups, in order, until the fence (rules F1 and F2)."""
 
+from typing import NamedTuple
+
 from barco.cluster.catchup import Catchup
 from barco.cluster.effects import Commit
+from barco.cluster.events import Followed
 from barco.cluster.held import Held
-from barco.limits import PING_SECONDS
-from barco.model.generation import Identity
+from barco.limits import PING_SECONDS, RESEND_SECONDS
+from barco.model.generation import Gid, Identity
 from barco.protocol.replication import Append, Appended, Fenced, Gap, Unknown, View
+
+
+class Steady(NamedTuple):
+    """Where a generation stands whose leader's next groups need no decision."""
+
+    leader: Identity
+    session: int
+    gseq: int
+    """The last group that was taken, stable or in flight."""
+    header_crc: int
+    committed: int
 
 
 class Follower(Catchup):
     """Copies what the leader of a generation appends."""
+
+    def steady(self, gid: Gid) -> Steady | None:
+        """Until the next step: whether an `Append` that follows on this one would be taken, and
+        `Appended` sent when it is stable. `Followed` then tells, before that step, what was."""
+        held = self._held.get(gid)
+        if held is None or not held.member or self._fences(held) or held.wish is not None:
+            return None
+        generation = held.generation
+        if held.leading is not None or generation.leader == self._me:
+            return None
+        if held.owed != held.received or held.received < held.target or held.born > self._durable:
+            return None
+        return Steady(
+            generation.leader,
+            generation.session,
+            held.received,
+            held.received_crc,
+            held.committed,
+        )
+
+    def _on_followed(self, event: Followed) -> None:
+        held = self._held[event.gid]
+        self._note(held.generation.leader, held.generation.session)
+        if event.gseq > held.received:
+            held.received, held.received_crc = event.gseq, event.header_crc
+            held.owed = event.gseq
+            held.fetched_at = self._clock
+            held.fetch_at = self._now + RESEND_SECONDS
+        if event.tail > held.tail:
+            held.tail, held.tail_crc = event.tail, event.tail_crc
+        self._hear_committed(held, event.committed)
+        self._show(held)
+        self._grown(held)
 
     def _on_append(self, sender: Identity, message: Append) -> None:
         held = self._held.get(message.gid)

@@ -12,6 +12,8 @@ What the protocol asks of whoever carries out the effects:
 * Effects are carried out in the order in which they are returned, those of one step before the next
   step. None is optional but `Send`.
 * `Persist` is an append to the journal and an fsync; `Persisted` is told after it, in order.
+* While `steady(gid)` says where a generation stands, its leader's groups may be taken and
+  acknowledged without a step; then `Followed` comes before the next one.
 * `Stable(gid, gseq)` means: every group up to gseq is on stable storage. In order for a generation.
 * After `Drain(gid)` nothing more is submitted to that log by its leader; `Drained` is told when all
   that was submitted is stable (or has failed: then `IoFailed` first). `Built` and `Stable` of
@@ -34,6 +36,7 @@ from barco.cluster.events import (
     Drained,
     Elect,
     Event,
+    Followed,
     IoFailed,
     LinkLost,
     Persisted,
@@ -369,6 +372,7 @@ _HANDLERS: dict[type[Any], str] = {
     Persisted: "_persisted",
     Built: "_on_built",
     Stable: "_on_stable",
+    Followed: "_on_followed",
     Drained: "_on_drained",
     IoFailed: "_failed",
     Refused: "_refused",

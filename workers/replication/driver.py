@@ -17,18 +17,17 @@ from barco.cluster import effects as fx
 from barco.cluster import events as ev
 from barco.cluster.core import Recovered, Settings
 from barco.cluster.replica import Replica
-from barco.errors import ProtocolError
-from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
-from barco.protocol.replication_codec import from_map, to_map
+from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
-from barco.workers.mutants import DAMAGING, MUTANT, UNFENCED
+from barco.workers.mutants import MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication import wire
+from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal, read_journal
-from barco.workers.replication.link import Dial, Incoming, Link
+from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.logs import Logs
 from barco.workers.replication.serving import Serving
 from barco.workers.storage.bulk import BulkIo
@@ -39,9 +38,6 @@ RECENT_GROUPS_MAX = 4096
 
 SETTLE_SECONDS = 0.002
 """Between two looks at whether another has taken over."""
-
-RESUME_SECONDS = 0.01
-"""Between two looks at whether a peer that had to wait may go on."""
 
 log = logging.getLogger("barco.replication")
 
@@ -77,15 +73,19 @@ class Driver:
         self._store = store
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
-        self._group_bytes_max = group_bytes_max
         self._token = settings.ranges[0].gid.token
         self._links = {
-            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal))
+            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal), self._arrange)
             for ordinal, dial in dials.items()
         }
-        self._inputs: set[Incoming] = set()
+        self._inputs = Inputs(
+            reactor,
+            received=self._received,
+            on_lost=self._input_lost,
+            pending_bytes=lambda: self.logs.pending_bytes,
+            group_bytes_max=group_bytes_max,
+        )
         self._sessions: dict[int, int] = {}
-        self._paused = False
         self._journal = Journal(
             store.lineage, bulk, persisted=self._persisted, failed=self._journal_failed
         )
@@ -150,8 +150,7 @@ class Driver:
         """Ends all of it. A leader has drained before."""
         if self._timer is not None:
             self._timer.cancel()
-        for incoming in list(self._inputs):
-            incoming.close()
+        self._inputs.close()
         for link in self._links.values():
             await link.close()
         await self._serving.close()
@@ -241,17 +240,21 @@ class Driver:
             return
         self._stepping = True
         try:
+            self._hear_core()
             while self._events:
                 event, group = self._events.popleft()
                 self.steps += 1
                 self._carry_out(self._machine.step(self._loop.time(), event), group)
             self._set_timer()
-        except AssertionError as error:
-            self._events.clear()
-            self._fatal(f"the replica's rules are broken, this is a bug: {error!r}")
+        except BaseException as error:
+            self._reactor.disarm_intake()
+            if isinstance(error, AssertionError):
+                self._events.clear()
+                self._fatal(f"the replica's rules are broken, this is a bug: {error!r}")
             raise
         finally:
             self._stepping = False
+        self._arrange()
 
     def _set_timer(self) -> None:
         due = self._machine.deadline()
@@ -267,21 +270,22 @@ class Driver:
         self.post(ev.Tick())
 
     def upcall(self, upcall: Upcall) -> None:
-        """From the reactor: built, landed, segment_wanted or segment_sealed."""
+        """From the reactor: built, landed, segment_wanted, frame or replica_closed."""
         kind = upcall[0]
         if kind == "built":
             _, gseq, prev_crc, header_crc, pos, length = upcall
             self._built(GroupHead(gseq, prev_crc, header_crc, length), pos)
         elif kind == "landed":
-            self.logs.landed(upcall[1])
+            self.logs.landed(*upcall[1:])
             self._look_at_drains()
+        elif kind in ("frame", "replica_closed"):
+            self._inputs.upcall(upcall)
         elif kind == "segment_wanted":
             self.logs.want_segment()
 
     def _built(self, head: GroupHead, pos: int) -> None:
         if self.logs.current is None:
             return
-        self.logs.built(head)
         self._recent[head.gseq] = (pos, head.bytes)
         while len(self._recent) > RECENT_GROUPS_MAX:
             self._recent.popitem(last=False)
@@ -323,53 +327,41 @@ class Driver:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
-        incoming = Incoming(
-            end,
-            hello,
-            identity(hello.ordinal, hello.disk_uuid),
-            received=self._received,
-            on_lost=self._incoming_lost,
-            group_bytes_max=self._group_bytes_max,
-        )
-        for other in list(self._inputs):
-            if other.hello.ordinal == hello.ordinal:
-                self._inputs.discard(other)
-                other.close()  # The peer has dialled anew: nothing more comes on the old one.
+        self._inputs.take(hello, identity(hello.ordinal, hello.disk_uuid), end)
         self._sessions[hello.ordinal] = hello.session
-        self._inputs.add(incoming)
-        incoming.start()
 
-    def _incoming_lost(self, incoming: Incoming) -> None:
-        self._inputs.discard(incoming)
-        ordinal = incoming.hello.ordinal
-        if self._sessions.get(ordinal) == incoming.hello.session:
-            self.post(ev.LinkLost(ordinal))
+    def _input_lost(self, end: Input) -> None:
+        if self._sessions.get(end.sender.ordinal) == end.session:
+            self.post(ev.LinkLost(end.sender.ordinal))
 
-    def _received(
-        self, incoming: Incoming, message: dict[str, Any], group: bytearray | None
-    ) -> None:
-        value = from_map(message)
-        if isinstance(value, r.Expired) and not self.logs.copied(value.gid):
+    def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
+        if isinstance(message, r.Expired) and not self.logs.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
-        if isinstance(value, r.CARRIES_GROUP):
-            if group is None or len(group) != value.head.bytes:
-                raise ProtocolError("a group is not as long as its message says")
-            if MUTANT == DAMAGING and self.steps % 20 == 0:
-                group[40] ^= 1
-        elif group is not None:
-            raise ProtocolError("a group came with a message that has none")
-        self.post(ev.Received(incoming.sender, incoming.hello.session, value), group)
-        if self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX and not self._paused:
-            self._paused = True
-            self._pause_inputs()
+        self.post(ev.Received(end.sender, end.session, message), group)
+        self._inputs.hold_back()
 
-    def _pause_inputs(self) -> None:
-        """Back-pressure: what does not come in yet, its sender keeps or drops."""
-        self._paused = self.logs.pending_bytes > REPLICATION_PENDING_BYTES_MAX // 2
-        for incoming in self._inputs:
-            incoming.pause(self._paused)
-        if self._paused:
-            asyncio.get_running_loop().call_later(RESUME_SECONDS, self._pause_inputs)
+    # --- What the core does by itself -----------------------------------------------------------
+
+    def _hear_core(self) -> None:
+        """Before each step: the machine decides on what is, not on what was."""
+        news = self._reactor.intake_news()
+        if news is not None:
+            event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
+            self._carry_out(self._machine.step(self._loop.time(), event), None)
+
+    def _arrange(self) -> None:
+        """After each step, and whenever the way back changes: whether the core may go on with the
+        generation that is followed. It runs between the loop's turns only, so what is arranged
+        here holds for all that it does."""
+        if self._stepping or not self._started:
+            return  # A step arranges it when it is done.
+        gid = self.logs.current
+        steady = None
+        if self.role == "follower" and gid is not None and self._unshown is None:
+            steady = self._machine.steady(gid) if self.logs.rests(gid) else None
+        fd = self._links[steady.leader.ordinal].idle_fd if steady is not None else -1
+        if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
+            self._reactor.disarm_intake()
 
     # --- Effects ------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ class ReplicaHost:
         await self.driver.close()
 
     def upcall(self, upcall: Upcall) -> None:
-        """built, landed, segment_wanted or segment_sealed."""
+        """What the driver takes, or segment_sealed."""
         if upcall[0] == "segment_sealed":
             asyncio.get_running_loop().create_task(self._sealed(self._store.epoch, upcall[1]))
         else:

@@ -5,7 +5,6 @@ again. A group is sent from the arena, without a copy, for as long as it is ther
 """
 
 import asyncio
-import functools
 import logging
 import socket
 from collections import deque
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
-from barco.model.generation import Identity
 from barco.protocol.link import Hello
 from barco.types import KiB
 from barco.workers.replication import wire
@@ -26,9 +24,6 @@ RETRY_SECONDS_MAX = 0.2
 
 Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, socket.socket]]]
 """Opens a connection to a peer, hello and all (`barco.workers.links.open_link`)."""
-
-RECEIVES_PER_TURN = 16
-"""Then the loop's others have their turn."""
 
 log = logging.getLogger("barco.replication")
 
@@ -51,12 +46,15 @@ class Link:
         ordinal: int,
         dial: Dial,
         on_lost: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        """`ordinal`: the peer's. `on_lost`: reset, closed or refused."""
+        """`ordinal`: the peer's. `on_lost`: reset, closed or refused. `on_change`: of `idle_fd`,
+        told before anything else may use that descriptor."""
         self._reactor = reactor
         self._ordinal = ordinal
         self._dial = dial
         self._on_lost = on_lost
+        self._on_change = on_change
         self._socket: socket.socket | None = None
         self._queue: deque[_Item] = deque()
         self._queued = 0
@@ -83,6 +81,11 @@ class Link:
     def connected(self) -> bool:
         """Whether the peer has said welcome."""
         return self._socket is not None
+
+    @property
+    def idle_fd(self) -> int:
+        """Where a whole frame may be put in between; -1: there is none, or one is half sent."""
+        return self._socket.fileno() if self._socket is not None and not self._writing else -1
 
     @property
     def full(self) -> bool:
@@ -174,6 +177,7 @@ class Link:
             else:
                 loop.remove_writer(end.fileno())
             self._writing = want
+            self._on_change()
 
     # --- Dialling -----------------------------------------------------------------------------
 
@@ -200,6 +204,7 @@ class Link:
     async def _connect(self) -> None:
         try:
             _, self._socket = await self._dial()
+            self._on_change()
         except NotReadyError as error:
             # Refused or reset: its process is gone. Silence is for the machine to judge.
             if isinstance(error.__cause__, ConnectionError):
@@ -221,6 +226,7 @@ class Link:
         if end is not None:
             self._want_to_write(end, False)
             self._socket = None
+            self._on_change()
             self._forget()
             try:
                 end.shutdown(socket.SHUT_RDWR)
@@ -231,83 +237,16 @@ class Link:
     _dying: socket.socket | None = None
 
     def _hang_up(self) -> None:
-        for end in (self._socket, self._dying):
-            if end is not None:
-                if end is self._socket:
-                    self._want_to_write(end, False)
-                end.close()
+        if self._socket is not None:
+            self._want_to_write(self._socket, False)
+        ends = self._socket, self._dying
         self._socket = self._dying = None
+        self._on_change()
+        for end in ends:
+            if end is not None:
+                end.close()
         self._forget()
 
     def _forget(self) -> None:
         self._queue.clear()
         self._queued = self._sent = 0
-
-
-class Incoming:
-    """A connection that a peer dialled: frames in, nothing out."""
-
-    def __init__(
-        self,
-        end: socket.socket,
-        hello: Hello,
-        sender: Identity,
-        *,
-        received: Callable[["Incoming", dict[str, Any], bytearray | None], None],
-        on_lost: Callable[["Incoming"], None],
-        group_bytes_max: int,
-    ) -> None:
-        self.hello = hello
-        self.sender = sender
-        self._socket = end
-        self._on_lost = on_lost
-        self._frames = wire.Frames(functools.partial(received, self), group_bytes_max)
-        self._reading = False
-        self._closed = False
-
-    def start(self) -> None:
-        """Read, from now on."""
-        self.pause(False)
-
-    def pause(self, paused: bool) -> None:
-        """Whether the peer has to wait: what it sends stays in the kernel, up to a few MiB."""
-        if self._closed or self._reading is not paused:
-            return
-        loop = asyncio.get_running_loop()
-        self._reading = not paused
-        if paused:
-            loop.remove_reader(self._socket.fileno())
-        else:
-            loop.add_reader(self._socket.fileno(), self._read)
-
-    def close(self) -> None:
-        """Hang up, without a word to anybody."""
-        if not self._closed:
-            self.pause(True)
-            self._closed = True
-            self._socket.close()
-
-    def _read(self) -> None:
-        try:
-            for _ in range(RECEIVES_PER_TURN):
-                if not self._reading:
-                    return
-                room = self._frames.room()
-                count = self._socket.recv_into(room)
-                if count == 0:
-                    raise ConnectionError("closed")
-                self._frames.filled(count)
-                if count < len(room):
-                    return  # There was no more; the loop tells when there is.
-        except (BlockingIOError, InterruptedError):
-            return
-        except ProtocolError as error:
-            log.error("closing broker %d's connection: %s", self.hello.ordinal, error)
-            self._lost()
-        except OSError:
-            self._lost()
-
-    def _lost(self) -> None:
-        if not self._closed:
-            self.close()
-            self._on_lost(self)

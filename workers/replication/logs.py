@@ -52,7 +52,6 @@ class Logs:
         where one ended, if that is known; `session_of`: whose groups it has."""
         self._tail_of = tail_of
         self._session_of = session_of
-        self._heads: dict[Gid, list[tuple[int, int]]] = {}
         self._reactor = reactor
         self._store = store
         self._stable = stable
@@ -72,8 +71,8 @@ class Logs:
         """Of the generations up to this epoch it is settled whether the core is to have them."""
         self._pending: dict[Gid, deque[Data]] = {}
         self.pending_bytes = 0
-        self._crcs: deque[tuple[int, int]] = deque()
-        """(gseq, header_crc) of the core's groups that are not stable yet."""
+        self._landed = 0
+        """What recovery found stable of the core's generation, or was told since."""
         self._keeping = False
         self._free = 0
         """The core may have groups up to this one as they come."""
@@ -91,6 +90,7 @@ class Logs:
         self.token = token
         if self._store.epoch:
             self.current = Gid(token, self._store.epoch)  # type: ignore[arg-type]
+            self._landed = self._reactor.log_state()["stable_gseq"]
             generation = self._store.lineage.get(self._store.epoch)
             if generation is not None and not generation.sealed:
                 self._reactor.follow()
@@ -102,11 +102,8 @@ class Logs:
         self._pending.setdefault(gid, deque()).append(data)
         self.pending_bytes += len(data)
         if gid == self.current:
-            self._crcs.append((head.gseq, head.header_crc))
             self._feed()
-        elif gid in self._coming or self._may_come(gid):
-            self._heads.setdefault(gid, []).append((head.gseq, head.header_crc))
-        else:
+        elif gid not in self._coming and not self._may_come(gid):
             self._copy(gid)
 
     def _may_come(self, gid: Gid) -> bool:
@@ -137,13 +134,13 @@ class Logs:
 
         A follower that is behind would else wait for the disk after each of them.
         """
-        if max(len(queue), len(self._crcs) - len(queue)) < KEEP_GROUPS_MIN:
-            return False
         if len(queue[0]) > KEEP_GROUP_BYTES_MAX:
+            return False
+        state = self._reactor.log_state()
+        if max(len(queue), state["gseq"] - state["stable_gseq"]) < KEEP_GROUPS_MIN:
             return False
         if self._keeping:
             return True
-        state = self._reactor.log_state()
         if state["gseq"] < self._free:
             return False
         if not state["settled"]:
@@ -174,8 +171,6 @@ class Logs:
         self._drop_pending(gid)
         state = self._reactor.log_state()
         gseq = state["gseq"]
-        while self._crcs and self._crcs[-1][0] > gseq:
-            self._crcs.pop()
         crc = state["header_crc"] if gseq else 0
         self._refused(gid, gseq, crc, f"group {gseq + 1} of {gid} was refused: {verdict}")
 
@@ -183,7 +178,6 @@ class Logs:
         self.pending_bytes -= sum(map(len, self._pending.pop(gid, ())))
 
     def _copy(self, gid: Gid) -> None:
-        self._heads.pop(gid, None)
         generation = self._store.lineage.get(gid.epoch)
         if generation is not None and generation.sealed:
             # All of its history is here: a leader that was deposed had sent more than that.
@@ -233,17 +227,11 @@ class Logs:
 
     # --- The core's upcalls -------------------------------------------------------------------
 
-    def built(self, head: GroupHead) -> None:
-        """The leader's core has built a group."""
-        self._crcs.append((head.gseq, head.header_crc))
-
-    def landed(self, gseq: int) -> None:
+    def landed(self, gseq: int, header_crc: int, epoch: int) -> None:
         """All groups of the core up to this one are stable."""
-        crc = None
-        while self._crcs and self._crcs[0][0] <= gseq:
-            crc = self._crcs.popleft()
-        if crc is not None and self.current is not None:
-            self._stable(self.current, *crc)
+        if self.current is not None and self.current.epoch == epoch and gseq > self._landed:
+            self._landed = gseq
+            self._stable(self.current, gseq, header_crc)
         self._feed()
 
     def want_segment(self) -> None:
@@ -311,6 +299,15 @@ class Logs:
         task = self._copying.get(gid)
         return task is None or task.done()
 
+    def rests(self, gid: Gid) -> bool:
+        """Whether the core has this generation, and all that was asked for."""
+        return (
+            gid == self.current
+            and self._beginning is None
+            and not self._keeping
+            and not self._pending.get(gid)
+        )
+
     def follow(self, generation: Generation) -> None:
         """The core is to have this generation, and take its groups from a leader.
 
@@ -371,9 +368,8 @@ class Logs:
             await self._store.seal(self._store.epoch, tail)
         self.current = self.leading = None
         await self._store.begin(generation.gid.epoch, generation.session)
-        self._crcs.clear()
         self._wanting = False
-        self._free = 0
+        self._free = self._landed = 0
         self.current, self._beginning = generation.gid, None
         if generation.gid in self._coming:
             self._coming.remove(generation.gid)
@@ -389,7 +385,6 @@ class Logs:
             self.release(generation.gid)
             return
         await self._begin(generation)
-        self._crcs.extend(self._heads.pop(generation.gid, ()))
         self._reactor.follow()
         self._feed()
 

@@ -119,7 +119,7 @@ def test_after_a_refusal_nothing_is_left_of_what_came_behind() -> None:
             logs.append(GID, GroupHead(gseq, 100 + gseq - 1, 100 + gseq, 4), b"1234")
         assert logs.pending_bytes == 8 and not told
         core.verdicts = ["damaged"]
-        logs.landed(1)
+        logs.landed(1, 101, 2)
         (stable, refused) = told
         assert stable == ("stable", GID, 1, 101)
         assert refused[:4] == ("refused", GID, 1, 101) and "group 2" in refused[4]
@@ -127,8 +127,8 @@ def test_after_a_refusal_nothing_is_left_of_what_came_behind() -> None:
         told.clear()
         for gseq in (2, 3):  # Fetched.
             logs.append(GID, GroupHead(gseq, 100 + gseq - 1, 200 + gseq, 4), b"1234")
-        logs.landed(2)
-        logs.landed(3)
+        logs.landed(2, 202, 2)
+        logs.landed(3, 203, 2)
         assert told == [("stable", GID, 2, 202), ("stable", GID, 3, 203)]
 
     run(test)
@@ -152,7 +152,7 @@ def test_a_follower_that_is_behind_keeps_what_it_writes_together() -> None:
         while core.taken < 128:
             await asyncio.sleep(0)
         assert rows == [128] and core.calls.count("kept") == 1
-        logs.landed(128)
+        logs.landed(128, 228, 2)
         while core.taken < 200:
             await asyncio.sleep(0)
         assert rows == [128, 72] and core.calls.count("kept") == 2 and not logs.pending_bytes

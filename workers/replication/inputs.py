@@ -1,0 +1,137 @@
+"""What peers send, on connections that they dialled: frames, cut by the core (`native/intake.h`).
+
+Of a generation that is followed in steady state the core takes the groups by itself, and answers
+its leader: see `Inputs.arm`.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barco._native import Reactor
+from barco.cluster.follower import Steady
+from barco.errors import ProtocolError
+from barco.limits import REPLICATION_PENDING_BYTES_MAX
+from barco.model.generation import Identity
+from barco.protocol.link import Hello
+from barco.protocol.replication import CARRIES_GROUP, Message
+from barco.protocol.replication_codec import from_map
+from barco.workers.mutants import DAMAGING, MUTANT
+from barco.workers.reactor.selector import Upcall
+from barco.workers.replication import wire
+
+RESUME_SECONDS = 0.01
+"""Between two looks at whether peers that had to wait may go on."""
+
+log = logging.getLogger("barco.replication")
+
+
+class Input(NamedTuple):
+    """One connection."""
+
+    number: int
+    """The core's."""
+    sender: Identity
+    session: int
+
+
+Received = Callable[[Input, Message, bytearray | None], None]
+"""Takes a message, and the group behind it if there was one."""
+
+
+class Inputs:
+    """The connections of all peers, one of each."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        *,
+        received: Received,
+        on_lost: Callable[[Input], None],
+        pending_bytes: Callable[[], int],
+        group_bytes_max: int,
+    ) -> None:
+        """`pending_bytes`: of groups that came and still wait to be written."""
+        self._reactor = reactor
+        self._received = received
+        self._on_lost = on_lost
+        self._pending_bytes = pending_bytes
+        self._group_bytes_max = group_bytes_max
+        self._open: dict[int, Input] = {}
+        self._paused = False
+        self._groups = 0
+
+    def take(self, hello: Hello, sender: Identity, end: socket.socket) -> None:
+        """A peer has dialled: nothing more comes on what it dialled before."""
+        for other in list(self._open.values()):
+            if other.sender.ordinal == sender.ordinal:
+                self._close(other)
+        number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max)
+        self._open[number] = Input(number, sender, hello.session)
+
+    def upcall(self, upcall: Upcall) -> None:
+        """From the reactor: frame or replica_closed."""
+        end = self._open.get(upcall[1])
+        if end is None:
+            return
+        if upcall[0] == "replica_closed":
+            self._lost(end)
+            return
+        _, _, message, group = upcall
+        try:
+            self._received(end, self._read(message, group), group)
+        except ProtocolError as error:
+            log.error("closing broker %d's connection: %s", end.sender.ordinal, error)
+            self._lost(end)
+
+    def _close(self, end: Input) -> None:
+        del self._open[end.number]
+        self._reactor.close_replica(end.number)
+
+    def _lost(self, end: Input) -> None:
+        self._close(end)
+        self._on_lost(end)
+
+    def _read(self, body: bytes, group: bytearray | None) -> Message:
+        message = from_map(wire.decode(body))
+        if not isinstance(message, CARRIES_GROUP):
+            if group is not None:
+                raise ProtocolError("a group came with a message that has none")
+            return message
+        if group is None or len(group) != message.head.bytes:
+            raise ProtocolError("a group is not as long as its message says")
+        self._groups += 1
+        if MUTANT == DAMAGING and self._groups % 20 == 0:
+            group[40] ^= 1
+        return message
+
+    def hold_back(self) -> None:
+        """Back-pressure: what does not come in yet, its sender keeps or drops."""
+        if not self._paused and self._pending_bytes() > REPLICATION_PENDING_BYTES_MAX:
+            self._pause()
+
+    def _pause(self) -> None:
+        self._paused = self._pending_bytes() > REPLICATION_PENDING_BYTES_MAX // 2
+        for number in self._open:
+            self._reactor.pause_replica(number, self._paused)
+        if self._paused:
+            asyncio.get_running_loop().call_later(RESUME_SECONDS, self._pause)
+
+    def close(self) -> None:
+        """Hang up, without a word to anybody."""
+        for end in list(self._open.values()):
+            self._close(end)
+
+    def arm(self, steady: Steady, answer_fd: int) -> bool:
+        """What its leader sends next is taken as it comes, and acknowledged on `answer_fd`, until
+        any other frame comes."""
+        if MUTANT == DAMAGING:
+            return False
+        for end in self._open.values():
+            if (end.sender, end.session) == (steady.leader, steady.session):
+                return self._reactor.arm_intake(
+                    end.number, answer_fd, steady.gseq, steady.header_crc, steady.committed
+                )
+        return False
