@@ -42,6 +42,7 @@ class Broker:
         self.rate = 1.0
         self.slow = 1.0
         self.tick_at = float("inf")
+        self.intake = world.intake(self)
 
     # --- Life -----------------------------------------------------------------------------
 
@@ -77,6 +78,7 @@ class Broker:
         self.leads.clear()
         self.draining.clear()
         self.closed.clear()
+        self.intake.crash()
         for record in self.disk.crash(self.world.rng):
             self.world.oracle.recorded(self, record)
         for gid, log in self.disk.logs.items():
@@ -91,12 +93,17 @@ class Broker:
             self.waiting.append(event)
             return
         world = self.world
-        world.steps += 1
-        if world.trace is not None:
-            world.trace.append((world.time, self.ordinal, event))
-        effects = replica.step(self.now(), event)
-        if effects:
-            self.carry_out(effects)
+        if world.native and self.intake.take(event):
+            return
+        for each in (*self.intake.events(), event):
+            world.steps += 1
+            if world.trace is not None:
+                world.trace.append((world.time, self.ordinal, each))
+            effects = replica.step(self.now(), each)
+            if effects:
+                self.carry_out(effects)
+            if self.replica is not replica:
+                return
         self.schedule_tick()
 
     def later(self, life: int, event: on.Event) -> None:
@@ -196,7 +203,9 @@ class Broker:
         if last is None:
             return
         self.world.oracle.stored(self, gid, log)
-        if not self.world.early_stable:
+        if self.world.native and not self.paused and self.intake.landed(gid, last):
+            pass
+        elif not self.world.early_stable:
             self.step(on.Stable(gid, last.gseq, last.header_crc))
         self.maybe_drained(gid)
 

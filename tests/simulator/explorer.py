@@ -76,9 +76,10 @@ class Frozen(World):
 
     frozen = True
 
-    def __init__(self, *, mutant: Any = None, lemmas: bool = True) -> None:
+    def __init__(self, *, mutant: Any = None, lemmas: bool = True, native: bool = False) -> None:
         self.pending: list[Pending] = []
         super().__init__(0, mutant=mutant)
+        self.native = native
         self.oracle.lemmas = lemmas
         self._replica = _DRIVEN[self._replica]
         self.rng = _Keep(0)
@@ -150,14 +151,22 @@ class Walk:
     violation: Violation | None
 
 
-def walk(seed: int, *, mutant: Any = None, steps: int = 120, lemmas: bool = True) -> Walk:
-    """One random walk from the same beginning."""
+def walk(
+    seed: int,
+    *,
+    mutant: Any = None,
+    steps: int = 120,
+    lemmas: bool = True,
+    native: bool | None = None,
+) -> Walk:
+    """One random walk from the same beginning; `native` as for `plan.run`."""
     rng = Random(f"walk {seed}")
     weights = [rng.choice((1, 3, 8)) for _ in range(4)]
     patience = rng.random()
     world = None
     try:
-        world = Frozen(mutant=mutant, lemmas=lemmas)
+        native = mutant is None and seed % 2 == 1 if native is None else native
+        world = Frozen(mutant=mutant, lemmas=lemmas, native=native)
         for _ in range(steps):
             _wander(world, rng, weights, patience)
         if missing := world.oracle.history():

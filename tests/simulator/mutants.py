@@ -14,6 +14,8 @@ from barco.model.generation import Ballot, Generation, Gid, GroupHead, Kind, Par
 from barco.protocol.replication import Append
 from barco.types import Epoch
 
+from .intake import Early, GoesOn, Intake
+
 
 class FollowerNotFenced(Replica):
     """1: F1 without "promised is unset"."""
@@ -187,6 +189,7 @@ class Mutant:
     number: int
     name: str
     replica: Any = Replica
+    intake: Any = Intake
     forgetful: bool = False
     """Promises and accepts are lost at a crash."""
     same_disk_uuid: bool = False
@@ -218,3 +221,8 @@ MUTANTS = (
     Mutant(18, "epoch = own + 1 instead of max(parents) + 1", EpochOwnPlusOne, four=True),
     Mutant(19, "split in two registers", SplitInTwo, four=True),
 )
+INTAKE_MUTANTS = (
+    Mutant(20, "the core goes on after the promise", intake=GoesOn),
+    Mutant(21, "the core acknowledges what is on its way", intake=Early),
+)
+"""Of what the core does by itself: caught only where it does."""

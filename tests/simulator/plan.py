@@ -242,9 +242,12 @@ def run(
     faults: list[Fault] | None = None,
     trace: bool = False,
     made: Callable[[World], None] | None = None,
+    native: bool | None = None,
 ) -> Outcome:
-    """One seed: faults, then a healed quorum that must make progress."""
+    """One seed: faults, then a healed quorum that must make progress. `native`: whether the core
+    takes what it may; None: in half of the worlds without a mutant."""
     world = World(seed, mutant=mutant, brokers=4 if four else 3, trace=trace)
+    world.native = mutant is None and seed % 2 == 1 if native is None else native
     world.oracle.lemmas = lemmas
     if made is not None:
         made(world)

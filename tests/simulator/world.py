@@ -15,6 +15,7 @@ from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, P
 
 from .broker import Broker
 from .disk import Disk
+from .intake import Intake
 from .oracle import Oracle
 
 START, MIDDLE, END = 0, 500, 1000
@@ -51,9 +52,15 @@ class World:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self.brokers = [Broker(self, Disk(self.new_identity(o))) for o in range(brokers)]
+        self.native = False
+        """The core takes what it may (`intake.py`)."""
         self.early_stable = getattr(mutant, "early_stable", False)
         self._forgetful = getattr(mutant, "forgetful", False)
         self._replica = getattr(mutant, "replica", Replica)
+
+    def intake(self, broker: Broker) -> Intake:
+        made: Intake = getattr(self.mutant, "intake", Intake)(broker)
+        return made
 
     # --- What is random once per world ------------------------------------------------------
 
