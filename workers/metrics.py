@@ -70,6 +70,7 @@ COUNTERS = {
     "events": "Events written.",
     "group_bytes": "Bytes appended to the log.",
     "groups": "Groups appended to the log.",
+    "groups_followed": "Groups of a leader that were taken as they came, without a decision.",
     "handed_in": "Produces taken over from siblings.",
     "handed_out": "Produces handed to the sibling that owns the slice.",
     "problems": "Requests answered with a problem by the core.",
