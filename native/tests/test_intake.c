@@ -45,9 +45,9 @@ static void land(struct net *net, int64_t timeout_ns)
     reactor_written(reactor, append, append->bytes);
 }
 
-static struct net no_net = {.name = "none", .free = no_net_free, .adopt = no_conn, .recv_start = no_conn,
-                            .recv_stop = no_conn, .close = no_conn, .write = note_write,
-                            .submit = no_submit, .wait = land};
+static struct net no_net = {.name = "none", .free = no_net_free, .adopt = no_conn,
+                            .recv_start = no_conn, .recv_stop = no_conn, .close = no_conn,
+                            .write = note_write, .submit = no_submit, .wait = land};
 
 static void start(void)
 {

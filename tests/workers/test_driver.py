@@ -26,12 +26,13 @@ class Broken:
 def test_a_broken_rule_ends_the_process() -> None:
     """A callback's exception is only logged by the event loop; the replica must not go on."""
     fatal: list[str] = []
+    core = SimpleNamespace(intake_news=lambda: None, disarm_intake=lambda: None)
 
     async def main() -> None:
         driver = Driver(
             Settings(me=identity(0, "ab" * 16), session=1, ranges=(genesis(0, 8, (0, 1, 2)),)),
             {},
-            reactor=SimpleNamespace(intake_news=lambda: None, disarm_intake=lambda: None),  # type: ignore[arg-type]
+            reactor=core,  # type: ignore[arg-type]
             store=SimpleNamespace(lineage=None),  # type: ignore[arg-type]
             bulk=SimpleNamespace(),  # type: ignore[arg-type]
             group_bytes_max=4096,
