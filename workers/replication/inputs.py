@@ -17,7 +17,7 @@ from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
 from barco.protocol.link import Hello
 from barco.protocol.replication import CARRIES_GROUP, Message
-from barco.protocol.replication_codec import from_map
+from barco.protocol.replication_codec import U32, from_map
 from barco.workers.mutants import DAMAGING, MUTANT
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication import wire
@@ -58,7 +58,7 @@ class Inputs:
         self._received = received
         self._on_lost = on_lost
         self._pending_bytes = pending_bytes
-        self._group_bytes_max = group_bytes_max
+        self._group_bytes_max = min(group_bytes_max, U32)
         self._open: dict[int, Input] = {}
         self._paused = False
         self._groups = 0
