@@ -47,6 +47,7 @@ from barco.cluster.events import (
     Stable,
     Tick,
 )
+from barco.cluster.follower import Steady
 from barco.cluster.held import Held
 from barco.cluster.ownership import Ownership
 from barco.cluster.peers import Peer
@@ -128,6 +129,10 @@ class Replica(Ownership):
         for held in self._lacking.values():
             due = min(due, held.fetch_at)
         return max(due, self._now)
+
+    def steady(self, gid: Gid) -> Steady | None:
+        """As a follower has it (`Follower.steady`); a machine that has stopped takes nothing."""
+        return None if self._stopped else super().steady(gid)
 
     def serves_consumers(self, now: float) -> bool:
         """Whether group consumers may be served by this leader: no other leader does, for sure.
