@@ -1,6 +1,7 @@
-/* Fuzzes a connection: requests of a client, or frames of a sibling, in pieces of any size, with
- * answers in between. Whatever the bytes: nothing is read beyond them, and when the connection is
- * gone all that it held is given back. The first byte chooses the kind and the size of pieces. */
+/* Fuzzes a connection: requests of a client, frames of a sibling or of a replica, in pieces of any
+ * size, with answers in between. Whatever the bytes: nothing is read beyond them, and when the
+ * connection is gone all that it held is given back. The first byte chooses the kind and the size
+ * of pieces. */
 #include "fuzz_codec.h"
 #include "reactor.h"
 
@@ -41,6 +42,7 @@ static struct conn *connect_one(uint32_t index, uint8_t kind)
     static uint32_t generation;
     struct conn *conn = conn_new(reactor, -1, kind);
     REQUIRE(conn != NULL);
+    conn->frames = kind == CONN_REPLICA ? frames_new(1u << 20) : NULL;
     conn->index = index;
     conn->generation = ++generation;
     return table[index] = conn;
@@ -103,10 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (reactor == NULL)
         start();
     uint8_t how = data[0];
-    struct conn *conn = connect_one(0, how & 1 ? CONN_PEER : CONN_HTTP);
+    struct conn *conn = connect_one(0, how & 1 ? CONN_PEER : how & 2 ? CONN_REPLICA : CONN_HTTP);
     struct conn *peer = connect_one(1, CONN_PEER);
     peer->outgoing = true;
-    peer->worker = 1;
+    peer->peer = 1;
     reactor->peers[1] = peer;
     conn->outgoing = how & 2;
     size_t step = how >> 2 ? (size_t)(how >> 2) * 7 : len;
