@@ -46,7 +46,8 @@ class Follower(Catchup):
 
     def _on_followed(self, event: Followed) -> None:
         held = self._held[event.gid]
-        self._note(held.generation.leader, held.generation.session)
+        if event.gseq > 0:  # What only became stable is no sign of life of the leader.
+            self._note(held.generation.leader, held.generation.session)
         if event.gseq > held.received:
             held.received, held.received_crc = event.gseq, event.header_crc
             held.owed = event.gseq

@@ -13,7 +13,15 @@ from barco.cluster.effects import (
     Skip,
     StopLeading,
 )
-from barco.cluster.events import Built, Drained, Persisted, Received, Stable, Tick
+from barco.cluster.events import (
+    Built,
+    Drained,
+    Followed,
+    Persisted,
+    Received,
+    Stable,
+    Tick,
+)
 from barco.cluster.replica import Recovered, Replica, Settings
 from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import (
@@ -169,6 +177,18 @@ def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
     )
     # One is on its way to the disk: not now.
     assert expired(replica, gid, 8) == []
+
+
+def test_a_leader_is_heard_by_its_groups_and_not_by_what_the_own_disk_does() -> None:
+    replica, _ = told([])
+    gid = Gid(-END, 3)
+    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, ())))
+    for gseq in range(1, 31):  # Nothing but groups, for longer than it may be silent.
+        replica.step(gseq / 10, Followed(gid, gseq, gseq, 0, 0, 0))
+    assert 0 not in replica.status()[0]["down"]
+    for gseq in range(1, 31):  # It is gone; what it sent is still being written.
+        replica.step(3 + gseq / 10, Followed(gid, 0, 0, gseq, gseq, 0))
+    assert 0 in replica.status()[0]["down"]
 
 
 def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
