@@ -21,7 +21,7 @@
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8
 #define DEADLINE_MS 10000 /* an answer that takes so long is none */
-#define REROUTED_MS 100   /* the same, from a process that leads the shard no more: one that lives
+#define REROUTED_MS 300   /* the same, from a process that leads the shard no more: one that lives
                            * has answered what it had before another could lead */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");

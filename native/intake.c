@@ -96,7 +96,8 @@ bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64
         intake_disarm(reactor);
     if (conn == NULL || conn->closed || conn->kind != CONN_REPLICA || !log->following ||
         log->draining || log->failed || log->next_gseq != gseq + 1 ||
-        (gseq > 0 && log->prev_crc != header_crc)) {
+        (gseq > 0 && log->prev_crc != header_crc) ||
+        (intake->news.any && intake->news.epoch != log->options.epoch)) { /* not heard yet */
         intake_disarm(reactor);
         return false;
     }

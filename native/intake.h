@@ -33,7 +33,8 @@ struct frames {
     uint32_t filled; /* of head and message */
     uint32_t group_filled;
     uint32_t message_bytes, group_bytes;
-    bool placed;    /* the group's bytes are put where the log will want them */
+    bool placed;    /* the group's bytes are put where the log will want them: only while the intake
+                     * is armed for this connection */
     uint8_t *group; /* allocated, unless placed */
     uint8_t *start; /* head and message */
     uint32_t start_capacity;

@@ -302,7 +302,11 @@ int reactor_adopt_peer(struct reactor *reactor, int fd)
 struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)
 {
     struct frames *frames = frames_new(group_bytes_max);
-    struct conn *conn = frames != NULL ? adopt(reactor, fd, CONN_REPLICA) : NULL;
+    if (frames == NULL) {
+        close(fd);
+        return NULL;
+    }
+    struct conn *conn = adopt(reactor, fd, CONN_REPLICA);
     if (conn != NULL)
         conn->frames = frames;
     else

@@ -235,7 +235,10 @@ def test_a_topics_compression_is_the_same_everywhere(cluster):
     cluster.kill(1)
     try:
         until(lambda: sent("plain", keys[1]), "somebody else leads")
-        assert stored_codecs(cluster, 2, "plain", keys[1]) == [0, 0, 0]
+        # A call that was not answered may have been stored as well.
+        third = partial(stored_codecs, cluster, 2, "plain", keys[1])
+        until(lambda: len(third()) >= 3, "it has what was acknowledged")
+        assert set(third()) == {0}
     finally:
         cluster.start(1)
     until(lambda: leaders(cluster) == [0, 1, 2], "it has its range back")

@@ -359,7 +359,8 @@ class Driver:
         steady = None
         if self.role == "follower" and gid is not None and self._unshown is None:
             steady = self._machine.steady(gid) if self.logs.rests(gid) else None
-        fd = self._links[steady.leader.ordinal].idle_fd if steady is not None else -1
+        link = self._links.get(steady.leader.ordinal) if steady is not None else None
+        fd = link.idle_fd if link is not None else -1
         if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
             self._reactor.disarm_intake()
 
