@@ -7,6 +7,7 @@ same log, and it is recovered with it.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ from barco.workers.seams import ReactorLike
 from barco.workers.waiting import Waiters
 
 OFFSETS = "__offsets"
+
+log = logging.getLogger("barco.consumption")
 
 Key = tuple[str, int]
 """(consumer id, session)."""
@@ -108,6 +111,8 @@ class Consumption:
         self._turns: dict[Key, int] = {}
         self._latest: dict[Key, str] = {}
         self._ended: set[Key] = set()
+        self._unread: set[Slot] = set()
+        """What could not be read when it was last tried."""
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
@@ -222,9 +227,11 @@ class Consumption:
             extent = await self._reads.read(
                 cursor.topic, cursor.slice, start, max(1, budget), stored=request.stored
             )
-        except BarcoError:
+        except BarcoError as error:
             result.unavailable.append(cursor.slice)
+            self._tell_unread(cursor, error)
             return None
+        self._unread.discard((cursor.topic, cursor.slice))
         if cursor.holder != request.member.key or cursor.revision != revision:
             return None  # Taken over or moved while the disk was read.
         if extent.chunks:
@@ -234,6 +241,13 @@ class Consumption:
             if cursor.holder == request.member.key and cursor.revision == revision:
                 cursor.position = max(cursor.position, start)
         return None
+
+    def _tell_unread(self, cursor: Cursor, error: BarcoError) -> None:
+        """Once, until it can be read again: consumers wait for it, and poll all the time."""
+        slot = (cursor.topic, cursor.slice)
+        if slot not in self._unread:
+            self._unread.add(slot)
+            log.error("%s/%d cannot be read from %d on: %s", *slot, cursor.position, error)
 
     def _claim(self, cursor: Cursor, key: Key) -> None:
         self._release(cursor)

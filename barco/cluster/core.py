@@ -44,6 +44,8 @@ class Recovered(NamedTuple):
     To be told at every start until the generation was sealed and repaired (`Seal`): a member that
     forgets that it has forgotten would vote.
     """
+    sealed: bool = False
+    """`Seal` was carried out. Else it is asked for again: the process may have ended before."""
 
 
 class Then(NamedTuple):
@@ -134,7 +136,7 @@ class Core:
             held.owed = found.tail  # No promise was stable, so none was given.
         if held.decided is not None:
             held.shown = min(held.tail, held.decided.tail)
-            held.sealed = held.complete and not held.suspect
+            held.sealed = found.sealed and held.complete and not held.suspect
         self._want_all(held)
 
     def _vote(self, gid: Gid, ballot: Ballot, value: Successor | None) -> None:

@@ -41,7 +41,7 @@ class Lineage(Acceptor):
         self._followed = set()
         for held in list(self._held.values()):
             if held.complete and not held.sealed:
-                self._grown(held)  # Repaired, and stopped before that was told.
+                self._grown(held)  # Complete, and stopped before that was told or carried out.
         for held in self._current.values():
             self._told_open(held)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .world import World
 
 PIPELINE = 3
+SEAL_SECONDS = 0.002
+"""Until it is noted that a generation is whole; a crash may come first."""
 
 
 class Broker:
@@ -255,8 +257,14 @@ class Broker:
         self.leads.pop(effect.gid, None)
 
     def _seal(self, effect: do.Seal) -> None:
-        self.disk.rotten.pop(effect.gid, None)
         self.world.oracle.sealed(self, effect.gid, effect.tail)
+        self.world.at(self.world.time + SEAL_SECONDS, self.sealed, self.life, effect.gid)
+
+    def sealed(self, life: int, gid: Gid) -> None:
+        """That it is whole is noted where a start finds it."""
+        if life == self.life:
+            self.disk.rotten.pop(gid, None)
+            self.disk.sealed.add(gid)
 
     def _follow(self, effect: do.Follow) -> None:
         self.world.oracle.followed(self, effect.generation)

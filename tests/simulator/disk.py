@@ -23,6 +23,8 @@ class Disk:
         self.logs: dict[Gid, list[GroupHead]] = {}
         self.rotten: dict[Gid, int] = {}
         """The last good group of a log whose later ones are corrupt."""
+        self.sealed: set[Gid] = set()
+        """Whose logs are whole, and part of what readers see."""
         self.promised: dict[Gid, Ballot] = {}
         self.accepted: dict[Gid, tuple[Ballot, object]] = {}
         self.in_flight: dict[Gid, deque[GroupHead]] = {}
@@ -88,7 +90,7 @@ class Disk:
         found = {}
         for gid, log in self.logs.items():
             crc = log[-1].header_crc if log else 0
-            found[gid] = Recovered(len(log), crc, gid in self.rotten)
+            found[gid] = Recovered(len(log), crc, gid in self.rotten, gid in self.sealed)
         return found
 
     def rot(self, gid: Gid, gseq: int) -> None:

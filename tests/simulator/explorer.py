@@ -6,7 +6,7 @@ is switched off: whoever is told to propose, proposes (safety does not depend on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
@@ -226,6 +226,8 @@ class Explored:
     states: int = 0
     exhausted: bool = False
     violation: Violation | None = None
+    settled: set[int] = field(default_factory=set)
+    """The states without what was on its way."""
 
 
 class Space(Frozen):
@@ -296,12 +298,15 @@ class Space(Frozen):
                 return
             self.fire(item)
 
+    def settled(self) -> int:
+        """Equal for equal states, whatever is on its way."""
+        brokers = tuple(_broker_state(broker) for broker in self.brokers)
+        told = tuple(sorted(self.oracle.acknowledged.items()))
+        return hash((brokers, told, tuple(self.left)))
+
     def fingerprint(self) -> int:
         """Equal for equal states."""
-        brokers = tuple(_broker_state(broker) for broker in self.brokers)
-        pending = tuple(sorted(map(hash, self.pending)))
-        told = tuple(sorted(self.oracle.acknowledged.items()))
-        return hash((brokers, pending, told, tuple(self.left)))
+        return hash((self.settled(), tuple(sorted(map(hash, self.pending)))))
 
 
 EAGER = (Nack, Fenced, Gap, Unknown, Fetch, Fetched, Decided)
@@ -335,8 +340,15 @@ def _broker_state(broker: Broker) -> tuple[Any, ...]:
     return (broker.life, held, proposals, flying, logs, len(disk.journal))
 
 
-def explore(bounds: Bounds, *, mutant: Any = None, states_max: int = 10**9) -> Explored:
-    """Every path within the bounds, each state once."""
+def explore(
+    bounds: Bounds, *, mutant: Any = None, states_max: int = 10**9, every_delay: bool = False
+) -> Explored:
+    """Every path within the bounds, each state once.
+
+    Where some message would change nothing, it is delivered at once and nothing else is tried from
+    there: ballots and promises only grow, so it changes nothing later either, and its delay only
+    makes states that differ in it. `every_delay` tries these as well; they are most of all states.
+    """
     result = Explored()
     try:
         first = Space(bounds, mutant=mutant)
@@ -347,16 +359,37 @@ def explore(bounds: Bounds, *, mutant: Any = None, states_max: int = 10**9) -> E
     while stack and result.states < states_max:
         result.states += 1
         parent = stack.pop()
-        for action in list(parent.actions()):
-            space: Space = copy_world(parent)
-            try:
-                space.act(action)
-            except Violation as found:
-                result.violation = found
-                return result
+        result.settled.add(parent.settled())
+        try:
+            following = _following(parent, every_delay)
+        except Violation as found:
+            result.violation = found
+            return result
+        for space in following:
             print_ = space.fingerprint()
             if print_ not in seen:
                 seen.add(print_)
                 stack.append(space)
     result.exhausted = not stack
     return result
+
+
+def _following(parent: Space, every_delay: bool) -> list[Space]:
+    """The worlds after each of the actions; only one of them where that is without effect."""
+    before = parent.settled()
+    following = []
+    for action in list(parent.actions()):
+        space: Space = copy_world(parent)
+        space.act(action)
+        if not every_delay and action[0] == "fire":
+            item = parent.pending[action[1]]
+            if item.is_message and space.settled() == before and _without(parent, item, space):
+                return [space]
+        following.append(space)
+    return following
+
+
+def _without(parent: Space, item: Pending, space: Space) -> bool:
+    """Whether that message is all that `space` has no more on its way."""
+    left = sorted([*map(hash, space.pending), hash(item)])
+    return left == sorted(map(hash, parent.pending))

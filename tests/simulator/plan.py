@@ -8,6 +8,7 @@ from typing import NamedTuple
 from barco.cluster import events as on
 from barco.model.generation import Generation, Gid, Identity
 
+from .broker import Broker
 from .oracle import Violation
 from .world import MIDDLE, World
 
@@ -309,4 +310,14 @@ def _progressed(world: World, before: int) -> bool:
         told = oracle.acknowledged.get(gid, 0)
         if not told or oracle.contents[gid][told] <= before:
             return False
-    return not oracle.handed
+    return not oracle.handed and all(map(_is_read, world.brokers))
+
+
+def _is_read(broker: Broker) -> bool:
+    """Whether readers see every generation that has ended and is whole on this disk."""
+    disk = broker.disk
+    return broker.replica is None or all(
+        gid in disk.sealed or gid in disk.rotten or not disk.holds(gid, value.tail)
+        for gid, value in broker.world.oracle.decided.items()
+        if gid in disk.logs and disk.decided(gid)
+    )

@@ -1,5 +1,7 @@
 """Every order of events within small bounds, and long random walks."""
 
+import pytest
+
 from .copying import copy_world
 from .explorer import Bounds, Space, explore, walk
 from .mutants import MUTANTS
@@ -13,7 +15,26 @@ def test_one_ballot_and_a_restart_exhaustively() -> None:
     assert found.exhausted and found.states > 1000
 
 
-def test_the_beginning_of_three_ballots() -> None:
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        Bounds(ballots=1, groups=0, restarts=1),
+        Bounds(ballots=1, groups=0, restarts=0, repeats=1),
+    ],
+)
+def test_delays_that_are_not_tried_lead_nowhere_new(bounds: Bounds) -> None:
+    found, all_of_them = explore(bounds), explore(bounds, every_delay=True)
+    assert found.exhausted and all_of_them.exhausted and found.settled == all_of_them.settled
+    assert found.states < all_of_them.states / 2
+
+
+def test_three_ballots_exhaustively() -> None:
+    found = explore(Bounds(ballots=3, groups=0, restarts=0))
+    assert found.violation is None, found.violation
+    assert found.exhausted and found.states > 100_000
+
+
+def test_the_beginning_of_three_ballots_with_a_group_and_a_restart() -> None:
     found = explore(Bounds(ballots=3, groups=1, restarts=1, repeats=1), states_max=500)
     assert found.violation is None, found.violation
 

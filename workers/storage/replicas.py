@@ -51,6 +51,8 @@ class Found(NamedTuple):
     tail: int
     header_crc: int
     suspect: bool
+    sealed: bool
+    """As lineage.log has it."""
 
 
 class Core(Protocol):
@@ -120,7 +122,7 @@ class ReplicaStore(ShardFiles):
         logs: dict[int, Found] = {}
         for generation in reversed(self.lineage.generations()):
             if generation.expired or generation.sealed and (self.epoch or not generation.tail):
-                logs[generation.epoch] = Found(generation.tail or 0, 0, False)
+                logs[generation.epoch] = Found(generation.tail or 0, 0, False, True)
             else:
                 found = await self._recover_one(generation)
                 if found.tail or found.suspect:
@@ -162,7 +164,7 @@ class ReplicaStore(ShardFiles):
             self._fds[result.end_segment] = load.fd
         elif not generation.sealed:
             self._copies[generation.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
-        return Found(result.tail, result.last_crc, suspect)
+        return Found(result.tail, result.last_crc, suspect, generation.sealed)
 
     async def _drop_behind(self, epoch: int, result: scan.ScanResult) -> None:
         """Segments behind the end were never acknowledged: their names are needed again."""

@@ -98,6 +98,20 @@ def test_a_restart_seals_what_was_and_opens_the_next() -> None:
     assert again.successor(Gid(-END, 2)).tail == 5
 
 
+def test_what_ended_before_it_was_sealed_is_sealed_at_the_next_start() -> None:
+    """The decision was in the journal, the groups in their file, and the process gone."""
+    journal: list = []
+    first = single(7)
+    settle(first, first.start(0.0), journal)
+    gid = Gid(-END, 2)
+    second = single(8, journal, {gid: Recovered(5, 55)})
+    assert Seal(gid, 5) in settle(second, second.start(0.0), journal)
+    third = single(9, journal, {gid: Recovered(5, 55)})
+    assert Seal(gid, 5) in settle(third, third.start(0.0), list(journal))
+    fourth = single(9, journal, {gid: Recovered(5, 55, sealed=True)})
+    assert Seal(gid, 5) not in settle(fourth, fourth.start(0.0), list(journal))
+
+
 def test_a_promise_waits_for_the_drain_and_for_the_journal() -> None:
     journal: list = []
     replica = single(7)
