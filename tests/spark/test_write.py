@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -154,8 +155,9 @@ def test_the_brokers_workers_die_in_a_batch_write(spark: Any, lively: Any, wante
     topic = f"bk{wanted}"
     while kills < wanted:
         assert time.monotonic() < deadline, f"{kills} kills"
+        first_s = random.uniform(0.02, 0.3)  # A write may be over in less.
         with killing(
-            lambda _: lively.worker_pids(), first_s=0.3, pause_s=7.0, most=wanted - kills
+            lambda _: lively.worker_pids(), first_s=first_s, pause_s=7.0, most=wanted - kills
         ) as times:
             write(rows_of(spark, first), lively, topic, pieceBytes="8192")
         kills, first = kills + len(times), first + ROWS
