@@ -9,7 +9,7 @@ same log, and it is recovered with it.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -18,6 +18,7 @@ from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.appends import Appends
 from barco.workers.membership import Member, Membership
+from barco.workers.polls import PollRequest, PollResult
 from barco.workers.reads import Extent, Reads, Slot
 from barco.workers.seams import ReactorLike
 from barco.workers.waiting import Waiters
@@ -51,33 +52,6 @@ class Cursor:
     pending: asyncio.Future[int] | None = None
     stored_us: int = 0
     """When the group offset was last sent to the log, by the wall clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class PollRequest:
-    """One pass of a poll over the slices of this worker."""
-
-    member: Member
-    budget: int
-    stored: bool
-    """The budget counts bytes as stored, not as before compression."""
-    delivery: str
-    """A name for this answer."""
-    received: str | None
-    """The last answer that the client says it got; None if it does not say."""
-    first: bool = True
-    """Not a later look for the same poll."""
-
-
-@dataclass(slots=True)
-class PollResult:
-    """What one worker has for a consumer."""
-
-    extents: list[Extent] = field(default_factory=list)
-    unavailable: list[int] = field(default_factory=list)
-    """Slices that could not be read now."""
-    superseded: bool = False
-    """The consumer polls anew: whoever sent this poll has given it up, noticed or not."""
 
 
 class Consumption:

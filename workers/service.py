@@ -11,11 +11,12 @@ from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
 from barco.workers.appends import Appends
-from barco.workers.consumption import Consumption, PollRequest
+from barco.workers.consumption import Consumption
 from barco.workers.copies import told
 from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.neighbours import Neighbours
+from barco.workers.polls import PollRequest
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
     Gate,
