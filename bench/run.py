@@ -1,6 +1,7 @@
 """Measure everything and print the table of bars: `python bench/run.py`, or `make bench`."""
 
 import argparse
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -57,6 +58,9 @@ def _run(paths: list[str]) -> int:
     os.chdir(ROOT)
     import pytest  # After the arguments: --help works without it.
 
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        print("pytest-benchmark is missing: `make bench` installs it, or pip install '.[bench]'")
+        return 2
     from bench.harness import LAB
 
     options = ["-q", "--benchmark-columns=min,median,max,rounds", "--benchmark-sort=fullname"]

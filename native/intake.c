@@ -128,7 +128,7 @@ bool intake_landed(struct reactor *reactor)
     intake->news.epoch = log->options.epoch;
     intake->news.stable = log->stable_gseq;
     intake->news.stable_crc = log->stable_crc;
-    intake->acknowledged++;
+    intake->sent_bytes += len;
     show_committed(reactor);
     return true;
 }

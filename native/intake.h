@@ -53,7 +53,7 @@ struct intake {
     int answer_fd;    /* the connection to the leader: idle, and no byte of a frame half sent */
     uint64_t committed; /* as far as is known */
     struct intake_news news;
-    uint64_t groups, acknowledged; /* counters */
+    uint64_t groups, sent_bytes; /* counters */
 };
 
 struct frames *frames_new(uint32_t group_bytes_max);

@@ -448,6 +448,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"groups", log->groups},
         {"group_bytes", log->group_bytes},
         {"groups_followed", reactor->intake.groups},
+        {"acknowledgement_bytes", reactor->intake.sent_bytes},
         {"queued_bytes", log->queued_bytes},
         {"in_flight_bytes", log->in_flight_bytes},
         {"held_bytes", log->held_bytes},

@@ -5,8 +5,7 @@
 
 #include "chunk.h"
 #include "disk.h"
-
-enum { PAGE = 4096 };
+#include "format.h"
 
 static uint64_t first_byte(const struct stored_entry *e)
 {
@@ -15,12 +14,12 @@ static uint64_t first_byte(const struct stored_entry *e)
 
 static uint64_t pages_before(uint64_t at)
 {
-    return at & ~(uint64_t)(PAGE - 1);
+    return at & ~(uint64_t)(GROUP_ALIGN - 1);
 }
 
 static uint64_t pages_after(uint64_t at)
 {
-    return pages_before(at + PAGE - 1);
+    return pages_before(at + GROUP_ALIGN - 1);
 }
 
 /* Whether an entry is read together with the one before it. */

@@ -108,6 +108,7 @@ class Consumption:
         self._epoch = 0
         for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
             table.clear()
+        self._unread.clear()
 
     @property
     def cursor_count(self) -> int:

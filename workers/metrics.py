@@ -61,6 +61,7 @@ GAUGES = {
 
 COUNTERS = {
     "aborted_requests": "Requests whose client went away before the answer.",
+    "acknowledgement_bytes": "Bytes of acknowledgements for groups that were taken as they came.",
     "body_bytes_in": "Bytes of request bodies.",
     "bytes_out": "Bytes sent to clients and siblings.",
     "chunks": "Chunks written.",
@@ -77,7 +78,7 @@ COUNTERS = {
     "produce_requests": "Produce requests.",
     "replication_frames_dropped": "Frames for a replica that was too slow or away.",
     "replication_groups_served": "Groups sent to replicas that asked for them.",
-    "replication_sent_bytes": "Bytes sent to replicas.",
+    "replication_sent_bytes": "Bytes sent to replicas, but for acknowledgement_bytes.",
     "requests": "HTTP requests.",
     "staged_writes_committed": "Staged writes that were committed.",
     "staged_writes_expired": "Staged writes that nobody committed in time.",

@@ -123,11 +123,15 @@ class Catchup(Peers):
         """Append a group if it is the next one and continues the chain (I5)."""
         if not self._follows(held, head):
             return False
-        held.received, held.received_crc = head.gseq, head.header_crc
-        held.fetched_at = self._clock
-        held.fetch_at = self._now + RESEND_SECONDS
+        self._has_come(held, head.gseq, head.header_crc)
         self._effects.append(AppendForeign(held.generation.gid, head))
         return True
+
+    def _has_come(self, held: Held, gseq: int, header_crc: int) -> None:
+        """That far is here, if not yet stable: what is lacking is not asked for at once."""
+        held.received, held.received_crc = gseq, header_crc
+        held.fetched_at = self._clock
+        held.fetch_at = self._now + RESEND_SECONDS
 
     def _follows(self, held: Held, head: GroupHead) -> bool:
         return head.gseq == held.received + 1 and head.prev_crc == held.received_crc

@@ -6,7 +6,7 @@ from barco.cluster.catchup import Catchup
 from barco.cluster.effects import Commit
 from barco.cluster.events import Followed
 from barco.cluster.held import Held
-from barco.limits import PING_SECONDS, RESEND_SECONDS
+from barco.limits import PING_SECONDS
 from barco.model.generation import Gid, Identity
 from barco.protocol.replication import Append, Appended, Fenced, Gap, Unknown, View
 
@@ -49,10 +49,8 @@ class Follower(Catchup):
         if event.gseq > 0:  # What only became stable is no sign of life of the leader.
             self._note(held.generation.leader, held.generation.session)
         if event.gseq > held.received:
-            held.received, held.received_crc = event.gseq, event.header_crc
+            self._has_come(held, event.gseq, event.header_crc)
             held.owed = event.gseq
-            held.fetched_at = self._clock
-            held.fetch_at = self._now + RESEND_SECONDS
         if event.tail > held.tail:
             held.tail, held.tail_crc = event.tail, event.tail_crc
         self._hear_committed(held, event.committed)

@@ -18,7 +18,7 @@ from barco.errors import ConfigError, InUseError
 from barco.limits import LISTEN_BACKLOG, PORT_MAX
 
 PUBLIC = ("discovery", "produce", "consume", "metrics")
-"""The ports that share one router. Those between brokers come later."""
+"""The ports that share one router."""
 
 SHARD = "shard"
 REPLICATION = "replication"

@@ -122,7 +122,10 @@ class Driver:
 
     def start(self, found: Mapping[int, Found]) -> None:
         """Everything is recovered: take part."""
-        logs = {Gid(self._token, Epoch(epoch)): Recovered(*each) for epoch, each in found.items()}
+        logs = {
+            Gid(self._token, Epoch(epoch)): Recovered(**each._asdict())
+            for epoch, each in found.items()
+        }
         kind = UnfencedReplica if MUTANT == UNFENCED else Replica
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()

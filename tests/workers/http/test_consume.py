@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import pytest
 from twin import Broker, run
 
 
@@ -344,6 +345,30 @@ async def test_corrupt_data_is_told_and_does_not_stop_the_other_slices() -> None
     answer = await broker.poll("c")
     assert answer.headers["barco-unavailable-slices"] == "0"
     assert [item["values"] for item in answer.json] == [[2]]
+
+
+def test_what_cannot_be_read_is_logged_once_until_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    @run
+    async def told() -> None:
+        broker = Broker(workers=1)
+        broker.produce("t", 0, b"1")
+        broker.reactors[0].memory_floor["t", 0] = 9
+        broker.logs[0].corrupt.add(("t", 0))
+        await broker.register("c", "t")
+        for _ in range(3):
+            assert await broker.values("c") == []
+        assert [each.name for each in caplog.records] == ["barco.consumption"]
+        assert "t/0 cannot be read from 0 on" in caplog.text
+        broker.logs[0].corrupt.clear()
+        broker.reactors[0].memory_floor.clear()
+        assert await broker.values("c") == [1]
+        broker.produce("t", 0, b"2")
+        broker.reactors[0].memory_floor["t", 0] = 9
+        broker.logs[0].corrupt.add(("t", 0))
+        assert await broker.values("c") == []
+        assert len(caplog.records) == 2
+
+    told()
 
 
 @run

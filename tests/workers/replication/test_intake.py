@@ -7,10 +7,8 @@ are the same after each.
 import asyncio
 import os
 import random
-import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from following import (
     make_reactor,
 )
 
-from barco.errors import BarcoError
 from barco.model.generation import (
     Ballot,
     GroupHead,
@@ -36,7 +33,6 @@ from barco.model.generation import (
 from barco.protocol import replication as r
 from barco.protocol.replication_codec import to_map
 from barco.workers.replication.wire import encode
-from barco.workers.storage import layout
 
 GROUPS = 260
 STEPS = 40
@@ -210,23 +206,6 @@ class Script:
 
 
 # --- The tests ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A directory where direct I/O works; /tmp is memory on some machines."""
-    for base in (tmp_path, Path(__file__).parents[3] / ".pytest_cache"):
-        base.mkdir(exist_ok=True)
-        directory = Path(tempfile.mkdtemp(dir=base))
-        try:
-            layout.check_data_dir(directory)
-        except BarcoError:
-            shutil.rmtree(directory)
-            continue
-        yield directory
-        shutil.rmtree(directory, ignore_errors=True)
-        return
-    pytest.skip("neither --basetemp nor the checkout allows O_DIRECT")
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,41 +1,19 @@
-"""A shard's directory on a real file system (O_DIRECT, so not on tmpfs), and both bulk engines."""
+"""A shard's directory, and both bulk engines."""
 
 import asyncio
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barco.errors import BarcoError
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo, open_bulk
 
 sys.path.insert(0, str(Path(__file__).parent))  # For `builder`: the tests are no package.
 
 Go = Callable[[Callable[[BulkIo], Coroutine[Any, Any, Any]]], Any]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A data directory where direct I/O works; /tmp is memory on some machines."""
-    for base in (tmp_path, Path(__file__).parents[3] / ".pytest_cache"):
-        base.mkdir(exist_ok=True)
-        directory = Path(tempfile.mkdtemp(dir=base))
-        try:
-            layout.check_data_dir(directory)
-        except BarcoError:
-            shutil.rmtree(directory)
-            continue
-        yield directory
-        shutil.rmtree(directory, ignore_errors=True)
-        return
-    pytest.skip(
-        "neither --basetemp nor the checkout allows O_DIRECT: pass --basetemp on ext4 or XFS"
-    )
 
 
 @pytest.fixture
