@@ -99,6 +99,27 @@ def pin(pid: int, *cores: int) -> None:
             continue
 
 
+def interrupt_core(path: Path) -> int | None:
+    """Of our cores the one that takes most interrupts of the disk a path is on; None: none does.
+
+    What the kernel does at the end of a write it does there (/proc/interrupts, proc(5)).
+    """
+    status = path.stat()
+    device = f"/sys/dev/block/{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    parts = Path(device).resolve().parts[4:]  # After /sys/devices and the bus.
+    names = tuple(name + mark for name in parts for mark in ("-", "q"))  # virtio1-req.0, nvme0q1
+    head, *lines = Path("/proc/interrupts").read_text().splitlines()
+    columns = [int(name.removeprefix("CPU")) for name in head.split()]
+    counts = dict.fromkeys(CORES, 0)
+    for fields in map(str.split, lines):
+        if fields[-1].startswith(names):
+            for core, count in zip(columns, fields[1:], strict=False):
+                if core in counts:
+                    counts[core] += int(count)
+    core = max(counts, key=lambda each: counts[each])
+    return core if counts[core] else None
+
+
 def memory(pid: int) -> dict[str, int]:
     """Resident bytes of a process: `rss` now, `peak` since the last memory_peak_reset, `pss`."""
     status = Path(f"/proc/{pid}/status").read_text()

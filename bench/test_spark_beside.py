@@ -1,10 +1,11 @@
 """What does a bulk load by Spark do to those who produce meanwhile?
 
-The broker's one worker and the producers share the first core; Spark, its JVM and its Python
-workers, has the second one to itself, so that what is measured is the broker's doing and not a
-fight for cores that a user would not put up with. Produce calls are single events on a few
-connections, each of which sends the next one when it has its answer. In turn without Spark, and
-while it reads the same topic's neighbour again and again.
+The broker's one worker and the producers share a core; Spark, its JVM and its Python workers, has
+the other one to itself, so that what is measured is the broker's doing and not a fight for cores
+that a user would not put up with. The broker's is the one that the disk interrupts: there the
+kernel ends each write, and would wait up to a tick (4 ms) for Spark's. Produce calls are single
+events on a few connections, each of which sends the next one when it has its answer. In turn
+without Spark, and while it reads the same topic's neighbour again and again.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from bench import machine, sparking
 from bench.cases import single
 from bench.harness import LAB, METER, SETTINGS
 from bench.load import Load, median
-from bench.machine import CLIENT_CORE, CORES, SERVER_CORE
+from bench.machine import CORES
 from bench.servers import Broker
 
 CASES = {"spark-beside-100": (1_000_000, 100), "spark-beside-1k": (200_000, 1024)}
@@ -68,9 +69,9 @@ def pinned(jvm: int, core: int) -> Iterator[None]:
             machine.pin(pid, *CORES)
 
 
-def produce(broker: Broker) -> Load:
+def produce(broker: Broker, core: int) -> Load:
     """Light produce calls for a while."""
-    return single(broker, connections=CONNECTIONS, core=SERVER_CORE)
+    return single(broker, connections=CONNECTIONS, core=core, cpu_core=core)
 
 
 @pytest.fixture(scope="module")
@@ -80,31 +81,37 @@ def found(broker: Broker) -> Iterator[dict[str, dict[str, list[Load]]]]:
     with LAB.question(*CASES):
         if len(CORES) < 2:
             raise machine.Missing("Spark needs a core of its own here")
+        interrupted = machine.interrupt_core(broker.data_dir)
+        core = CORES[0] if interrupted is None else interrupted
+        other = next(each for each in CORES if each != core)
+        machine.pin(broker.supervisor, other)
+        for pid in broker.pids:
+            machine.pin(pid, core)
         spark = sparking.session(cores=1)
-        with pinned(sparking.Clock(spark, None).jvm, CLIENT_CORE):
+        with pinned(sparking.Clock(spark, None).jvm, other):
             for row, (count, event_bytes) in CASES.items():
                 sparking.produce(broker, row, int(count * sparking.SCALE), event_bytes)
                 reader = spark.read.format("barco").option("subscribe", row)
                 frame = reader.option("endpoints", sparking.endpoint_of(broker)).load()
-                runs[row] = measure(broker, frame)
+                runs[row] = measure(broker, frame, core)
                 judge(row, runs[row], int(count * sparking.SCALE))
         spark.stop()
     yield runs
 
 
-def measure(broker: Broker, frame: Any) -> dict[str, list[Load]]:
+def measure(broker: Broker, frame: Any, core: int) -> dict[str, list[Load]]:
     """Rounds of both, after one that warms the JVM; which of them is first alternates."""
     runs: dict[str, list[Load]] = {"alone": [], "beside": []}
     sparking.noop(frame)
     for number in range(SETTINGS.rounds):
         for name in list(runs) if number % 2 else list(runs)[::-1]:
             if name == "alone":
-                runs[name].append(produce(broker))
+                runs[name].append(produce(broker, core))
                 continue
             reading = Reading(frame)
             reading.start()
             time.sleep(LEAD_SECONDS)
-            runs[name].append(produce(broker))
+            runs[name].append(produce(broker, core))
             reading.end()
     return runs
 
