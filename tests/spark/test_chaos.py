@@ -81,6 +81,8 @@ class Case:
         self.cluster, self.table = cluster, table
         self.jvm = jvm_of(spark)
         self.kills = self.runs = self.again = 0
+        self.seconds = 1.5
+        """What a run takes that nobody disturbs, or a guess."""
         self.deadline = time.monotonic() + SECONDS
         cluster.whole()
 
@@ -103,9 +105,13 @@ class Case:
         while True:
             assert time.monotonic() < self.deadline, f"{self.kills} kills"
             self.runs += 1
+            kills, begin = self.kills, time.monotonic()
             with self.killing():
                 try:
-                    return work()
+                    done = work()
+                    if self.kills == kills:
+                        self.seconds = time.monotonic() - begin
+                    return done
                 except PySparkException as error:
                     self.again += 1
                     self.table.line(f"  failed, again: {str(error).splitlines()[0][:90]}")
@@ -132,7 +138,7 @@ class _Killing(threading.Thread):
 
     def run(self) -> None:
         case = self.case
-        self.stop.wait(0.3 + case.kills % 5 * 0.2)
+        self.stop.wait(case.seconds * (0.1 + 0.2 * (case.kills % 5)))
         while not self.stop.is_set() and case.goes_on:
             if not case.strike():
                 self.stop.wait(0.02)
