@@ -7,7 +7,6 @@ import importlib.util
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,9 +20,11 @@ Load files into a topic with Spark, or a topic into Parquet files. For data that
 machine reads in time, or that lies where Spark can read it (hdfs:, s3a:, any path it knows).
 
 Into a topic (FILE... --topic T): each line of an NDJSON file is one event, stored as it is; each
-row of a CSV file becomes a JSON object with the names of the header, every value a string; each row
-of a Parquet file becomes a JSON object, unless its columns are those of an event (value, and key,
-timestamp or topic), as --to writes them: then they are stored as they are.
+row of a CSV file (UTF-8, with a header, as RFC 4180 has it) becomes a JSON object with the names of
+the header, every value a string; each row of a Parquet file becomes a JSON object, unless its
+columns are those of an event and no others (value, and any of key, timestamp, topic, partition,
+epoch and offset, as --to writes them): then value, key and timestamp are stored as they are.
+Directories, patterns and compressed files (.gz and what else Spark unpacks) can be given as well.
 Tasks stage the events at the shards that own them, and all of them become visible at the end, each
 once, whatever fails or is tried again in between. If the command itself is killed, run it again
 with the same --writer-id: what was stored before is not stored twice.
@@ -50,7 +51,6 @@ directory.
 
 {_shared.EXIT_CODES}"""
 
-KINDS = {".csv": "csv", ".parquet": "parquet"}
 WATCH_SECONDS = 0.5
 PYSPARK_MIN = (4, 2)
 
@@ -67,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--overwrite", action="store_true", help="with --to: DIR may be there")
     parser.add_argument("--key-field", metavar="FIELD", help="the key is this field or column")
     parser.add_argument("--format", choices=("ndjson", "csv", "parquet"),
-                        help="default: by the first file's name, else ndjson")  # fmt: skip
+                        help="default: by the names of the files, else ndjson")  # fmt: skip
     parser.add_argument("--master", metavar="URL", default=None,
                         help="a Spark cluster (default: all cores of this machine)")  # fmt: skip
     parser.add_argument("--writer-id", metavar="ID", help="names the load, to run it again")
@@ -97,16 +97,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _to_topic(load: Any, args: argparse.Namespace) -> dict[str, Any]:
-    with load.running(args.master) as spark:
-        job = load.Job(args.endpoint, args.topic, args.writer_id)
-        with _Watch(job, show=not args.quiet):
-            job.run(spark, args.files, _kind(args), args.key_field)
-        return {**job.result(), "writer": job.writer}
-
-
-def _kind(args: argparse.Namespace) -> str:
-    suffix = Path(args.files[0].rstrip("*")).suffix.lower()
-    return args.format or KINDS.get(suffix, "ndjson")
+    job = load.Job(args.endpoint, args.topic, args.writer_id)
+    try:
+        with load.running(args.master) as spark:
+            with _Watch(job, show=not args.quiet):
+                job.run(spark, args.files, args.format, args.key_field)
+            return {**job.result(), "writer": job.writer}
+    except KeyboardInterrupt:
+        job.give_up()
+        raise
 
 
 def _to_files(load: Any, args: argparse.Namespace) -> dict[str, Any]:

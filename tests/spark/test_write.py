@@ -1,8 +1,10 @@
 """Writing through Spark: every row once, whatever fails, is tried again or is killed."""
 
+import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from pyspark.sql import functions as f
 from sparklab import collected, digest, endpoint_of, expected, produce, run_json
 from test_stream import free_ports
 
-from barco.spark.load import Job, LoadError, events_of, to_parquet
+from barco.spark.load import Job, LoadError, events_of, telling_line, to_parquet
 
 ROWS = 20_000
 SECONDS = 800
@@ -293,7 +295,7 @@ def test_files_into_a_topic_and_back(spark: Any, broker: Any, tmp_path: Path) ->
     assert to_parquet(spark, endpoint, "l1", directory, overwrite=False) == 3000
     again = Job(endpoint, "l2", "copy-1")
     for _ in range(2):
-        again.run(spark, [directory], "parquet", None)
+        again.run(spark, [directory], None, None)
     assert again.result()["events"] == 3000
     assert collected(topic_of(spark, broker, "l2")) == keyed
 
@@ -310,6 +312,46 @@ def test_rows_of_tables_become_json(spark: Any, broker: Any, tmp_path: Path) -> 
     spark.range(3).write.parquet(str(tmp_path / "t.parquet"))
     found = events_of(spark, [str(tmp_path / "t.parquet")], "parquet", "id").collect()
     assert {(row.key, row.value) for row in found} == {(str(n), f'{{"id":{n}}}') for n in range(3)}
+    # A column of that name does not make an event of a row: the others would be lost.
+    frame = spark.sql("select 'roof' as sensor, '21' as value")
+    frame.write.parquet(str(tmp_path / "sensors"))
+    found = events_of(spark, [str(tmp_path / "sensors")], None, None).collect()
+    assert [row.value for row in found] == ['{"sensor":"roof","value":"21"}']
+
+
+def test_csv_is_read_as_other_programs_write_it(spark: Any, tmp_path: Path) -> None:
+    """Doubled quotes, line ends in fields, backslashes: Spark has a way of its own with each."""
+    import csv
+
+    rows = [["1", 'say "hi"', "ends in \\"], ["2", "two\nlines", 'a,"b"'], ["3", '5" pipe', ""]]
+    for name in ("q.csv", "packed/q.csv.gz"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        with gzip.open(path, "wt") if name.endswith("gz") else path.open("w") as out:
+            csv.writer(out).writerows([["id", "a", "b"], *rows])
+        for place in (path, path.parent) if name.endswith("gz") else (path,):
+            found = events_of(spark, [str(place)], None, None).collect()
+            assert [list(json.loads(row.value).values()) for row in found] == rows
+
+
+@pytest.mark.parametrize(
+    ("files", "key", "said"),
+    [
+        ({"a.csv": "id,name\n1,x\n", "b.csv": "name,id\ny,2\n"}, None, "b.csv.*header"),
+        ({"a.csv": "id,name\n1,x,more\n"}, None, "a.csv.*[Mm]alformed"),
+        ({"a.csv": "id\n1\n", "b.ndjson": "{}\n"}, None, "several kinds"),
+        ({"a.ndjson": '{"id":1}\n{"id":\n'}, "id", "not JSON"),
+    ],
+    ids=["headers differ", "too many fields", "two kinds", "no key"],
+)
+def test_files_that_would_be_read_wrongly_are_refused(
+    spark: Any, tmp_path: Path, files: dict[str, str], key: str | None, said: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Exception) as raised:
+        events_of(spark, [str(tmp_path / name) for name in files], None, key).collect()
+    assert re.search(said, telling_line(str(raised.value))), telling_line(str(raised.value))
 
 
 def test_the_command_line_and_the_demo(broker: Any, tmp_path: Path) -> None:
