@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from barco.spark.options import ReadOptions
 from barco.spark.reader import BatchReader, FilteringReader
 from barco.spark.schema import Projection, projection, source_schema
-from barco.spark.stream import StreamReader
+from barco.spark.stream import RefusedReader, StreamReader
 
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 """Loaded only in the process that will push filters. Where pushdown is off (as it is unless
@@ -48,7 +48,10 @@ class BarcoSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
-        return StreamReader(ReadOptions.parse(self.options, stream=True), _projection(schema))
+        try:
+            return StreamReader(ReadOptions.parse(self.options, stream=True), _projection(schema))
+        except ValueError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""

@@ -5,9 +5,10 @@ generation in which the reader saw it. Spark compares positions as text, so keys
 same order, and where nothing is new the very same position is given back.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -99,6 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._projection = projection
         self._slices: dict[tuple[str, str], Slice] = {}
+        self._now = False
         self._target: Ends | None = None
         self._newest: Position | None = None
         self._held_since: float | None = None
@@ -125,6 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = places_of(start)
         ends = self._look_again(begin)
         self._newest = position(begin | ends)
+        if self._now and self._target is None:
+            self._target = ends
         if self._target is not None:
             ends = {key: min(end, self._target[key], key=_by_offset)
                     for key, end in ends.items() if key in self._target}  # fmt: skip
@@ -146,8 +150,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._newest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all that this run reads."""
-        self._target = self._look()
+        """What is there now is all that this run reads: now is when it first asks, because the
+        position says then which answer to believe."""
+        self._now, self._target = True, None
 
     def _forward(self, begin: Ends, ends: Ends) -> Ends:
         """From `begin` as far as `ends`: new slices from their start, none ever back."""
@@ -238,8 +243,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 described = brokers.slices(topic, split_bytes=split_bytes)
             except NotFoundError:
-                if any(name == topic for name, _ in self._slices):
-                    self._lost(f"topic {topic} does not exist any more")
                 continue  # It has not been written to yet: from its first event on, then.
             for slice_ in wanted(slices_of(topic, described), self._options):
                 found[topic, slice_.name] = slice_
@@ -252,14 +255,46 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline = time.monotonic() + BEHIND_SECONDS
         while True:
             ends = self._look()
-            behind = [key for key, end in ends.items() if end.offset < _offset(begin, key, end)]
-            if not behind or time.monotonic() > deadline:
+            behind = any(end.offset < _offset(begin, key, end) for key, end in ends.items())
+            gone = self._gone(begin, ends)
+            if not behind and not (gone and self._options.fail_on_data_loss):
+                return ends
+            if time.monotonic() > deadline:
+                for topic in gone:
+                    self._lost(f"topic {topic} does not exist any more")
                 return ends
             time.sleep(BEHIND_PAUSE_S)
+
+    def _gone(self, begin: Ends, ends: Ends) -> list[str]:
+        """Topics that the query has read, is still to read, and does not find."""
+        pattern = self._options.pattern
+        gone = {topic for topic, _ in begin} - {topic for topic, _ in ends}
+        if pattern is None:
+            return sorted(gone & set(self._options.topics))
+        return sorted(topic for topic in gone if re.fullmatch(pattern, topic))
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{what}; failOnDataLoss=false goes on with what there is")
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says what is wrong with options or schema when it is first asked: where none is made at all,
+    Spark 4.3 tells of a variable that it has not set."""
+
+    def __init__(self, error: ValueError) -> None:
+        self._error = error
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise self._error
+
+    initialOffset: Any = _refuse
+    latestOffset: Any = _refuse
+    partitions: Any = _refuse
+    read: Any = _refuse
+    getDefaultReadLimit: Any = _refuse
+    reportLatestOffset: Any = _refuse
+    prepareForTriggerAvailableNow: Any = _refuse
 
 
 def _by_offset(cursor: Cursor) -> int:

@@ -31,7 +31,7 @@ def stream_writer(
 ) -> "StreamWriter":
     """The writer of a query; OptionError if options or columns are wrong."""
     if overwrite:
-        raise OptionError('topics are only appended to: use outputMode("append") or "update"')
+        raise OptionError('topics are only appended to: use outputMode("append")')
     parsed = WriteOptions.parse(options)
     check_schema(schema, parsed)
     return StreamWriter(parsed)

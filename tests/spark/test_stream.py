@@ -172,3 +172,15 @@ def test_data_loss_is_told(spark: Any, broker: Any, tmp_path: Path) -> None:
     query.options["failOnDataLoss"] = "false"
     assert sum(each.numInputRows for each in query.run_available()) == 100
     assert query.result() == expected([*range(100), *range(300, 400)])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"startingOffset": "earliest"}, "no option 'startingoffset'"),
+                          ({"endingOffsets": "latest"}, "for batch reads only")],
+)  # fmt: skip
+def test_a_wrong_option_is_named(
+    spark: Any, broker: Any, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    """Spark's own words would be of a variable that is not set."""
+    with pytest.raises(Exception, match=said):
+        Query(spark, broker, "wrong", tmp_path, **options).run_available()

@@ -79,3 +79,50 @@ def test_a_replica_that_is_behind_loses_nothing(monkeypatch: pytest.MonkeyPatch)
     ends = iter([{key: at(90)}])
     with pytest.raises(DataLossError):
         reader.latestOffset(begin, ReadAllAvailable())
+
+
+def reader_of(
+    monkeypatch: pytest.MonkeyPatch, looks: list[Ends], options: ReadOptions
+) -> StreamReader:
+    """A reader to which the brokers tell these ends, one after the other, the last for ever."""
+    reader = StreamReader(options, None)  # type: ignore[arg-type]
+
+    def look(split_bytes: int = 0) -> Ends:
+        found = looks.pop(0) if len(looks) > 1 else looks[0]
+        reader._slices = {k: Slice(k[0], 0, 0, 0, "", (), 1, 0, c.offset) for k, c in found.items()}
+        return found
+
+    monkeypatch.setattr(reader, "_look", look)
+    monkeypatch.setattr("barco.spark.stream.BEHIND_PAUSE_S", 0.0)
+    return reader
+
+
+def test_a_run_to_what_is_there_does_not_end_at_what_a_replica_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader has just died when Trigger.AvailableNow starts."""
+    key = ("t", "0/0")
+    looks = [{key: at(90)}, {key: at(120, 2)}, {key: at(130, 2)}]
+    reader = reader_of(monkeypatch, looks, ReadOptions(topics=("t",)))
+    reader.prepareForTriggerAvailableNow()
+    begin = position({key: at(100)})
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    assert end == position({key: at(120, 2)})
+    assert reader.latestOffset(end, ReadAllAvailable()) == end  # What came later is not of it.
+
+
+@pytest.mark.parametrize("by", [{"topics": ("t", "u")}, {"pattern": "[tu]"}])
+def test_a_topic_that_is_gone_is_told_after_a_restart_too(
+    monkeypatch: pytest.MonkeyPatch, by: dict[str, object]
+) -> None:
+    monkeypatch.setattr("barco.spark.stream.BEHIND_SECONDS", 0.0)
+    kept, gone, other = ("t", "0/0"), ("u", "0/0"), ("not-asked-for", "0/0")
+    begin = position({kept: at(10), gone: at(7), other: at(3)})
+    looks: list[Ends] = [{kept: at(12)}]
+    reader = reader_of(monkeypatch, looks, ReadOptions(**by))  # type: ignore[arg-type]
+    with pytest.raises(DataLossError, match="topic u does not exist any more"):
+        reader.latestOffset(begin, ReadAllAvailable())
+    lenient = ReadOptions(fail_on_data_loss=False, **by)  # type: ignore[arg-type]
+    reader = reader_of(monkeypatch, looks, lenient)
+    found = reader.latestOffset(begin, ReadAllAvailable())
+    assert found == position({kept: at(12), gone: at(7), other: at(3)})
