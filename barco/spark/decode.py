@@ -84,6 +84,8 @@ class Decoder:
 
     def _batch(self, columns: _Columns) -> pa.RecordBatch:
         arrays = [make(self, name, columns) for name, make in self._makers]
+        if not arrays:  # A schema without columns: there are rows nevertheless, to be counted.
+            return pa.RecordBatch.from_arrays([pa.nulls(columns.rows)], ["none"]).select([])
         return pa.RecordBatch.from_arrays(arrays, schema=self._projection.arrow)
 
     def constant(self, name: str, value: object, rows: int) -> pa.Array:

@@ -7,7 +7,7 @@ over would read the wrong events.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,6 +27,11 @@ _IGNORED = re.compile(
     r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|fail[-_]?fast|path|mode", re.ASCII
 )
 """Kafka's own settings, which mean nothing here, and what Spark adds."""
+
+_SECURITY = re.compile(
+    r"user(name)?|password|token|kafka\.(sasl|ssl)\..*|kafka\.security\.protocol", re.ASCII
+)
+"""What a user would say of credentials: passing it over would promise what nobody keeps."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 
@@ -48,6 +53,11 @@ class Places:
         if self.word:
             return self.word
         return self.by_topic.get(topic, {}).get(partition, default)
+
+    def names(self, place: Place) -> bool:
+        """Whether it is said of all slices, or of one."""
+        said = [each for named in self.by_topic.values() for each in named.values()]
+        return place in (self.word, *said)
 
     def times(self) -> list[str]:
         """Every timestamp that has to be looked up."""
@@ -115,6 +125,10 @@ class ReadOptions:
         )
         if stream and options.ending.given:
             raise OptionError("ending offsets and timestamps are for batch reads only")
+        if not stream and options.starting.word == "latest":
+            raise OptionError(
+                "option startingOffsets: a batch read that begins at the latest ends there"
+            )
         reading.refuse_the_rest()
         return options
 
@@ -159,6 +173,11 @@ class Reading:
     def refuse_the_rest(self) -> None:
         """OptionError if something is left that we do not know."""
         for name in sorted(self._left):
+            if _SECURITY.fullmatch(name) and self._given[name].upper() != "PLAINTEXT":
+                raise OptionError(
+                    f"option {name}: barco has neither TLS nor credentials in this version; leave "
+                    "it out, and keep the brokers on a network of your own"
+                )
             if not _IGNORED.fullmatch(name):
                 raise OptionError(
                     f"there is no option {name!r}; there are: {', '.join(sorted(self._known))}"
@@ -177,7 +196,7 @@ def _endpoints(text: str) -> tuple[str, ...]:
     words = _words(text)
     for word in words:
         host, _, port = word.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not host or "/" in word or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"{word!r} is not HOST:PORT")
     if not words:
         raise ValueError("give at least one HOST:PORT")
@@ -214,13 +233,15 @@ def _pattern(text: str) -> str | None:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+        raise ValueError(f"not a regular expression of Python: {error}") from None
     return text
 
 
 def _assigned(text: str) -> dict[str, tuple[int, ...]]:
-    document = _object(text)
-    return {topic: tuple(sorted({int(p) for p in each})) for topic, each in document.items()}
+    document = _object(text, '{"topic":[0,1]}')
+    if not document or not all(isinstance(each, list) for each in document.values()):
+        raise ValueError('JSON such as {"topic":[0,1]} is needed')
+    return {topic: tuple(sorted({_whole(p) for p in each})) for topic, each in document.items()}
 
 
 def _places(reading: Reading, which: str, default: int) -> Places:
@@ -228,7 +249,7 @@ def _places(reading: Reading, which: str, default: int) -> Places:
     offsets = reading.take(f"{which}Offsets", _offsets, None)
     by_time = reading.take(f"{which}OffsetsByTimestamp", _by_time, None)
     time = reading.take(f"{which}Timestamp", _milliseconds, None)
-    if which == "ending" and offsets is not None and offsets.word == "earliest":
+    if which == "ending" and offsets is not None and offsets.names("earliest"):
         raise OptionError('option endingOffsets: "latest" or offsets by topic and partition')
     found = time or by_time or offsets
     if found is None:
@@ -242,20 +263,20 @@ def _offsets(text: str) -> Places | None:
         return Places(word=word, given=True)
     names = {EARLIEST: "earliest", LATEST: "latest"}
     table: dict[str, dict[int, Place]] = {}
-    for topic, named in _object(text).items():
+    for topic, named in _by_partition(text):
         table[topic] = {}
         for partition, value in named.items():
-            offset = int(value)
+            offset = _whole(value)
             if offset < EARLIEST:
                 raise ValueError(f"{offset} is no offset")
-            table[topic][int(partition)] = names.get(offset, offset)
+            table[topic][_whole(partition)] = names.get(offset, offset)
     return Places(by_topic=table, given=True)
 
 
 def _by_time(text: str) -> Places | None:
     table: dict[str, dict[int, Place]] = {}
-    for topic, named in _object(text).items():
-        table[topic] = {int(p): _timestamp(str(value)) for p, value in named.items()}
+    for topic, named in _by_partition(text):
+        table[topic] = {_whole(p): _timestamp(str(value)) for p, value in named.items()}
     return Places(by_topic=table, given=True)
 
 
@@ -264,7 +285,7 @@ def _milliseconds(text: str) -> Places | None:
 
 
 def _timestamp(text: str) -> str:
-    value = int(text)
+    value = _whole(text)
     if not 0 <= value < 2**53:
         raise ValueError(f"{value} is not a time in milliseconds since 1970")
     return f"timestamp:{value * 1000}"
@@ -278,14 +299,30 @@ def _strict(reading: Reading) -> bool:
     return word == "error"
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str, example: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     if isinstance(document, dict):
         return document
-    raise ValueError('JSON such as {"topic":{"0":23}} is needed')
+    raise ValueError(f"JSON such as {example} is needed")
+
+
+def _by_partition(text: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    document = _object(text, '{"topic":{"0":23}}')
+    if not all(isinstance(named, dict) for named in document.values()):
+        raise ValueError('JSON such as {"topic":{"0":23}} is needed')
+    return document.items()
+
+
+def _whole(value: object) -> int:
+    """A number as users write it: in JSON, or in quotes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value, re.ASCII):
+        return int(value)
+    raise ValueError(f"{value!r} is not a whole number")
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -293,7 +330,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value <= 0:
         raise ValueError(f"{value} is not positive")
     return value

@@ -5,6 +5,7 @@ partition. Neighbouring partitions belong to different shards, so that tasks tha
 time keep different workers busy.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -136,6 +137,29 @@ def wanted(slices: Iterable[Slice], options: ReadOptions) -> list[Slice]:
                 f"option assign: topic {topic} has no partition {missing[0]}: 0 to {len(there) - 1}"
             )
     return [each for each in found if each.partition in options.assigned.get(each.topic, ())]
+
+
+def check_places(slices: Iterable[Slice], options: ReadOptions) -> None:
+    """OptionError if offsets or times are of what is not read: a misspelt topic would be read from
+    somewhere else."""
+    there: dict[str, set[int]] = {}
+    for each in slices:
+        there.setdefault(each.topic, set()).add(each.partition)
+    for which, places in (("starting", options.starting), ("ending", options.ending)):
+        for topic, named in places.by_topic.items():
+            wrong = sorted(named.keys() - there.get(topic, named.keys()))
+            if not is_read(topic, options) or wrong:
+                what = f"partition {wrong[0]} of topic {topic}" if wrong else f"topic {topic}"
+                raise OptionError(
+                    f"the {which} offsets or timestamps name {what}, which is not read"
+                )
+
+
+def is_read(topic: str, options: ReadOptions) -> bool:
+    """Whether the query is of this topic, which need not exist."""
+    if options.pattern is None:
+        return topic in options.topics
+    return re.fullmatch(options.pattern, topic) is not None
 
 
 def offset_at(

@@ -28,6 +28,7 @@ from barco.spark.plan import (
     Range,
     Ranges,
     Slice,
+    check_places,
     cut,
     cut_by_count,
     end_of,
@@ -153,13 +154,15 @@ class BatchReader(DataSourceReader):
         topics = topics_of(brokers, options)
         times = look_up_times(brokers, topics, [*options.starting.times(), *options.ending.times()])
         ranges: list[tuple[Range, Slice]] = []
-        for topic in topics:
-            for slice_ in look_up(brokers, options, topic, split_bytes_of(options)):
-                start = start_of(slice_, options, times)
-                end = end_of(slice_, options, times)
-                start, end = self._bounds.within(slice_, start, end)
-                if start < end:
-                    ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
+        split_bytes = split_bytes_of(options)
+        slices = [s for topic in topics for s in look_up(brokers, options, topic, split_bytes)]
+        check_places(slices, options)
+        for slice_ in slices:
+            start = start_of(slice_, options, times)
+            end = end_of(slice_, options, times)
+            start, end = self._bounds.within(slice_, start, end)
+            if start < end:
+                ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
         target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
         most = piece_bytes_most(target, options)
         pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]

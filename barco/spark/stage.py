@@ -44,9 +44,8 @@ BUNDLED_BYTES_MAX = 16 * MiB
 """Over it all that is encoded goes as it is."""
 HELD_BYTES_MAX = 64 * MiB
 """Of rows that wait for company; over it all of them are sent as they are."""
-PIECE_ROWS_MAX = 65_536
-PIECE_VALUES_MAX = 1 * MiB
-"""What a shard takes as one chunk."""
+ROW_BYTES = 8
+"""What a row counts at least: a piece has at most 65,536."""
 SPAN_US_MAX = 2**32 - 1
 """Between the timestamps of one batch."""
 
@@ -309,13 +308,12 @@ class Task:
 
     def _send_pieces(self, topic: str, slice_key: SliceKey, columns: Columns) -> Columns | None:
         """Sends what is whole pieces; the rest is less than one."""
-        ends = offsets_of(columns.value).astype(np.int64)
+        measures, most = _measures(columns), self._options.piece_bytes
         count, start = len(columns.value), 0
         while start < count:
-            most = ends[start] + self._options.piece_bytes
-            stop = int(np.searchsorted(ends, most, side="right")) - 1
-            stop = min(max(stop, start + 1), start + PIECE_ROWS_MAX)
-            if stop >= count and ends[count] - ends[start] < self._options.piece_bytes:
+            ends = [np.searchsorted(each, each[start] + most, side="right") for each in measures]
+            stop = max(int(min(ends)) - 1, start + 1)
+            if stop >= count and all(each[-1] - each[start] < most for each in measures):
                 return columns.cut(start, count)
             self._send(topic, slice_key, columns.cut(start, stop))
             start = stop
@@ -359,9 +357,18 @@ class Task:
                 self._post(topic, slice_key)
 
 
+def _measures(columns: Columns) -> list[Any]:
+    """What the rows up to each of them come to, by values, by keys, and by number: a piece is full
+    when one of them is. Keys count, for a shard takes no batch that unpacks to more than 16 MiB."""
+    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
+    found = [offsets_of(array).astype(np.int64) for array in arrays]
+    return [*found, ROW_BYTES * np.arange(len(columns.value) + 1)]
+
+
 def _size(columns: Columns) -> int:
-    ends = offsets_of(columns.value)
-    return int(ends[-1]) - int(ends[0])
+    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
+    ends = [offsets_of(array) for array in arrays]
+    return max(ROW_BYTES * len(columns.value), *(int(each[-1]) - int(each[0]) for each in ends))
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:

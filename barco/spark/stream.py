@@ -5,7 +5,6 @@ generation in which the reader saw it. Spark compares positions as text, so keys
 same order, and where nothing is new the very same position is given back.
 """
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
@@ -27,8 +26,10 @@ from barco.spark.plan import (
     Range,
     Ranges,
     Slice,
+    check_places,
     cut,
     cut_by_count,
+    is_read,
     packed,
     piece_bytes,
     piece_bytes_most,
@@ -110,6 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins: at the end unless the user says otherwise."""
         self._look()
+        check_places(self._slices.values(), self._options)
         brokers = self._brokers()
         topics = sorted({topic for topic, _ in self._slices})
         times = look_up_times(brokers, topics, self._options.starting.times())
@@ -267,11 +269,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _gone(self, begin: Ends, ends: Ends) -> list[str]:
         """Topics that the query has read, is still to read, and does not find."""
-        pattern = self._options.pattern
         gone = {topic for topic, _ in begin} - {topic for topic, _ in ends}
-        if pattern is None:
-            return sorted(gone & set(self._options.topics))
-        return sorted(topic for topic in gone if re.fullmatch(pattern, topic))
+        return sorted(topic for topic in gone if is_read(topic, self._options))
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

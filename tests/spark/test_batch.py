@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 from sparklab import collected, endpoint_of, expected, produce
 
 EVENTS = 20_000
@@ -77,6 +78,8 @@ def test_any_columns_in_any_order(spark: Any, broker: Any, topic: str) -> None:
     row = frame.where("value like '%\"n\":1,%'").collect()[0]
     assert (row.key, row.token, row.timestampType) == ("key-1", -(2**63), 0)
     assert read(spark, broker, columns="offset,topic").columns == ["offset", "topic"]
+    none = spark.read.schema(StructType([])).format("barco").option("subscribe", "flights")
+    assert none.option("endpoints", endpoint_of(broker)).load().count() == EVENTS
     micros = read(spark, broker, "timestamp bigint").selectExpr("min(timestamp) as m").first().m
     assert abs(micros / 1e6 - time.time()) < 86_400
     with_headers = read(spark, broker, includeHeaders="true", subscribe="flights-2")
@@ -193,6 +196,8 @@ def test_sql(spark: Any, broker: Any, topic: str) -> None:
         ({"subscribe": "a", "subscribePattern": "b"}, "together"),
         ({"startingOffsets": "erliest"}, "startingOffsets"),
         ({"endpoints": "nowhere"}, "HOST:PORT"),
+        ({"startingOffsets": '{"fligths":{"0":5}}'}, "topic fligths, which is not read"),
+        ({"endingOffsets": '{"flights":{"8":5}}'}, "partition 8 of topic flights"),
         ({"minPartitions": "0"}, "not positive"),
     ],
 )

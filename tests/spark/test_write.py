@@ -97,6 +97,13 @@ def test_times_and_topics_are_the_rows_own(spark: Any, broker: Any) -> None:
     assert {tuple(row) for row in found.collect()} == {tuple(row) for row in frame.collect()}
 
 
+def test_keys_that_are_larger_than_values(spark: Any, broker: Any) -> None:
+    """All of one slice: what a shard takes as one batch is bounded with its keys."""
+    frame = spark.range(0, 30_000, 1, 1).selectExpr("repeat('k', 1000) as key", "'' as value")
+    write(frame, broker, "k1")
+    assert topic_of(spark, broker, "k1").count() == 30_000
+
+
 def test_a_job_that_fails_leaves_nothing(spark: Any, broker: Any) -> None:
     write(rows_of(spark, 0, 100), broker, "f1")
     broken = rows_of(spark, 0).where(

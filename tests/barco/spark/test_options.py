@@ -38,7 +38,7 @@ def test_offsets_by_partition() -> None:
 
 def test_timestamps_come_first_then_those_by_partition() -> None:
     by_time = '{"t":{"1":7}}'
-    both = {"startingOffsets": "latest", "startingOffsetsByTimestamp": by_time}
+    both = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": by_time}
     assert parse(**both).starting.of("t", 1, "earliest") == "timestamp:7000"
     assert parse(**both, startingTimestamp="5").starting == Places("timestamp:5000", given=True)
     assert parse(**both).starting.times() == ["timestamp:7000"]
@@ -62,11 +62,35 @@ def test_timestamps_come_first_then_those_by_partition() -> None:
         {"endpoints": "host:99999"},
         {"endpoints": ","},
         {"startOffset": "1"},
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"t":{"0":1.5}}'},
+        {"startingOffsets": '{"t":{"0":null}}'},
+        {"startingOffsets": '{"t":5}'},
+        {"endingOffsets": '{"t":{"0":-2}}'},
+        {"endpoints": "http://host:9250"},
+        {"minPartitions": "many"},
     ],
 )
 def test_wrong_ones_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(OptionError):
         parse(**given)
+
+
+@pytest.mark.parametrize("text", ['{"t":0}', "{}", '["t"]', '{"t":[0.5]}', '{"t":["x"]}'])
+def test_assignments_are_checked(text: str) -> None:
+    with pytest.raises(OptionError, match="needed|whole number"):
+        ReadOptions.parse({"assign": text}, stream=False)
+
+
+@pytest.mark.parametrize(
+    "name", ("user", "password", "token", "kafka.sasl.jaas.config", "kafka.security.protocol")
+)
+def test_credentials_are_not_passed_over(name: str) -> None:
+    """And what they are is not repeated in a message."""
+    with pytest.raises(OptionError, match="neither TLS nor credentials") as raised:
+        parse(**{name: "s3cret"})
+    assert "s3cret" not in str(raised.value)
+    assert parse(**{"kafka.security.protocol": "PLAINTEXT"}) == parse()
 
 
 def test_patterns_are_checked() -> None:
