@@ -41,6 +41,7 @@ LIVE, LATE = "departures", "late"
 LIVE_FLIGHTS = 3000
 LATE_MINUTES = 60
 FOLLOW_SECONDS = 60.0
+ONCE_SECONDS = 1.0
 HOURS = range(5, 24)
 CARRIER_FLIGHTS_MIN = 100
 CELL_FLIGHTS_MIN = 10
@@ -139,7 +140,10 @@ def analyse(spark: SparkSession, args: argparse.Namespace, source: dict[Cell, De
     result.read_seconds = round(time.monotonic() - began, 2)
     result.parquet = str(args.dir / "delays.parquet")
     spark.createDataFrame(rows).coalesce(1).write.mode("overwrite").parquet(result.parquet)
-    result.parquet_rows = spark.read.parquet(result.parquet).count()
+    written = spark.read.parquet(result.parquet).collect()
+    if sorted(written) != sorted(rows):
+        raise SystemExit("the Parquet file does not hold what was written to it")
+    result.parquet_rows = len(written)
     result.picture = str(args.dir / "delays.png")
     draw(found, Path(result.picture))
     return result
@@ -280,13 +284,14 @@ def follow(spark: SparkSession, args: argparse.Namespace, result: Result) -> Non
 
 
 def arrived(endpoint: str, wanted: list[int]) -> list[int]:
-    """The flights in the topic of late ones, once there are as many as wanted."""
+    """The flights in the topic of late ones, when there are as many as wanted and no more come."""
     found: list[int] = []
     until = time.monotonic() + FOLLOW_SECONDS
     with barco.Consumer(LATE, group="demo-late", endpoint=endpoint, start="earliest") as consumer:
         while len(found) < len(wanted) and time.monotonic() < until:
             found += [json.loads(event.value)["id"] for event in consumer.poll(0.5)]
-    return found
+        # Each once: one that came twice would come now.
+        return found + [json.loads(event.value)["id"] for event in consumer.poll(ONCE_SECONDS)]
 
 
 if __name__ == "__main__":

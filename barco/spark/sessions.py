@@ -25,8 +25,13 @@ _JAVA_SETTINGS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOpti
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("barco")` known to a session. Harmless where it is known already."""
+    """Make `format("barco")` known to a session, and to the thread that calls: Spark 4.3 finds the
+    source of a write or of a streaming sink by the session of the thread, and only the thread that
+    made a session has it. Harmless where it is known already."""
     spark.dataSource.register(BarcoSource)
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:  # It is somewhere else with Spark Connect.
+        jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def session(

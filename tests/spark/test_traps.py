@@ -7,6 +7,7 @@ positions as text in test_stream.py and tests/barco/spark/test_positions.py.
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sparklab import collected, endpoint_of, expected, produce
@@ -57,6 +58,22 @@ def test_registering_on_top_does_no_harm(spark: Any, broker: Any) -> None:
 
     register(spark)
     test_a_topic_without_events_has_no_rows(spark, broker)
+
+
+def test_writing_from_another_thread(spark: Any, broker: Any) -> None:
+    """Spark looks for the source in the session of the thread, which has none by itself."""
+    from barco.spark import register
+
+    def work() -> None:
+        register(spark)
+        frame = spark.range(EVENTS).selectExpr("cast(id as string) as value")
+        writer = frame.write.format("barco").mode("append")
+        writer.option("endpoints", endpoint_of(broker)).save("threads")
+
+    with ThreadPoolExecutor(1) as other:
+        other.submit(work).result()
+    reader = spark.read.format("barco").option("endpoints", endpoint_of(broker))
+    assert reader.option("subscribe", "threads").load().count() == EVENTS
 
 
 def test_reading_needs_no_pandas() -> None:

@@ -1,0 +1,33 @@
+"""What `barco spark-load` tells, without Spark."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
+
+from barco.spark.load import Job, Progress, telling_line
+
+
+def test_what_is_stored_is_told_by_whoever_leads_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker that led a shard when the load began has died before its end."""
+    job = Job.__new__(Job)
+    job._holders = {"a": ("a", "b", "c"), "d": ("d", "a", "b")}
+    told = {("a", "b"): 30, ("a", "c"): 0, ("d", "d"): 5, ("d", "a"): 0, ("d", "b"): 0}
+
+    def ask(shard: str, holder: str, seconds: float) -> Progress | None:
+        stored = told.get((shard, holder))
+        return None if stored is None else Progress(shard, 0, 0, stored)
+
+    monkeypatch.setattr(job, "_ask", ask)
+    assert job.result() == {"events": 35, "shards": {"a": 30, "d": 5}}
+
+
+def test_the_line_that_says_what_is_wrong() -> None:
+    ours = 'Traceback\n  File "x"\nbarco.spark.stage.StageError: too large\n\tat org.apache'
+    assert telling_line(ours) == "barco.spark.stage.StageError: too large"
+    files = (
+        "An error occurred while calling o7.parquet.\n: org.apache.spark.SparkException: "
+        "[FAILED_READ_FILE] Encountered error while reading file a.csv.\n\tat x\n"
+        "Caused by: java.lang.RuntimeException: a.csv is not a Parquet file\n"
+    )
+    assert "a.csv is not a Parquet file" in telling_line(files)
+    assert telling_line("") == "Spark failed, and does not say why"
