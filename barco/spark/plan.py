@@ -225,9 +225,12 @@ def request_bytes(stored_bytes: int, fetch_bytes: int) -> int:
     return min(even + even // 16, POLL_BYTES_MAX)
 
 
-def piece_bytes(total: int, options: ReadOptions) -> int:
-    """The size to aim at for one partition."""
-    return min(max(total // PIECES, PIECE_BYTES_MIN), options.partition_bytes_max)
+def piece_bytes(total: int, options: ReadOptions, cores: int = 0) -> int:
+    """The size to aim at for one partition: as few for each of the session's cores as can be, all
+    of them busy to the end. `cores` 0: their number is not known."""
+    most = options.partition_bytes_max
+    pieces = cores * max(1, -(-total // (cores * most))) if cores else PIECES
+    return min(max(total // pieces, PIECE_BYTES_MIN), most)
 
 
 def split_bytes_of(options: ReadOptions) -> int:
@@ -292,25 +295,39 @@ def _parts(range_: Range, count: int) -> list[Range]:
     ]
 
 
-def packed(ranges: Sequence[Range], most: int, *, alone: bool = False) -> list[Ranges]:
-    """Partitions of up to `most` bytes: small ranges of one shard together, shards in turn.
+def packed(ranges: Sequence[Range], target: int, most: int, *, alone: bool = False) -> list[Ranges]:
+    """Partitions of about `target` bytes, up to `most`: small ranges of one shard together, shards
+    in turn, those of one shard even.
 
     `alone`: every range by itself (the user has asked for a number of partitions).
     """
-    by_shard: dict[str, list[list[Range]]] = {}
-    filled: dict[str, int] = {}
+    by_shard: dict[str, list[Range]] = {}
     for range_ in ranges:
-        shard = range_.source.endpoints[0]
-        groups = by_shard.setdefault(shard, [])
-        if alone or not groups or filled[shard] + range_.stored_bytes > most:
-            groups.append([])
-            filled[shard] = 0
-        groups[-1].append(range_)
-        filled[shard] += range_.stored_bytes
-    turns = max(map(len, by_shard.values()), default=0)
+        by_shard.setdefault(range_.source.endpoints[0], []).append(range_)
+    shards = [
+        [[range_] for range_ in found] if alone else _filled(found, target, most)
+        for found in by_shard.values()
+    ]
     return [
         Ranges(groups[turn])
-        for turn in range(turns)
-        for groups in by_shard.values()
+        for turn in range(max(map(len, shards), default=0))
+        for groups in shards
         if turn < len(groups)
     ]
+
+
+def _filled(ranges: Sequence[Range], target: int, most: int) -> list[list[Range]]:
+    """Ranges in groups of one size, about: a range goes where its middle lies."""
+    total = sum(range_.stored_bytes for range_ in ranges)
+    share = total / max(1, total // target, -(-total // most))
+    groups: list[list[Range]] = []
+    before = filled = 0
+    for range_ in ranges:
+        size = range_.stored_bytes
+        if not groups or before + size / 2 > len(groups) * share or filled + size > most:
+            groups.append([])
+            filled = 0
+        groups[-1].append(range_)
+        filled += size
+        before += size
+    return groups

@@ -1,6 +1,7 @@
 """`spark.read.format("barco")`: from options to partitions on the driver, from a partition to Arrow
 batches in a task."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -43,6 +44,10 @@ from barco.spark.plan import (
     wanted,
 )
 from barco.spark.schema import Projection
+from barco.spark.settle import settle
+
+CORES_VARIABLE = "BARCO_SPARK_CORES"
+"""In the environment of the process that plans: how many tasks run at a time, if that is known."""
 
 Times = dict[tuple[str, str], dict[int, int]]
 """By topic and "timestamp:<µs>": the offsets where that time begins, by partition."""
@@ -76,6 +81,16 @@ def look_up_times(brokers: Brokers, topics: Sequence[str], times: Iterable[str])
     return found
 
 
+def tasks_of(ranges: Sequence[tuple[Range, Slice]], options: ReadOptions) -> list[Ranges]:
+    """What each task reads of some slices."""
+    cores = int(os.environ.get(CORES_VARIABLE) or 0)
+    target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options, cores)
+    most = piece_bytes_most(target, options)
+    pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
+    alone = bool(options.partitions_min or options.partition_records_max)
+    return packed(cut_by_count(pieces, options), target, most, alone=alone)
+
+
 def read_ranges(
     ranges: Sequence[Range], options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
@@ -83,6 +98,7 @@ def read_ranges(
 
     While the last events of one are unpacked, the first of the next one are on their way.
     """
+    settle()
     fetches = [
         SliceFetch(
             range_.source,
@@ -163,12 +179,7 @@ class BatchReader(DataSourceReader):
             start, end = self._bounds.within(slice_, start, end)
             if start < end:
                 ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
-        target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
-        most = piece_bytes_most(target, options)
-        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
-        counted = cut_by_count(pieces, options)
-        alone = bool(options.partitions_min or options.partition_records_max)
-        return list(packed(counted, most, alone=alone)) or [Ranges(())]
+        return list(tasks_of(ranges, options)) or [Ranges(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges, one after the other."""

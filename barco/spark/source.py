@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from barco.spark.options import ReadOptions
 from barco.spark.reader import BatchReader, FilteringReader
 from barco.spark.schema import Projection, projection, source_schema
+from barco.spark.settle import settle
 from barco.spark.stream import RefusedReader, StreamReader
 
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -29,6 +30,10 @@ spark.sql.python.filterPushdown.enabled is true) a reader that could take filter
 
 class BarcoSource(DataSource):
     """Topics as tables and streams. Options: see `barco.spark.options`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        settle()
 
     @classmethod
     def name(cls) -> str:
@@ -43,6 +48,7 @@ class BarcoSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
+        settle()
         kind = FilteringReader if _PUSHING in sys.modules else BatchReader
         return kind(ReadOptions.parse(self.options, stream=False), _projection(schema))
 
@@ -55,6 +61,7 @@ class BarcoSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
+        settle()
         module = import_module("barco.spark.writer")
         writer: DataSourceWriter = module.batch_writer(self.options, schema, overwrite)
         return writer

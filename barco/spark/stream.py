@@ -27,19 +27,14 @@ from barco.spark.plan import (
     Ranges,
     Slice,
     check_places,
-    cut,
-    cut_by_count,
     is_read,
-    packed,
-    piece_bytes,
-    piece_bytes_most,
     range_of,
     slices_of,
     split_bytes_of,
     start_of,
     wanted,
 )
-from barco.spark.reader import look_up_times, read_ranges, topics_of
+from barco.spark.reader import look_up_times, read_ranges, tasks_of, topics_of
 from barco.spark.schema import Projection
 from barco.types import Epoch, Offset
 
@@ -215,11 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 first = min(slice_.start, cursor.offset)
             ranges.append((range_of(slice_, first, cursor.offset, options.endpoints), slice_))
-        target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options)
-        most = piece_bytes_most(target, options)
-        pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
-        alone = bool(options.partitions_min or options.partition_records_max)
-        return list(packed(cut_by_count(pieces, options), most, alone=alone))
+        return list[InputPartition](tasks_of(ranges, options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges."""

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from sparklab import collected, endpoint_of, expected, produce
@@ -86,6 +87,70 @@ def test_reading_needs_no_pandas() -> None:
         "print(type(source.reader(source.schema())).__name__)\n"
     )
     assert out == "BatchReader"
+
+
+def telling_source() -> Any:
+    """Its one column is called what the process that plans knows. Sent there by value."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from barco.spark import BarcoSource
+    from barco.spark.reader import CORES_VARIABLE
+
+    class TellingSource(BarcoSource):
+        @classmethod
+        def name(cls) -> str:
+            return "barco_telling"
+
+        def schema(self) -> StructType:
+            import gc
+            import os
+
+            told = f"{gc.get_freeze_count()} {os.environ.get(CORES_VARIABLE)}"
+            return StructType([StructField(told, LongType())])
+
+    return TellingSource
+
+
+def test_planning_collects_no_garbage_over_all_modules_and_knows_the_cores(spark: Any) -> None:
+    """It runs under Spark's own daemon: 25 ms of CPU each time, for nothing."""
+    spark.dataSource.register(telling_source())
+    told = [spark.read.format("barco_telling").load().columns[0].split() for _ in range(8)]
+    assert int(told[-1][0]) > 10_000, told
+    assert told[-1][1] == str(spark.sparkContext.defaultParallelism)
+
+
+def test_other_processes_keep_their_garbage_collector() -> None:
+    script = (
+        "import gc\nfrom barco.spark.settle import FREEZE_AT, settle\n"
+        "for _ in range(max(FREEZE_AT)): settle()\nprint(gc.get_freeze_count())"
+    )
+    assert run_python(script) == "0"
+
+
+def test_a_worker_can_send_a_batch_without_waiting(spark: Any) -> None:
+    """The kernel gives no more than it allows anybody."""
+    from barco.spark.daemon import SEND_BYTES
+
+    def sizes(_: int) -> int:
+        import os
+        import socket
+
+        found = 0
+        for name in os.listdir("/proc/self/fd"):
+            if os.path.exists(f"/proc/self/fd/{name}"):
+                continue  # A socket's name is that of no file.
+            try:
+                with socket.socket(fileno=os.dup(int(name))) as each:
+                    if each.family == socket.AF_UNIX:
+                        size = each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+                        found = max(found, size)
+            except OSError:
+                continue
+        return found
+
+    allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    (found,) = spark.sparkContext.range(1).map(sizes).collect()
+    assert found >= min(SEND_BYTES, allowed)
 
 
 def test_the_daemon_starts_no_threads_before_it_forks() -> None:

@@ -108,15 +108,39 @@ def test_cutting_loses_nothing(seed: int) -> None:
 
 def test_small_slices_of_a_shard_share_a_task_and_shards_take_turns() -> None:
     ranges = [range_of(a_slice(n, size=100), 0, 1000, []) for n in range(8)]
-    tasks = packed(ranges, 1000)
+    tasks = packed(ranges, 1000, 1000)
     assert len(tasks) == 2
     assert [{r.source.endpoints[0] for r in task.ranges} for task in tasks] == [{"e:1"}, {"e:2"}]
-    tasks = packed(ranges, 250)
+    tasks = packed(ranges, 250, 250)
     first = [task.ranges[0].source.endpoints[0] for task in tasks]
     assert first == ["e:1", "e:2", "e:1", "e:2"]
     assert sorted(r.partition for task in tasks for r in task.ranges) == list(range(8))
-    assert len(packed(ranges, 1000, alone=True)) == 8
+    assert len(packed(ranges, 1000, 1000, alone=True)) == 8
     assert "t/0[0:1000) at e:1" in repr(tasks[0])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tasks_of_one_shard_are_even(seed: int) -> None:
+    rng = random.Random(seed)
+    target = rng.randrange(50, 5000)
+    most = target + target // 2
+    sizes = [rng.randrange(1, target) for _ in range(rng.randrange(1, 40))]
+    ranges = [range_of(a_slice(0, size=size), 0, 1000, []) for size in sizes]
+    tasks = packed(ranges, target, most)
+    assert [r for task in tasks for r in task.ranges] == ranges
+    bytes_of = [sum(r.stored_bytes for r in task.ranges) for task in tasks]
+    assert max(bytes_of) <= most
+    even = [range_of(a_slice(0, size=target // 4), 0, 1000, []) for _ in range(8)]
+    assert [len(task.ranges) for task in packed(even, target, most)] == [4, 4]
+
+
+def test_each_core_of_a_machine_has_as_few_tasks_as_can_be() -> None:
+    mib = 1 << 20
+    assert piece_bytes(70 * mib, options(), cores=2) == 35 * mib
+    assert piece_bytes(70 * mib, options(), cores=64) == PIECE_BYTES_MIN
+    assert piece_bytes(300 * mib, options(), cores=2) == 50 * mib  # Six, not five of 60.
+    assert piece_bytes(10**12, options(), cores=2) <= 64 * mib
+    assert piece_bytes(10**9, options(maxBytesPerPartition="1000000"), cores=2) <= 10**6
 
 
 def test_sizes_of_partitions() -> None:
