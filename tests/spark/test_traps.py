@@ -137,15 +137,13 @@ def test_a_worker_can_send_a_batch_without_waiting(spark: Any) -> None:
 
         found = 0
         for name in os.listdir("/proc/self/fd"):
-            if os.path.exists(f"/proc/self/fd/{name}"):
-                continue  # A socket's name is that of no file.
-            try:
-                with socket.socket(fileno=os.dup(int(name))) as each:
-                    if each.family == socket.AF_UNIX:
-                        size = each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-                        found = max(found, size)
-            except OSError:
+            path = f"/proc/self/fd/{name}"
+            if not os.path.lexists(path) or not os.readlink(path).startswith("socket:"):
                 continue
+            with socket.socket(fileno=os.dup(int(name))) as each:
+                if each.family == socket.AF_UNIX:
+                    size = each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+                    found = max(found, size)
         return found
 
     allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
@@ -166,7 +164,7 @@ def test_the_daemon_starts_no_threads_before_it_forks() -> None:
 def test_a_query_that_needs_no_more_of_a_task_is_no_error() -> None:
     """Spark hangs up, and the stock daemon prints a traceback for it."""
     out = run_python(
-        "import os\n"
+        "import os, socket\n"
         "import barco.spark.daemon as daemon\n"
         "def hung_up(*_):\n"
         "    raise BrokenPipeError\n"
@@ -174,7 +172,7 @@ def test_a_query_that_needs_no_more_of_a_task_is_no_error() -> None:
         "child = os.fork()\n"
         "if not child:\n"
         "    try:\n"
-        "        daemon.worker(None, True)\n"
+        "        daemon.worker(socket.socketpair()[0], True)\n"
         "    finally:\n"
         "        os._exit(3)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
