@@ -1,7 +1,6 @@
 """`spark.read.format("barco")`: from options to partitions on the driver, from a partition to Arrow
 batches in a task."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from barco.errors import NotFoundError
+from barco.spark import cores
 from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.options import ReadOptions
@@ -45,9 +45,6 @@ from barco.spark.plan import (
 )
 from barco.spark.schema import Projection
 from barco.spark.settle import settle
-
-CORES_VARIABLE = "BARCO_SPARK_CORES"
-"""In the environment of the process that plans: how many tasks run at a time, if that is known."""
 
 Times = dict[tuple[str, str], dict[int, int]]
 """By topic and "timestamp:<µs>": the offsets where that time begins, by partition."""
@@ -83,8 +80,8 @@ def look_up_times(brokers: Brokers, topics: Sequence[str], times: Iterable[str])
 
 def tasks_of(ranges: Sequence[tuple[Range, Slice]], options: ReadOptions) -> list[Ranges]:
     """What each task reads of some slices."""
-    cores = int(os.environ.get(CORES_VARIABLE) or 0)
-    target = piece_bytes(sum(range_.stored_bytes for range_, _ in ranges), options, cores)
+    total = sum(range_.stored_bytes for range_, _ in ranges)
+    target = piece_bytes(total, options, cores.told())
     most = piece_bytes_most(target, options)
     pieces = [p for range_, slice_ in ranges for p in cut(range_, slice_.splits, target, most)]
     alone = bool(options.partitions_min or options.partition_records_max)

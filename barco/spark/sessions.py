@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from barco.spark.reader import CORES_VARIABLE
+from barco.spark import cores
 from barco.spark.source import BarcoSource
 
 SETTINGS = {
@@ -52,14 +52,6 @@ def session(
     for name, value in chosen.items():
         builder = builder.config(name, value)
     found: SparkSession = builder.getOrCreate()
-    _tell_cores(found)
+    cores.tell(found)
     register(found)
     return found
-
-
-def _tell_cores(spark: SparkSession) -> None:
-    """To the process that plans reads, which has no session, before `register` copies what it is
-    told. Only where cores cannot come and go: on one machine."""
-    context = getattr(spark, "sparkContext", None)  # Spark Connect has none.
-    if context is not None and context.master.partition("[")[0] == "local":
-        context.environment[CORES_VARIABLE] = str(context.defaultParallelism)

@@ -93,8 +93,7 @@ def telling_source() -> Any:
     """Its one column is called what the process that plans knows. Sent there by value."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from barco.spark import BarcoSource
-    from barco.spark.reader import CORES_VARIABLE
+    from barco.spark import BarcoSource, cores
 
     class TellingSource(BarcoSource):
         @classmethod
@@ -103,9 +102,8 @@ def telling_source() -> Any:
 
         def schema(self) -> StructType:
             import gc
-            import os
 
-            told = f"{gc.get_freeze_count()} {os.environ.get(CORES_VARIABLE)}"
+            told = f"{gc.get_freeze_count()} {cores.told()}"
             return StructType([StructField(told, LongType())])
 
     return TellingSource

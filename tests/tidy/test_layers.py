@@ -66,6 +66,7 @@ ENVIRONMENT = {
     "barco.workers.mutants",
     "barco.supervisor.systemd",
     "barco.cli._shared",
+    "barco.spark.cores",
     "barco.spark.sessions",
 }
 
