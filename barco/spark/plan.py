@@ -20,7 +20,8 @@ from barco.spark.options import OptionError, Place, ReadOptions
 from barco.types import MiB
 
 PIECES = 16
-"""Partitions that a middling topic is cut into: enough for every core of a small cluster."""
+"""Partitions that a middling topic is cut into where the number of cores is not known: enough for
+every core of a small cluster."""
 
 PIECE_BYTES_MIN = 16 * MiB
 """Less than this is not worth a task of its own: one costs Spark 20 to 35 ms of CPU by itself."""
