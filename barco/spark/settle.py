@@ -19,10 +19,9 @@ DAEMONS = ("pyspark.daemon", "barco.spark.daemon")
 FREEZE_AT = (2, 4, 16)
 """Pieces of work of one process: modules are loaded by the first few."""
 
-KEPT_BYTES = 64 * MiB
-"""Of free memory, at most, that a process keeps."""
-MAPPED_BYTES = 32 * MiB
-"""Larger blocks are the kernel's; the C library takes no more than this."""
+KEPT_BYTES, MAPPED_BYTES = 64 * MiB, 32 * MiB
+"""Of free memory that a process keeps, at most; of a block that is the kernel's as soon as it is
+free, at least. glibc itself goes so far once it has seen a block of 32 MiB come and go."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
