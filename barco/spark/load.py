@@ -210,7 +210,7 @@ def _field_of(line: Column, name: str) -> Column:
 def _csv(spark: SparkSession, files: list[str]) -> DataFrame:
     """As RFC 4180 has it. Spark by itself escapes by backslash, breaks a row where a quoted field
     has a line end, drops fields that are too many and takes one file's header for that of all."""
-    quotes = "length(value) - length(replace(value, '\"', ''))"
+    quotes = "octet_length(value) - octet_length(replace(value, '\"', ''))"
     broken = spark.read.text(files).where(f"({quotes}) % 2 = 1")
     reader = spark.read.option("header", True).option("escape", '"').option("mode", "FAILFAST")
     reader = reader.option("enforceSchema", False)
