@@ -162,10 +162,13 @@ def chunks_project(buf: Buffer | list[Any], columns: int, /) -> bytes:
     up): the heads as they are stored, then only the sections of these columns. Nothing is unpacked.
     """
 
-def entries_plan(entries: bytes, bytes_max: int, group_bytes: int, /) -> list[tuple[int, int, int]]:
+def entries_plan(
+    entries: bytes, bytes_max: int, group_bytes: int, stop: int = ..., /
+) -> list[tuple[int, int, int]]:
     """How entries of an index, in the layout of sidecars, are read: (first, count, bytes of memory)
-    of each call of disk_chunks. Up to bytes_max stored bytes, and to the first missing offset; at
-    least one entry. Groups take group_bytes of memory at most, unless one chunk alone is larger."""
+    of each call of disk_chunks. Up to bytes_max stored bytes, to the one that reaches `stop` and to
+    the first missing offset; at least one entry. Groups take group_bytes of memory at most, unless
+    one chunk alone is larger."""
 
 def disk_chunks(
     fd: int,

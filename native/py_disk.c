@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -27,15 +28,16 @@ static struct stored_entry *copy_entries(const Py_buffer *buf, Py_ssize_t *count
     return entries;
 }
 
-/* Entries before the first hole, of up to bytes_max stored bytes; at least one. */
-static size_t wanted(const struct stored_entry *entries, size_t count, uint64_t bytes_max)
+/* Entries of up to bytes_max stored bytes, before `stop` and the first hole; at least one. */
+static size_t wanted(const struct stored_entry *entries, size_t count, uint64_t bytes_max,
+                     uint64_t stop)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         bytes += entries[i].stored_bytes;
         bool hole = i > 0 &&
                     entries[i].base_offset != entries[i - 1].base_offset + entries[i - 1].count;
-        if (i > 0 && (hole || bytes > bytes_max))
+        if (i > 0 && (hole || bytes > bytes_max || entries[i].base_offset >= stop))
             return i;
     }
     return count;
@@ -44,13 +46,13 @@ static size_t wanted(const struct stored_entry *entries, size_t count, uint64_t 
 static PyObject *py_entries_plan(PyObject *module, PyObject *args)
 {
     Py_buffer buf;
-    unsigned long long bytes_max, group_bytes;
+    unsigned long long bytes_max, group_bytes, stop = ULLONG_MAX;
     Py_ssize_t count = 0;
-    if (!PyArg_ParseTuple(args, "y*KK", &buf, &bytes_max, &group_bytes))
+    if (!PyArg_ParseTuple(args, "y*KK|K", &buf, &bytes_max, &group_bytes, &stop))
         return NULL;
     struct stored_entry *entries = copy_entries(&buf, &count);
     PyObject *list = entries == NULL ? NULL : PyList_New(0);
-    size_t some = entries == NULL ? 0 : wanted(entries, (size_t)count, bytes_max);
+    size_t some = entries == NULL ? 0 : wanted(entries, (size_t)count, bytes_max, stop);
     for (size_t at = 0; list != NULL && at < some;) {
         struct stored_group group = stored_next(entries + at, some - at, group_bytes);
         PyObject *item = Py_BuildValue("(nnn)", (Py_ssize_t)at, (Py_ssize_t)group.count,
@@ -213,7 +215,7 @@ static PyObject *py_chunks_fit(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"entries_plan", py_entries_plan, METH_VARARGS,
-     "entries_plan($module, entries, bytes_max, group_bytes, /)\n--\n\n"
+     "entries_plan($module, entries, bytes_max, group_bytes, stop=max, /)\n--\n\n"
      "How entries of an index are read: (first, count, bytes of memory) of each call."},
     {"disk_chunks", py_disk_chunks, METH_VARARGS,
      "disk_chunks($module, fd, entries, groups, topic, slice, columns, /)\n--\n\n"

@@ -21,6 +21,10 @@ twenty times, so fetching the whole budget would read much for nothing."""
 PIECE_BYTES = 1 * MiB
 """Of one copy out of memory: larger ones would be mapped, faulted in and unmapped every time."""
 
+REST_SHARE = 8
+"""Of a budget of stored bytes: a smaller rest is not filled from the disk. Another look there costs
+half a millisecond, and makes a reader of large answers look like one of many small ones."""
+
 Slot = tuple[str, int]
 """(topic, slice)."""
 
@@ -166,8 +170,13 @@ class Reads:
         extent = Extent(topic, slice, start, start, 0, columns=columns)
         end = OFFSET_MAX if stop is None else stop
         while extent.cost < budget:
+            left = budget - extent.cost
             try:
-                fetched = await self._fetch(extent, budget - extent.cost, stored, end)
+                fetched = self._from_memory(extent, left, stored, end)
+                if fetched is None:
+                    if stored and extent.chunks and left < budget // REST_SHARE:
+                        return extent
+                    fetched = await self._from_disk(extent, left, stored, end)
             except BarcoError:
                 if extent.chunks:  # What is good first; the next read meets the error.
                     return extent
@@ -220,18 +229,25 @@ class Reads:
                 f"Events {extent.end} to {base_offset} of {extent.topic} are missing."
             )
 
-    async def _fetch(self, extent: Extent, left: int, stored: bool, stop: int) -> "list[_Piece]":
-        """The next chunks, from memory or from the disk; sets the extent's high watermark."""
+    def _from_memory(
+        self, extent: Extent, left: int, stored: bool, stop: int
+    ) -> "list[_Piece] | None":
+        """The next chunks, None if they are on disk; sets the extent's high watermark."""
+        columns = -1 if extent.columns is None else extent.columns
+        size = min(left if stored else STEP_BYTES, left, PIECE_BYTES)
+        tail = self._tail(extent.topic, extent.slice, extent.end, size, stored, columns, stop)
+        if tail is None:
+            return None
+        chunks, end, extent.high_watermark = tail
+        return [_Piece(chunks[0] if len(chunks) == 1 else b"".join(chunks), end)] if chunks else []
+
+    async def _from_disk(
+        self, extent: Extent, left: int, stored: bool, stop: int
+    ) -> "list[_Piece]":
+        """The next chunks; sets the extent's high watermark."""
         topic, slice, offset = extent.topic, extent.slice, extent.end
         want = left if stored else min(STEP_BYTES, left)
         columns = -1 if extent.columns is None else extent.columns
-        size = min(want, PIECE_BYTES)
-        tail = self._tail(topic, slice, offset, size, stored, columns, stop)
-        if tail is not None:
-            chunks, end, extent.high_watermark = tail
-            return (
-                [_Piece(chunks[0] if len(chunks) == 1 else b"".join(chunks), end)] if chunks else []
-            )
         start, end = self.bounds(topic, slice)
         extent.high_watermark = end
         if offset >= end:
@@ -244,6 +260,7 @@ class Reads:
             raw_bytes_max=None if stored else left,
             more=bool(extent.chunks),
             columns=columns,
+            stop=stop,
         )
         if not result.chunks:
             begin = max(offset, self.bounds(topic, slice)[0])

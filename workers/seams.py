@@ -127,10 +127,12 @@ class LogReaderLike(Protocol):
         raw_bytes_max: int | None = None,
         more: bool = False,
         columns: int = -1,
+        stop: int = ...,
     ) -> ReadResultLike:
         """Chunks of one generation of up to so many bytes, stored and uncompressed; or BarcoError.
 
-        Cut down to some columns, as the core counts them; -1: whole.
+        Cut down to some columns, as the core counts them; -1: whole. None is wanted that begins at
+        `stop` or later.
 
         At least one chunk if there is any; with `more` (the caller has some already) perhaps none.
         """

@@ -88,7 +88,7 @@ class ReadOptions:
     partition_records_max: int | None = None
     partition_bytes_max: int = 64 * MiB
     """Stored bytes of one Spark partition, about."""
-    fetch_bytes: int = 4 * MiB
+    fetch_bytes: int = 8 * MiB
     """Stored bytes of one request."""
     batch_bytes: int = 1 * MiB
     """Uncompressed bytes of one Arrow batch, about."""
@@ -117,7 +117,7 @@ class ReadOptions:
             partitions_min=reading.number("minPartitions", 0) or 0,
             partition_records_max=reading.number("maxRecordsPerPartition", None),
             partition_bytes_max=reading.number("maxBytesPerPartition", None) or 64 * MiB,
-            fetch_bytes=min(reading.number("fetchBytes", None) or 4 * MiB, POLL_BYTES_MAX),
+            fetch_bytes=min(reading.number("fetchBytes", None) or 8 * MiB, POLL_BYTES_MAX),
             batch_bytes=min(reading.number("batchBytes", None) or 1 * MiB, 256 * MiB),
             timeout_s=(reading.number("fetchTimeoutMs", None) or 120_000) / 1000,
             include_headers=reading.flag("includeHeaders", False),

@@ -227,6 +227,7 @@ class MemoryLog:
         raw_bytes_max: int | None = None,
         more: bool = False,
         columns: int = -1,
+        stop: int = 2**63 - 1,
     ) -> SimpleNamespace:
         self.reads += 1
         if (topic, slice) in self.corrupt:

@@ -1,6 +1,7 @@
 """Memory for reads of the disk: page-aligned, in a few sizes, used again and again."""
 
 import asyncio
+import contextlib
 import ctypes
 import mmap
 import weakref
@@ -12,6 +13,8 @@ from barco.errors import BusyError
 from barco.types import KiB, MiB
 
 BUFFER_BYTES_MIN = 64 * KiB
+HUGE_PAGE_BYTES = 2 * MiB
+"""Buffers that are as large ask for such pages: the kernel pins page by page for each read."""
 POOL_BYTES = 32 * MiB
 """Buffers out at one time (reads under way, read-ahead); more waits, then is refused."""
 
@@ -67,7 +70,11 @@ class BufferPool:
             other = max(number for number, kept in self._free.items() if kept)
             self._free[other].pop()  # Its mapping goes with it.
             self._free_bytes -= other
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size >= HUGE_PAGE_BYTES:
+            with contextlib.suppress(OSError):  # A kernel without them.
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        return memory
 
     async def take(self, length: int) -> memoryview:
         """As `try_take`, but waits for a while; then BusyError (nothing was read).

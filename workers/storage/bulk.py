@@ -27,8 +27,9 @@ from barco import _native
 from barco.errors import BusyError
 from barco.limits import PAGE_BYTES
 from barco.types import MiB
-from barco.workers.storage.buffers import POOL_BYTES, BufferPool, buffer_bytes
+from barco.workers.storage.buffers import HUGE_PAGE_BYTES, POOL_BYTES, BufferPool, buffer_bytes
 from barco.workers.storage.index import ENTRY_BYTES
+from barco.workers.storage.readahead import OFFSET_MAX
 
 pyuring: Any
 try:
@@ -44,13 +45,15 @@ Group = tuple[int, int, int]
 UNIT_BYTES = 1 * MiB
 """Of one disk operation: where this path reaches the device's full rate at depth 4."""
 
+GROUP_BYTES = HUGE_PAGE_BYTES
+"""Of memory for one group of chunks: a huge page, which the kernel pins as one."""
+
 DEPTH = 4
 """Operations in flight for one sequential reader."""
 
 ZERO_STEP_BYTES = 8 * MiB
 """What a thread writes before a cancelled caller is listened to."""
 
-HUGE_PAGE_BYTES = 2 * MiB
 _URING_ENTRIES = 64
 _URING_IN_FLIGHT_MAX = 32
 _THREADS = 4
@@ -126,7 +129,7 @@ class BulkIo(ABC):
         if not taken:
             if not wait:
                 raise BusyError("all read buffers are in use: read less at a time")
-            group = _first_of(entries, groups[0])
+            group = _smaller(entries, groups[0], 1)[0]
             taken = [(group, await self.buffers.take(group[2]))]
         own = os.dup(fd)  # As in ThreadBulk; closed also where the job is cancelled.
         places = [(first, count, view) for (first, count, _), view in taken]
@@ -141,19 +144,20 @@ class BulkIo(ABC):
     def _buffers_for(
         self, entries: bytes, groups: Sequence[Group], spare: bool
     ) -> list[tuple[Group, memoryview]]:
-        """As many groups as there is room for; of the last one perhaps only its first entry."""
+        """As many groups as there is room for; of the last one perhaps only its first entries."""
         taken: list[tuple[Group, memoryview]] = []
-        for group in groups:
+        todo = deque(groups)
+        while todo:
+            group = todo.popleft()
             view = self.buffers.try_take(group[2], spare=spare)
             if view is not None:
                 taken.append((group, view))
-                continue
-            if group[1] > 1:
-                group = _first_of(entries, group)
-                view = self.buffers.try_take(group[2], spare=spare)
-                if view is not None:
-                    taken.append((group, view))
-            break
+            elif group[2] > UNIT_BYTES and group[1] > 1:
+                todo = deque(_smaller(entries, group, UNIT_BYTES))
+            elif group[1] > 1:
+                todo = deque(_smaller(entries, group, 1)[:1])
+            else:
+                break
         return taken
 
     async def read_into(self, fd: int, offset: int, view: memoryview, depth: int = DEPTH) -> int:
@@ -262,11 +266,12 @@ class ThreadBulk(BulkIo):
         return loop.run_in_executor(self._threads, _transfer, write, own, offset, view)
 
 
-def _first_of(entries: bytes, group: Group) -> Group:
-    """A group of only the first entry of another one."""
-    at = group[0] * ENTRY_BYTES
-    ((_, _, size),) = _native.entries_plan(entries[at : at + ENTRY_BYTES], 1, 1)
-    return group[0], 1, size
+def _smaller(entries: bytes, group: Group, group_bytes: int) -> list[Group]:
+    """The entries of a group in smaller ones, of one entry at least."""
+    first, count, _ = group
+    part = entries[first * ENTRY_BYTES : (first + count) * ENTRY_BYTES]
+    groups = _native.entries_plan(part, OFFSET_MAX, group_bytes)
+    return [(first + at, some, size) for at, some, size in groups]
 
 
 def _huge_page_zeros() -> memoryview:

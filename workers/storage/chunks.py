@@ -4,6 +4,9 @@ import struct
 
 from crc32c import crc32c
 
+from barco import _native
+from barco.workers.storage.index import Location
+
 _HEADER_BYTES = 80
 _TOPIC_LENGTH_AT, _SECTION_COUNT_AT = 6, 7
 _SECTION = struct.Struct("<BBHIII")  # id, codec, 0, raw length, stored length, crc: format.h
@@ -22,3 +25,23 @@ def section_damage(chunk: memoryview) -> str:
             return f"section {section} fails its checksum"
         data += length + 7 & ~7
     return ""
+
+
+def chunk_damage(
+    chunk: memoryview, topic: str, slice_: int, location: Location
+) -> tuple[str, bool]:
+    """(what is wrong with a chunk, whether the index may be to blame)."""
+    if len(chunk) < location.stored_bytes:
+        return "the file ends before the chunk does", True
+    try:
+        found = _native.chunks_scan(chunk)
+    except ValueError as error:
+        return str(error), True
+    if len(found) != 1:
+        return "another chunk is here", True
+    _, stored, name, number, _, base, count, _, _ = found[0]
+    if (stored, name, number, base, count) != (
+        location.stored_bytes, topic, slice_, location.base_offset, location.event_count,
+    ):  # fmt: skip
+        return "another chunk is here", True
+    return section_damage(chunk) or "its producers are malformed", False

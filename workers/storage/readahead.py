@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barco import _native
 
-_ANY = 2**63 - 1
+_ANY = OFFSET_MAX = 2**63 - 1
 
 
 class Run(NamedTuple):
@@ -55,6 +55,9 @@ class Replay:
 
     next_offset: int
     fetch_offset: int
+    stop: int
+    """Nothing is wanted from here on."""
+    used: float
     ready: deque[Ready] = field(default_factory=deque)
     held: int = 0
     """Bytes of buffers behind `ready`."""
@@ -62,7 +65,10 @@ class Replay:
     task: "asyncio.Task[None] | None" = None
     failure: Exception | None = None
     timer: asyncio.TimerHandle | None = None
-    used: float = 0.0
+
+    def lacks(self, bytes_max: int) -> bool:
+        """Whether more is to be read ahead, where so much may be ready."""
+        return self.fetch_offset < self.stop and self.held <= bytes_max
 
 
 class Want(NamedTuple):
@@ -72,6 +78,7 @@ class Want(NamedTuple):
     raw: int | None
     more: bool
     columns: int = -1
+    stop: int = OFFSET_MAX
 
 
 class _Taking:

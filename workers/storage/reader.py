@@ -16,12 +16,13 @@ from barco.errors import BarcoError, BusyError, CorruptDataError
 from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.buffers import buffer_bytes
-from barco.workers.storage.bulk import UNIT_BYTES, BulkIo, Group
+from barco.workers.storage.bulk import GROUP_BYTES, BulkIo, Group
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
-from barco.workers.storage.chunks import section_damage
+from barco.workers.storage.chunks import chunk_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
 from barco.workers.storage.index import ENTRIES_MAX, ENTRY_BYTES, Location, entry_of, location_at
 from barco.workers.storage.readahead import (
+    OFFSET_MAX,
     ReadResult,
     Ready,
     Replay,
@@ -118,23 +119,25 @@ class LogReader:
         raw_bytes_max: int | None = None,
         more: bool = False,
         columns: int = -1,
+        stop: int = OFFSET_MAX,
     ) -> ReadResult:
         """Chunks that hold `from_offset` or, when retention was there, the next events after it.
 
         About `max_bytes` stored bytes or `raw_bytes_max` uncompressed ones, of one generation; at
         least one chunk if there is any. With `more`, for a caller that has some already, perhaps
         none, and it does not wait for buffers. What is given counts as taken: a reader that goes on
-        after it is read ahead for. Raises CorruptChunkError (the events it names are never
-        served), DiskError, BusyError.
+        after it is read ahead for, but not beyond `stop`, from where on it wants nothing. Raises
+        CorruptChunkError (the events it names are never served), DiskError, BusyError.
         """
-        stream, want = (topic, slice_, columns), Want(max_bytes, raw_bytes_max, more, columns)
+        stream = topic, slice_, columns
+        want = Want(max_bytes, raw_bytes_max, more, columns, stop)
         replay = self._replays.pop((stream, from_offset), None)
         if replay is not None:
             return self._given(await self._read_on(stream, replay, want))
-        found = await self._fetch(stream, from_offset, max_bytes, wait=not more)
+        found = await self._fetch(stream, from_offset, max_bytes, stop, wait=not more)
         result = fitting(found, want)
-        if result.runs:
-            self._note_step(stream, from_offset, result.next_offset)
+        if result.runs and result.next_offset < stop:
+            self._note_step(stream, from_offset, result.next_offset, stop)
         return self._given(result)
 
     def _given(self, result: ReadResult) -> ReadResult:
@@ -206,6 +209,7 @@ class LogReader:
         stream: Streamed,
         from_offset: int,
         max_bytes: int,
+        stop: int = OFFSET_MAX,
         *,
         wait: bool = True,
         spare: bool = False,
@@ -221,7 +225,7 @@ class LogReader:
             if not wait and not spare and plan.location(0).stored_bytes > max_bytes:
                 return ReadResult([], from_offset, plan.key.epoch)  # There is more, but too large.
             # Up to where an offset is missing: the next read begins there, and tells.
-            groups = _native.entries_plan(plan.entries, max_bytes, UNIT_BYTES)
+            groups = _native.entries_plan(plan.entries, max_bytes, GROUP_BYTES, stop)
             try:
                 return await self._read_plan(stream, plan, groups, wait, spare)
             except FileNotFoundError:
@@ -298,7 +302,7 @@ class LogReader:
         except OSError as error:
             raise explain(error, plan.path, "read") from error
         if not _native.chunk_is(chunk, topic, slice_, base, count):
-            why, wrong_index = _explain(chunk, topic, slice_, location)
+            why, wrong_index = chunk_damage(chunk, topic, slice_, location)
             if wrong_index:
                 raise _WrongIndexError(location, why)
             raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
@@ -346,7 +350,7 @@ class LogReader:
 
     # --- Read-ahead -----------------------------------------------------------------------------
 
-    def _note_step(self, stream: Streamed, from_offset: int, next_offset: int) -> None:
+    def _note_step(self, stream: Streamed, from_offset: int, next_offset: int, stop: int) -> None:
         """A read that continues another one is a step; after a few of them read ahead."""
         steps = self._steps.pop((stream, from_offset), 0) + 1
         after = (stream, next_offset)
@@ -355,7 +359,7 @@ class LogReader:
             while len(self._steps) > 64 * REPLAYS_MAX:
                 self._steps.popitem(last=False)
             return
-        replay = Replay(next_offset, next_offset)
+        replay = Replay(next_offset, next_offset, stop, asyncio.get_running_loop().time())
         self._live.add(replay)
         self._fetch_more(stream, replay)
         self._keep(after, replay)
@@ -380,8 +384,10 @@ class LogReader:
         return False
 
     def _window(self) -> int:
-        """What may be read ahead for each of the readers there are."""
-        share = self._bulk.buffers.bytes_max // READ_AHEAD_SHARE // max(1, len(self._live))
+        """What may be read ahead for each of the readers that do not pause (or have gone)."""
+        now = asyncio.get_running_loop().time()
+        busy = sum(now - each.used < REPLAY_PAUSE_SECONDS for each in self._live)
+        share = self._bulk.buffers.bytes_max // READ_AHEAD_SHARE // max(1, busy)
         return min(READ_AHEAD_BYTES, share)
 
     def _keep(self, key: tuple[Streamed, int], replay: Replay) -> None:
@@ -409,16 +415,17 @@ class LogReader:
         replay.held = 0
 
     def _fetch_more(self, stream: Streamed, replay: Replay) -> None:
-        if replay.task is None and replay.failure is None and replay.held <= self._window() // 2:
+        idle = replay.task is None and replay.failure is None
+        if idle and replay.lacks(self._window() // 2):
             loop = asyncio.get_running_loop()
             replay.task = loop.create_task(self._fill(stream, replay))
 
     async def _fill(self, stream: Streamed, replay: Replay) -> None:
         """Reads ahead until enough is ready; the reader takes from it meanwhile."""
         try:
-            while replay.held <= (half := self._window() // 2):
+            while replay.lacks(half := self._window() // 2):
                 result = await self._fetch(
-                    stream, replay.fetch_offset, half, wait=False, spare=True
+                    stream, replay.fetch_offset, half, replay.stop, wait=False, spare=True
                 )
                 if not result.runs:
                     break
@@ -436,6 +443,7 @@ class LogReader:
     async def _read_on(self, stream: Streamed, replay: Replay, want: Want) -> ReadResult:
         if replay.timer is not None:
             replay.timer.cancel()
+        replay.stop = want.stop
         try:
             while not replay.ready and replay.task is not None:
                 replay.arrived.clear()
@@ -447,7 +455,7 @@ class LogReader:
                 # The end, a failure, or no buffer: find out afresh.
                 replay.failure = None
                 found = await self._fetch(
-                    stream, replay.next_offset, want.stored, wait=not want.more
+                    stream, replay.next_offset, want.stored, want.stop, wait=not want.more
                 )
                 result = fitting(found, want)
                 replay.fetch_offset = result.next_offset
@@ -461,6 +469,9 @@ class LogReader:
             self._drop(replay)
             raise
         replay.next_offset = result.next_offset
+        if replay.next_offset >= replay.stop:
+            self._drop(replay)  # Others have what is read ahead for those that go on.
+            return result
         self._fetch_more(stream, replay)
         self._keep((stream, replay.next_offset), replay)
         return result
@@ -472,21 +483,3 @@ class _WrongIndexError(Exception):
     def __init__(self, location: Location, why: str) -> None:
         super().__init__(why)
         self.location, self.why = location, why
-
-
-def _explain(chunk: memoryview, topic: str, slice_: int, location: Location) -> tuple[str, bool]:
-    """(what is wrong with a chunk, whether the index may be to blame)."""
-    if len(chunk) < location.stored_bytes:
-        return "the file ends before the chunk does", True
-    try:
-        found = _native.chunks_scan(chunk)
-    except ValueError as error:
-        return str(error), True
-    if len(found) != 1:
-        return "another chunk is here", True
-    _, stored, name, number, _, base, count, _, _ = found[0]
-    if (stored, name, number, base, count) != (
-        location.stored_bytes, topic, slice_, location.base_offset, location.event_count,
-    ):  # fmt: skip
-        return "another chunk is here", True
-    return section_damage(chunk) or "its producers are malformed", False

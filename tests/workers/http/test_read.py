@@ -150,6 +150,20 @@ async def test_stored_chunks_end_with_the_one_that_reaches_the_end() -> None:
 
 
 @run
+async def test_a_small_rest_of_a_budget_is_not_filled_from_the_disk() -> None:
+    broker = Broker()
+    for n in range(20):
+        broker.reactors[0].produce("t", 0, [b"%d" % (n % 10) * 400], [b"k"])
+    size = len(broker.reactors[0].chunks["t", 0][0])
+    broker.reactors[0].memory_floor["t", 0] = 20
+    for rest, reads in ((size // 2, 1), (size * 3 // 4, 2)):  # A ninth, and more than an eighth.
+        before = broker.logs[0].reads
+        budget = {"accept": "application/vnd.barco.chunks", "maxBytes": 4 * size + rest}
+        assert (await events(broker, **budget)).headers["barco-next-cursor"] == str(Cursor(1, 4))
+        assert broker.logs[0].reads - before == reads
+
+
+@run
 async def test_plans_of_whole_slices() -> None:
     broker = Broker()
     broker.produce("t", 0, b"0", b"1")

@@ -208,6 +208,24 @@ def test_chunks_are_read_together_as_buffers_allow(root, go, engine):
     go(test, engine)
 
 
+def test_a_group_that_does_not_fit_is_read_in_part(root, go, engine, monkeypatch):
+    chunks, entries = written_chunks(root / "file")
+    monkeypatch.setattr("barco.workers.storage.bulk.UNIT_BYTES", 1 << 16)
+
+    async def test(bulk):
+        fd = os.open(root / "file", os.O_RDONLY | os.O_DIRECT)
+        groups = _native.entries_plan(entries, 1 << 30, 1 << 18)
+        bulk.buffers.bytes_max = 280_000
+        kept = bulk.buffers.try_take(1)  # Beside it three parts of a group.
+        found = await bulk.read_chunks(fd, entries, groups, ("a", 0, -1))
+        count = sum(each.group[1] for each in found)
+        assert kept is not None and len(found) == 3 and 3 < count < groups[0][1]
+        assert b"".join(each.chunks for each in found) == b"".join(chunks[:count])
+        os.close(fd)
+
+    go(test, engine)
+
+
 def test_chunks_are_planned_up_to_a_bound_or_a_hole(root):
     chunks, entries = written_chunks(root / "file", 20)
     size = sum(map(len, chunks[:7]))

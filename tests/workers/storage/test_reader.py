@@ -175,6 +175,46 @@ def test_columns_are_cut_out_where_chunks_are_read(shard, go, columns):
     go(test)
 
 
+def test_a_reader_that_stops_leaves_nothing_read_ahead(shard, go):
+    ends = two_generations(shard)
+
+    async def test(bulk):
+        reader = await opened(shard, bulk)
+        stop = ends["a", 0] // 2
+        (*_, last) = split((await reader.read("a", 0, 0, 1 << 20, stop=5)).chunks)
+        base, count, _ = _native.chunk_place(last)
+        assert base < 5 <= base + count
+        offset = most = 0
+        while offset < stop:
+            offset = (await reader.read("a", 0, offset, 1, stop=stop)).next_offset
+            await asyncio.sleep(0.002)
+            most = max([most, *(replay.fetch_offset for replay in reader._live)])
+        assert reader.read_ahead_hits > 4 and most <= offset
+        del last
+        gc.collect()
+        assert not reader._live and bulk.buffers.bytes_out == 0
+
+    go(test)
+
+
+def test_readers_that_pause_leave_their_share_to_others(shard, go):
+    two_generations(shard)
+
+    async def test(bulk):
+        bulk.buffers.bytes_max = 4 << 20
+        reader = await opened(shard, bulk)
+        for slice_ in (0, 1):
+            offset = 0
+            for _ in range(3):
+                offset = (await reader.read("a", slice_, offset, 1)).next_offset
+        assert (len(reader._live), reader._window()) == (2, 1 << 20)
+        next(iter(reader._live)).used -= 1
+        assert reader._window() == 2 << 20
+        reader.close()
+
+    go(test)
+
+
 def test_a_reader_for_whose_rest_no_chunk_is_small_enough_keeps_its_read_ahead(shard, go):
     two_generations(shard)
 
