@@ -1,5 +1,6 @@
 """Reading committed chunks of this worker's slices: from memory, else from disk."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,10 @@ PIECE_BYTES = 1 * MiB
 REST_SHARE = 8
 """Of a budget of stored bytes: a smaller rest is not filled from the disk. Another look there costs
 half a millisecond, and makes a reader of large answers look like one of many small ones."""
+
+READ_SECONDS = 1.0
+"""Of one answer, about: cut down to offsets, gigabytes of the disk fit into a budget, and who asks
+waits for some seconds only."""
 
 Slot = tuple[str, int]
 """(topic, slice)."""
@@ -169,6 +174,7 @@ class Reads:
         """
         extent = Extent(topic, slice, start, start, 0, columns=columns)
         end = OFFSET_MAX if stop is None else stop
+        until = time.monotonic() + READ_SECONDS
         while extent.cost < budget:
             left = budget - extent.cost
             try:
@@ -188,7 +194,7 @@ class Reads:
                 took |= len(extent.chunks) > before
                 if not fits:
                     return extent
-            if not took or not extent.more or extent.end >= end:
+            if not took or not extent.more or extent.end >= end or time.monotonic() > until:
                 return extent
             await breathe()
         return extent

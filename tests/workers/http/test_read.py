@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
@@ -161,6 +162,27 @@ async def test_a_small_rest_of_a_budget_is_not_filled_from_the_disk() -> None:
         budget = {"accept": "application/vnd.barco.chunks", "maxBytes": 4 * size + rest}
         assert (await events(broker, **budget)).headers["barco-next-cursor"] == str(Cursor(1, 4))
         assert broker.logs[0].reads - before == reads
+
+
+def test_an_answer_that_takes_much_reading_is_given_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a chunk little is left where only offsets are asked for."""
+
+    @run
+    async def told() -> None:
+        broker = Broker()
+        for n in range(20):
+            broker.reactors[0].produce("t", 0, [random.randbytes(2000)], [b"k"])
+        size = len(broker.reactors[0].chunks["t", 0][0])
+        broker.reactors[0].memory_floor["t", 0] = 20
+        asked = {"accept": "application/vnd.barco.chunks", "columns": "offset"}
+        for seconds, end in ((0.0, 4), (60.0, 20)):
+            monkeypatch.setattr("barco.workers.reads.READ_SECONDS", seconds)
+            answer = await events(broker, **asked, maxBytes=4 * size)
+            assert answer.headers["barco-next-cursor"] == str(Cursor(1, end))
+
+    told()
 
 
 @run
