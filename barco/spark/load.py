@@ -138,12 +138,23 @@ class Job:
 
     def result(self) -> dict[str, Any]:
         """How many events are stored, in all and by shard."""
-        stored = {shard: self._stored(shard) for shard in sorted(self._holders)}
+        leaders = self._leaders()
+        stored = {
+            shard: self._stored(shard, leaders.get(holders, shard))
+            for shard, holders in sorted(self._holders.items())
+        }
         return {"events": sum(stored.values()), "shards": stored}
 
-    def _stored(self, shard: str) -> int:
-        """Whoever leads it now knows: it may be another process than at the beginning."""
-        if (told := self._ask(shard, shard, RESULT_SECONDS)) is not None:
+    def _leaders(self) -> dict[tuple[str, ...], str]:
+        """Who leads each shard now, by who holds it: others may not have heard of the last part."""
+        try:
+            ring = ring_of(self._options)
+        except (BarcoError, *FAILURES):
+            return {}
+        return {ring.holders[key]: ring.endpoints[key] for key in ring.slices}
+
+    def _stored(self, shard: str, leader: str) -> int:
+        if (told := self._ask(shard, leader, RESULT_SECONDS)) is not None:
             return told.stored
         others = [self._ask(shard, each, RESULT_SECONDS) for each in self._holders[shard]]
         return max((each.stored for each in others if each is not None), default=0)

@@ -8,17 +8,19 @@ from barco.spark.load import Job, Progress, telling_line
 
 
 def test_what_is_stored_is_told_by_whoever_leads_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker that led a shard when the load began has died before its end."""
+    """The brokers that led shards when the load began have died before its end. One is back."""
     job = Job.__new__(Job)
-    job._holders = {"a": ("a", "b", "c"), "d": ("d", "a", "b")}
+    job._holders = {"a": ("a", "b", "c"), "d": ("d", "a", "b"), "e": ("e", "f", "g")}
     told = {("a", "b"): 30, ("a", "c"): 0, ("d", "d"): 5, ("d", "a"): 0, ("d", "b"): 0}
+    told |= {("e", "e"): 0, ("e", "f"): 7}
 
     def ask(shard: str, holder: str, seconds: float) -> Progress | None:
         stored = told.get((shard, holder))
         return None if stored is None else Progress(shard, 0, 0, stored)
 
     monkeypatch.setattr(job, "_ask", ask)
-    assert job.result() == {"events": 35, "shards": {"a": 30, "d": 5}}
+    monkeypatch.setattr(job, "_leaders", lambda: {("e", "f", "g"): "f"})
+    assert job.result() == {"events": 42, "shards": {"a": 30, "d": 5, "e": 7}}
 
 
 def test_the_line_that_says_what_is_wrong() -> None:
