@@ -52,11 +52,15 @@ def reach(endpoints: str, topic: str) -> None:
 
     LoadError: it is none. BarcoError: nobody answers there.
     """
+    options = _options({"endpoints": endpoints, "topic": topic})
+    Brokers(options.endpoints, REACH_SECONDS).get("/v1/topology")
+
+
+def _options(given: dict[str, str]) -> WriteOptions:
     try:
-        options = WriteOptions.parse({"endpoints": endpoints, "topic": topic})
+        return WriteOptions.parse(given)
     except OptionError as error:
         raise LoadError(str(error)) from error
-    Brokers(options.endpoints, REACH_SECONDS).get("/v1/topology")
 
 
 @contextmanager
@@ -111,7 +115,7 @@ class Job:
 
     def __init__(self, endpoints: str, topic: str, writer: str | None) -> None:
         given = {"endpoints": endpoints, "topic": topic}
-        self._options = WriteOptions.parse(given | ({"writerId": writer} if writer else {}))
+        self._options = _options(given | ({"writerId": writer} if writer else {}))
         self._given = given
         self.writer = self._options.writer or new_writer()
         ring = ring_of(self._options)

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
-from barco.spark.load import Job, Progress, telling_line
+from barco.spark.load import Job, LoadError, Progress, telling_line
 
 
 def test_what_is_stored_is_told_by_whoever_leads_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +21,11 @@ def test_what_is_stored_is_told_by_whoever_leads_now(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(job, "_ask", ask)
     monkeypatch.setattr(job, "_leaders", lambda: {("e", "f", "g"): "f"})
     assert job.result() == {"events": 42, "shards": {"a": 30, "d": 5, "e": 7}}
+
+
+def test_a_wrong_name_of_a_writer_is_told_in_words() -> None:
+    with pytest.raises(LoadError, match="option writerId: 1 to 128"):
+        Job("127.0.0.1:9250", "t", "not a name")
 
 
 def test_the_line_that_says_what_is_wrong() -> None:
