@@ -255,6 +255,9 @@ class Worker:
     def _spawned(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, BarcoError):  # A disk, say: its words are what an operator needs.
+                self._fatal(str(error))
+                return
             log.error("background work failed", exc_info=error)
             self._fatal(f"background work failed: {error!r}")
 

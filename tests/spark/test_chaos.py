@@ -22,6 +22,7 @@ from test_stream import Query
 from test_write import Copy, rows, rows_of, topic_of, write
 
 import barco
+import barco.spark
 
 KILLS = int(os.environ.get("BARCO_SPARK_KILLS", "10"))
 SECONDS = 540
@@ -40,12 +41,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
     """Three brokers."""
     with ring(tmp_path_factory.mktemp("ring")) as found:
         yield found
-
-
-@pytest.fixture(autouse=True)
-def _active(spark: Any) -> None:
-    """See test_write."""
-    spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 class Table:
@@ -77,7 +72,7 @@ class Case:
     """One path and one kind of victim."""
 
     def __init__(self, path: str, victim: str, spark: Any, cluster: Ring, table: Table) -> None:
-        self.path, self.victim = path, victim
+        self.path, self.victim, self.spark = path, victim, spark
         self.cluster, self.table = cluster, table
         self.jvm = jvm_of(spark)
         self.kills = self.runs = self.again = 0
@@ -106,6 +101,7 @@ class Case:
             assert time.monotonic() < self.deadline, f"{self.kills} kills"
             self.runs += 1
             kills, begin = self.kills, time.monotonic()
+            barco.spark.register(self.spark)  # See `_active` in test_write.
             with self.killing():
                 try:
                     done = work()
