@@ -31,8 +31,8 @@ how_often = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _active(spark: Any) -> None:
-    """A write finds Python's sources by the session of the JVM's thread. Where a broker is started by
-    a fork that runs Python, the child drops py4j's connection and so shuts that of this process
+    """A write finds Python's sources by the session of the JVM's thread. Where a broker is started
+    by a fork that runs Python, the child drops py4j's connection and so shuts that of this process
     too: the next call gets another one, and another thread of the JVM."""
     spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
 
