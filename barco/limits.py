@@ -23,6 +23,9 @@ GROUP_NAME_BYTES_MAX = 128
 TOPICS_MAX = 100_000
 """Topics are labels in one log: this bounds the memory of their counters, nothing else."""
 
+OFFSET_MAX = 2**63 - 1
+"""Offsets and bytes of a slice; what has it as its end has none."""
+
 GROUPS_MAX = 10_000
 CONSUMERS_MAX = 20_000
 CONSUMERS_PER_GROUP_MAX = 1_000

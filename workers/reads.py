@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
-from barco.limits import CHUNK_RAW_BYTES_MAX
+from barco.limits import CHUNK_RAW_BYTES_MAX, OFFSET_MAX
 from barco.types import MiB
 from barco.workers.seams import LogReaderLike, ReactorLike
 from barco.workers.waiting import breathe
@@ -39,8 +39,6 @@ Bounds = tuple[int, int]
 Chunk = bytes | memoryview | _native.Lent
 """Stored chunks of one generation back to back: bytes of their own, a part of a read buffer (of
 which the reader gives out only so many), or lent by the log until an answer has been sent."""
-
-OFFSET_MAX = 2**63 - 1
 
 
 def chunk_head(chunk: Chunk, position: int = 0) -> "ChunkInfo":

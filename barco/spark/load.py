@@ -39,7 +39,8 @@ PASSED_ON = ("key", "value", "timestamp")
 EVENT_COLUMNS = {*PASSED_ON, "topic", "partition", "epoch", "offset", "timestampType"}
 """Parquet files with these and no others hold events; what is not passed on is given anew."""
 
-KINDS = {"csv": "csv", "parquet": "parquet"}
+KINDS = ("csv", "parquet")
+"""By the ends of names; all others are lines."""
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 
 
@@ -188,7 +189,7 @@ def kind_of(spark: SparkSession, files: list[str]) -> str:
 
 
 def _kinds(endings: Iterable[str]) -> list[str]:
-    return sorted({KINDS.get(ending, "ndjson") for ending in endings})
+    return sorted({ending if ending in KINDS else "ndjson" for ending in endings})
 
 
 def events_of(

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from barco.errors import NotFoundError
+from barco.limits import OFFSET_MAX
 from barco.spark import cores
 from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
@@ -203,7 +204,7 @@ class Bounds:
 
     def __init__(self) -> None:
         self._offset_min = 0
-        self._offset_end = 2**63 - 1
+        self._offset_end = OFFSET_MAX
         self._partitions: set[int] | None = None
         self._topics: set[str] | None = None
 

@@ -29,7 +29,6 @@ from barco.limits import PAGE_BYTES
 from barco.types import MiB
 from barco.workers.storage.buffers import HUGE_PAGE_BYTES, POOL_BYTES, BufferPool, buffer_bytes
 from barco.workers.storage.index import ENTRY_BYTES
-from barco.workers.storage.readahead import OFFSET_MAX
 
 pyuring: Any
 try:
@@ -268,10 +267,10 @@ class ThreadBulk(BulkIo):
 
 def _smaller(entries: bytes, group: Group, group_bytes: int) -> list[Group]:
     """The entries of a group in smaller ones, of one entry at least."""
-    first, count, _ = group
+    first, count, size = group
     part = entries[first * ENTRY_BYTES : (first + count) * ENTRY_BYTES]
-    groups = _native.entries_plan(part, OFFSET_MAX, group_bytes)
-    return [(first + at, some, size) for at, some, size in groups]
+    groups = _native.entries_plan(part, size, group_bytes)  # All: none is larger stored.
+    return [(first + at, some, memory) for at, some, memory in groups]
 
 
 def _huge_page_zeros() -> memoryview:

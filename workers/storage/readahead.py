@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from barco import _native
+from barco.limits import OFFSET_MAX
 
-_ANY = OFFSET_MAX = 2**63 - 1
+_ANY = 2**63 - 1
+"""Bytes."""
 
 
 class Run(NamedTuple):

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from barco import _native
 from barco.errors import BarcoError, BusyError, CorruptDataError
+from barco.limits import OFFSET_MAX
 from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.buffers import buffer_bytes
@@ -22,7 +23,6 @@ from barco.workers.storage.chunks import chunk_damage
 from barco.workers.storage.errors import CorruptChunkError, explain
 from barco.workers.storage.index import ENTRIES_MAX, ENTRY_BYTES, Location, entry_of, location_at
 from barco.workers.storage.readahead import (
-    OFFSET_MAX,
     ReadResult,
     Ready,
     Replay,

@@ -238,7 +238,8 @@ def test_nothing_is_acknowledged_beyond_a_promise(seed: int, root: Path, groups:
         for index in range(5):
             await script._send(script._frame(index))
             await follower.rest()
-        assert follower.reactor.stats()["groups_followed"] > 0
+        stats = follower.reactor.stats()
+        assert stats["groups_followed"] > 0 and stats["acknowledgement_bytes"] > 0
         stream = b"".join(script._frame(index) for index in range(5, 100))
         at = rng.randrange(len(stream))
         promise = r.Prepare(GID, Ballot(1, 2, 3))  # type: ignore[arg-type]
