@@ -21,6 +21,13 @@ def test_four_brokers_split_and_merge(seed: int) -> None:
     check(run(seed, SECONDS, four=True))
 
 
+@pytest.mark.parametrize(("seed", "four"), [(7770033, True), (7770247, False), (7770373, False)])
+def test_what_rots_was_sound_before(seed: int, four: bool) -> None:
+    """False alarms of the simulator once: a group rotted that the core had told as stable, before
+    the machine had heard of it."""
+    check(run(seed, SECONDS, four=four))
+
+
 def test_work_is_done_at_all() -> None:
     """Without faults the leader never changes and nothing is left behind."""
     outcome = run(0, SECONDS, faults=[])

@@ -190,6 +190,8 @@ class World:
     def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
         """Corruption of a group that is followed by another: a restart or a scrub finds it."""
         broker = self.brokers[ordinal]
+        if broker.replica is not None and not broker.paused:
+            broker.step(on.Tick())  # What the core took until now was sound: its news come first.
         log = broker.disk.log(gid)
         if not 1 <= gseq < len(log) or broker.disk.flying(gid) or gid in broker.leads:
             return
