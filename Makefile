@@ -54,8 +54,9 @@ chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_ROUN
 ROUNDS ?= 0
 SECONDS ?= 3600
 KIND ?=
+EASE ?= 60
 chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on rings, SECONDS at most; a table
-	$(PYTHON) tests/faults/chaos.py --rounds $(ROUNDS) --seconds $(SECONDS) $(if $(KIND),--kind "$(KIND)")
+	$(PYTHON) tests/faults/chaos.py --rounds $(ROUNDS) --seconds $(SECONDS) --ease $(EASE) $(if $(KIND),--kind "$(KIND)")
 
 TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from faultlab.campaign import Campaign, again, read_results, table
 from faultlab.hurts import KINDS
+from faultlab.scene import EASE
 
 from barco.workers.storage import layout
 
@@ -37,12 +38,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first ring; default: a new one")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines; appended to")
     parser.add_argument("--keep", type=float, default=math.inf, help="rings without writes so long")
+    parser.add_argument(
+        "--ease", type=float, default=EASE, help="clients pause so much longer (60)"
+    )
     parser.add_argument("--again", type=Path, help="a directory that was kept: only check it again")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     args = parser.parse_args()
     if args.again is not None:
         return int(bool(again(args.again).wrong))
-    campaign = Campaign(args.results, make_root, args.keep)
+    campaign = Campaign(args.results, make_root, args.keep, args.ease)
     before = len(read_results(args.results))
     if not args.table:
         for name in args.kind or KINDS:

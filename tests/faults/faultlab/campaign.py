@@ -19,7 +19,7 @@ from faultlab.drain import ReadError
 from faultlab.hurts import KINDS, Kind
 from faultlab.mount import Mount
 from faultlab.prober import percentile
-from faultlab.scene import RingScene
+from faultlab.scene import EASE, RingScene
 
 Totals = dict[str, Any]
 """One ring: kind, seed, rounds, what the checker counted, the gaps, how busy the machine was."""
@@ -32,7 +32,13 @@ RING_S = 40.0
 
 
 def one_ring(
-    kind: Kind, root: Path, seed: int, rounds: int, until: float, say: Callable[[str], None]
+    kind: Kind,
+    root: Path,
+    seed: int,
+    rounds: int,
+    until: float,
+    say: Callable[[str], None],
+    ease: float = EASE,
 ) -> Totals:
     """So many rounds in a ring of its own, at the latest until then; and the verdict."""
     with ExitStack() as stack:
@@ -41,7 +47,7 @@ def one_ring(
             (root / f"power-{ordinal}").mkdir()
             disks.append(Mount(root / f"power-{ordinal}"))
             stack.callback(disks[-1].close)
-        scene = RingScene(root, seed, f"ring: {kind.name}", disks)
+        scene = RingScene(root, seed, f"ring: {kind.name}", disks, ease=ease)
         stack.callback(scene.close)
         busy = []
         for number in range(rounds):
@@ -148,9 +154,15 @@ class Campaign:
     """Works through kinds of faults until all have their counts, or the time is over."""
 
     def __init__(
-        self, results: Path, make_root: Callable[[], Path], keep_s: float = math.inf
+        self,
+        results: Path,
+        make_root: Callable[[], Path],
+        keep_s: float = math.inf,
+        ease: float = EASE,
     ) -> None:
-        """`keep_s`: the directory of a ring whose writes waited longer than that is kept too."""
+        """`keep_s`: the directory of a ring whose writes waited longer than that is kept too.
+        `ease`: the clients' pauses, in those of a single broker's load."""
+        self._ease = ease
         self._results = results
         self._make_root = make_root
         self._keep_s = keep_s
@@ -167,7 +179,7 @@ class Campaign:
             root = self._make_root()
             wanted = min(left, kind.rounds_per_ring)
             self._say(f"{kind.name}: seed {seed}, {root}")
-            ring = one_ring(kind, root, seed, wanted, until, self._say)
+            ring = one_ring(kind, root, seed, wanted, until, self._say, self._ease)
             self._keep(ring)
             rings.append(ring)
             if ring["wrong"]:

@@ -37,10 +37,12 @@ class RingScene(Scene):
         disks: list[Mount] | None = None,
         *,
         start: bool = True,
+        ease: float = EASE,
     ) -> None:
-        """`start`: whether the ring begins at once; else `begin` is called later."""
+        """`start`: whether the ring begins at once; else `begin` is called later. `ease`: how
+        much longer than usual clients wait between two requests."""
         self.ring = Ring(root, disks=disks or ())
-        super().__init__(root, seed=seed, name=name, ring=self.ring, ease=EASE)
+        super().__init__(root, seed=seed, name=name, ring=self.ring, ease=ease)
         self._prober: Prober | None = None
         self.tried = 0
         self.gaps: list[float] = []
