@@ -331,6 +331,10 @@ BACKOFF_SECONDS_MAX = 0.3
 RESEND_SECONDS = 0.3
 """A request of the protocol that was not answered is repeated."""
 
+ACCEPT_RESENDS_MAX = 4
+"""After so many the proposer begins anew with a higher ballot: the groups up to its T may be with a
+member that is gone, and then nobody can accept it. Fetching goes on meanwhile."""
+
 RETURN_SECONDS = 1.0
 """An owner that is back and has caught up waits so long before it takes its range back."""
 

@@ -62,6 +62,7 @@ class Lineage(Acceptor):
         if held is not None:
             held.decided = value
             held.wish = None
+            held.target = min(held.target, value.tail)  # Nothing after T ever existed.
             self._stop_leading(held, "its successor is decided")
             self._drain(held)
             self._want_all(held)

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from barco.cluster.held import Held
 from barco.cluster.lineage import Lineage
-from barco.limits import BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN, RESEND_SECONDS
+from barco.limits import (
+    ACCEPT_RESENDS_MAX,
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
+    RESEND_SECONDS,
+)
 from barco.model.generation import (
     Ballot,
     Generation,
@@ -116,6 +121,7 @@ class Proposer(Lineage):
             proposal.value = self._new_value(held, proposal)
         tails = proposal.promises.items()
         proposal.sources = tuple(o for o, p in tails if p.tail >= proposal.value.tail)
+        proposal.resends = 0
         proposal.resend_at = self._now + RESEND_SECONDS
         self._to_members(held, self._accept(message.gid, proposal))
 
@@ -184,6 +190,10 @@ class Proposer(Lineage):
                 self._propose(held)
             elif proposal.value is None:
                 self._prepare(held, proposal)
+            elif proposal.resends > ACCEPT_RESENDS_MAX:
+                # Perhaps T is what only a member has that promised and is gone. What two did not
+                # accept another ballot may leave out.
+                self._give_up(held, proposal.ballot)
             else:
                 self._to_members(held, self._accept(gid, proposal), proposal.accepted)
 

@@ -277,6 +277,7 @@ class Replica(Ownership):
         held.tail, held.tail_crc = event.gseq, event.header_crc
         held.received, held.received_crc = event.gseq, event.header_crc
         held.suspect, held.sealed = True, False
+        held.wish = None  # Nor the vote that waited for groups.
         self._drain(held)
         self._want_all(held)
         self._ping_at = self._now

@@ -13,7 +13,7 @@ def shrink(seed: int, seconds: float, **how: Any) -> tuple[list[Fault], Outcome]
     """The fewest faults found with which the seed still breaks the same invariant."""
     faults = plan(seed, seconds, four=how.get("four", False))
     outcome = run(seed, seconds, faults=faults, **how)
-    assert outcome.violation is not None, "nothing to shrink"
+    assert outcome.violation is not None, f"seed {seed}: nothing to shrink"
     invariant = outcome.violation.invariant
     faults = [each for each in faults if each.time <= outcome.seconds]
     attempts, size = 0, max(1, len(faults) // 2)

@@ -28,6 +28,18 @@ def test_what_rots_was_sound_before(seed: int, four: bool) -> None:
     check(run(seed, SECONDS, four=four))
 
 
+@pytest.mark.parametrize(("seed", "four"), [(7772770, False), (7772202, True)])
+def test_a_suspect_member_does_not_vote(seed: int, four: bool) -> None:
+    """An ACCEPT had waited for groups when the log was found corrupt: it was fulfilled later."""
+    check(run(seed, SECONDS, four=four))
+
+
+def test_a_tail_that_only_a_gone_member_has() -> None:
+    """It promised its last group, which nobody else had, and was gone before anyone got it: two of
+    three were there, and waited for the third."""
+    check(run(7771747, SECONDS))
+
+
 def test_work_is_done_at_all() -> None:
     """Without faults the leader never changes and nothing is left behind."""
     outcome = run(0, SECONDS, faults=[])
