@@ -25,11 +25,13 @@ from barco.types import Epoch
 from barco.workers.mutants import MUTANT, UNFENCED
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication import wire
+from barco.workers.replication.figures import stats_of, status_of
 from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.logs import Logs
 from barco.workers.replication.serving import Serving
+from barco.workers.replication.watched import told
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import Found, ReplicaStore
 
@@ -75,7 +77,7 @@ class Driver:
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
         self._token = settings.ranges[0].gid.token
         self._links = {
-            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal), self._arrange)
+            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal), self._arranges, fatal)
             for ordinal, dial in dials.items()
         }
         self._inputs = Inputs(
@@ -100,14 +102,14 @@ class Driver:
             session_of=self._session_of,
         )
         self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
-        self._stepping = False
+        self._stepping = self._dead = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # When it fires.
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
         self._encoded: tuple[r.Append | None, bytes] = (None, b"")
         self._draining: set[Gid] = set()
-        self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid))
+        self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
         self._started = False
         self._unshown: tuple[Gid, int] | None = None
@@ -194,47 +196,23 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        if not self._started:  # Siblings may ask already.
-            return {"role": self.role, "catchingUp": True, "uncleanEnds": 0}
-        found: dict[str, Any] = {
-            "role": self.role,
-            "catchingUp": self._machine.catching_up(),
-            "uncleanEnds": self._machine.unclean(),
-        }
-        for view in self._machine.status():
-            if view["leading"]:
-                found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
-                found["followers"] = [
-                    {"ordinal": ordinal, "state": each["state"], "groupsBehind": each["lacks"]}
-                    for ordinal, each in sorted(view["followers"].items())
-                ]
-        return found
+        return status_of(self._machine if self._started else None, self.role)
 
     def stats(self) -> dict[str, int]:
         """For the metrics."""
-        status, links = self.status(), self._links.values()
-        followers = status.get("followers", [])
-        return {
-            "replicas_leading": int(self.leading),
-            "replicas_catching_up": int(status["catchingUp"]),
-            "followers_live": sum(each["state"] == "live" for each in followers),
-            "followers_not_live": sum(each["state"] != "live" for each in followers),
-            "replication_groups_behind": max((e["groupsBehind"] for e in followers), default=0),
-            "replication_unclean_ends": int(status["uncleanEnds"]),
-            "replication_links_up": sum(link.connected for link in links),
-            "replication_frames_dropped": sum(link.dropped for link in links),
-            "replication_sent_bytes": sum(link.sent_bytes for link in links),
-            "replication_groups_served": self._serving.groups,
-        }
+        links = self._links.values()
+        return stats_of(self.status(), self.leading, links, self._serving.groups)
 
     # --- Events -------------------------------------------------------------------------------
 
     def post(self, event: ev.Event, group: bytearray | None = None) -> None:
         """Tell the machine; at once, or after what it is being told just now.
 
-        An assertion that fails in it ends the process: what it holds is not what its rules made,
-        and the event loop would only log the exception and go on.
+        Whatever is raised here ends the process: the machine is not what its rules made, or some
+        of its effects were not carried out, and it counts on all of them.
         """
+        if self._dead:
+            return
         self._events.append((event, group))
         if self._stepping:
             return
@@ -246,15 +224,27 @@ class Driver:
                 self.steps += 1
                 self._carry_out(self._machine.step(self._loop.time(), event), group)
             self._set_timer()
-        except BaseException as error:
-            self._reactor.disarm_intake()
-            if isinstance(error, AssertionError):
-                self._events.clear()
-                self._fatal(f"the replica's rules are broken, this is a bug: {error!r}")
-            raise
+        except Exception as error:  # noqa: BLE001 - it ends the process.
+            self._die("the replica's rules are broken", error)
         finally:
             self._stepping = False
-        self._arrange()
+        self._guarded(self._arrange)
+
+    def _die(self, what: str, error: Exception) -> None:
+        """Nothing is heard, carried out or acknowledged from here on."""
+        self._dead = True
+        self._events.clear()
+        self._reactor.disarm_intake()
+        told(what, error, self._fatal)
+
+    def _guarded(self, call: Callable[..., None], *args: Any) -> None:
+        """For what the loop calls: it would log an exception, and go on."""
+        if self._dead:
+            return
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - it ends the process.
+            self._die("the replica can not go on", error)
 
     def _set_timer(self) -> None:
         due = self._machine.deadline()
@@ -271,6 +261,9 @@ class Driver:
 
     def upcall(self, upcall: Upcall) -> None:
         """From the reactor: built, landed, segment_wanted, frame or replica_closed."""
+        self._guarded(self._hear, upcall)
+
+    def _hear(self, upcall: Upcall) -> None:
         kind = upcall[0]
         if kind == "built":
             _, gseq, prev_crc, header_crc, pos, length = upcall
@@ -348,6 +341,9 @@ class Driver:
         if news is not None:
             event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
             self._carry_out(self._machine.step(self._loop.time(), event), None)
+
+    def _arranges(self) -> None:
+        self._guarded(self._arrange)
 
     def _arrange(self) -> None:
         """After each step, and whenever the way back changes: whether the core may go on with the
@@ -433,7 +429,7 @@ class Driver:
         self.logs.abandon(effect.gid)
         self.logs.release(effect.gid)
         self._draining.add(effect.gid)
-        asyncio.get_running_loop().call_soon(self._look_at_drains)
+        asyncio.get_running_loop().call_soon(self._guarded, self._look_at_drains)
 
     def _look_at_drains(self) -> None:
         """After what the reactor has told so far: its appends come before."""
@@ -443,7 +439,7 @@ class Driver:
                 gseq, header_crc = self.logs.position(gid)
                 self.post(ev.Drained(gid, gseq, header_crc))
             elif gid != self.logs.current:
-                asyncio.get_running_loop().call_later(0.001, self._look_at_drains)
+                asyncio.get_running_loop().call_later(0.001, self._guarded, self._look_at_drains)
 
     def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
         log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)

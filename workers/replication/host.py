@@ -26,6 +26,7 @@ from barco.workers.parts import arena_bytes, bound_state
 from barco.workers.reactor.selector import Upcall
 from barco.workers.replication.driver import Driver, identity
 from barco.workers.replication.link import Dial
+from barco.workers.replication.watched import watched
 from barco.workers.service import ShardService
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import ReplicaStore
@@ -69,6 +70,7 @@ class ReplicaHost:
         self._network = network
         self._fatal = fatal
         self._opening: asyncio.Task[None] | None = None
+        self._sealing: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
         me = identity(options.ordinal, options.disk_uuid)
         others = [process for process in options.members if process != options.process]
@@ -137,7 +139,10 @@ class ReplicaHost:
     def upcall(self, upcall: Upcall) -> None:
         """What the driver takes, or segment_sealed."""
         if upcall[0] == "segment_sealed":
-            asyncio.get_running_loop().create_task(self._sealed(self._store.epoch, upcall[1]))
+            sealing = self._sealed(self._store.epoch, upcall[1])
+            task = watched(sealing, "a full segment was not sealed", self._fatal)
+            self._sealing.add(task)  # The loop alone does not keep a task.
+            task.add_done_callback(self._sealing.discard)
         else:
             self.driver.upcall(upcall)
 
@@ -165,13 +170,8 @@ class ReplicaHost:
         self._service.staging.rest()
         # Events are taken from here on, and packed as the settings of their topics say.
         self._service.topics.open()
-        self._opening = asyncio.get_running_loop().create_task(self._open_service(generation))
-        self._opening.add_done_callback(self._opened)
-
-    def _opened(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the shard was not opened", exc_info=error)
-            self._fatal(f"the shard was not opened: {error!r}")
+        opening = self._open_service(generation)
+        self._opening = watched(opening, "the shard was not opened", self._fatal)
 
     async def _open_service(self, generation: Generation) -> None:
         """GEN_START has to be committed before anything is built upon it."""

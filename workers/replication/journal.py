@@ -5,6 +5,7 @@ gathers meanwhile goes with the next one.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from barco.cluster.effects import Persist
@@ -13,6 +14,8 @@ from barco.protocol.replication import JournalRecord, OpenedRecord
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.lineage import Lineage
+
+log = logging.getLogger("barco.replication")
 
 
 def read_journal(lineage: Lineage) -> list[JournalRecord]:
@@ -41,10 +44,13 @@ class Journal:
         self._persisted = persisted
         self._failed = failed
         self._waiting: list[Persist] = []
+        self._broken = False
         self._task: asyncio.Task[None] | None = None
 
     def add(self, persist: Persist) -> None:
         """Persist these records after all before them."""
+        if self._broken:
+            return
         self._waiting.append(persist)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write())
@@ -52,13 +58,17 @@ class Journal:
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            records = [(_epoch(each), to_map(each)) for one in batch for each in one.records]
             try:
+                records = [(_epoch(each), to_map(each)) for one in batch for each in one.records]
                 if records:
                     await self._bulk.run(self._lineage.add_journal, records)
-            except BarcoError as error:
+            except Exception as error:
+                # Whatever it was: these are not stable, and so nothing after them may count.
+                self._broken = True
                 self._waiting.clear()
-                self._failed(str(error))
+                if not isinstance(error, BarcoError):
+                    log.error("lineage.log is not written: this is a bug", exc_info=error)
+                self._failed(str(error) if isinstance(error, BarcoError) else repr(error))
                 return
             self._persisted(batch[-1].serial)
 

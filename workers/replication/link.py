@@ -17,6 +17,7 @@ from barco.limits import REPLICATION_QUEUE_BYTES_MAX
 from barco.protocol.link import Hello
 from barco.types import KiB
 from barco.workers.replication import wire
+from barco.workers.replication.watched import watched
 
 RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_MAX = 0.2
@@ -47,14 +48,17 @@ class Link:
         dial: Dial,
         on_lost: Callable[[], None],
         on_change: Callable[[], None],
+        fatal: Callable[[str], None],
     ) -> None:
         """`ordinal`: the peer's. `on_lost`: reset, closed or refused. `on_change`: of `idle_fd`,
-        told before anything else may use that descriptor."""
+        told before anything else may use that descriptor. `fatal`: end the process, for the peer
+        would never be dialled again."""
         self._reactor = reactor
         self._ordinal = ordinal
         self._dial = dial
         self._on_lost = on_lost
         self._on_change = on_change
+        self._fatal = fatal
         self._socket: socket.socket | None = None
         self._queue: deque[_Item] = deque()
         self._queued = 0
@@ -68,7 +72,8 @@ class Link:
 
     def start(self) -> None:
         """Dial, from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        what = f"the link to broker {self._ordinal} has ended"
+        self._task = watched(self._run(), what, self._fatal)
 
     async def close(self) -> None:
         """Hang up."""

@@ -11,6 +11,7 @@ from barco.protocol.replication import Expired, Fetched
 from barco.protocol.replication_codec import to_map
 from barco.types import MiB
 from barco.workers.replication.link import Link
+from barco.workers.replication.watched import watched
 from barco.workers.storage.replicas import ReplicaStore
 
 SERVE_BYTES_MAX = 4 * MiB
@@ -33,10 +34,13 @@ class Serving:
         links: Mapping[int, Link],
         store: ReplicaStore,
         successor: Callable[[Gid], Successor | None],
+        fatal: Callable[[str], None],
     ) -> None:
+        """`successor`: as far as it is known here. `fatal`: end the process."""
         self._links = links
         self._store = store
         self._successor = successor
+        self._fatal = fatal
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, dict[Gid, Serve]] = {}
         """By peer: what it asked for while it was being answered, the newest of each generation."""
@@ -55,8 +59,8 @@ class Serving:
             waiting[effect.gid] = effect
         task = self._tasks.get(ordinal)
         if task is None or task.done():
-            loop = asyncio.get_running_loop()
-            self._tasks[ordinal] = loop.create_task(self._answer(ordinal))
+            what = f"broker {ordinal} can not be served"
+            self._tasks[ordinal] = watched(self._answer(ordinal), what, self._fatal)
 
     async def _answer(self, ordinal: int) -> None:
         waiting = self._waiting[ordinal]

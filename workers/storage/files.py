@@ -127,8 +127,8 @@ class ShardFiles:
     async def _build_missing(self) -> None:
         try:
             await self._catalog.build_missing()
-        except (BarcoError, OSError) as error:
-            self._on_error(error if isinstance(error, BarcoError) else BarcoError(str(error)))
+        except Exception as error:  # noqa: BLE001 - nobody else looks at this task.
+            self._on_error(error if isinstance(error, BarcoError) else BarcoError(repr(error)))
 
     async def _add_sealed(
         self, epoch: int, index: int, body: bytes, summary: SegmentSummary | None

@@ -40,13 +40,17 @@ class Link:
         return True
 
 
+def fatal(reason: str) -> None:
+    raise AssertionError(reason)
+
+
 def run(test: Callable[[Serving, Link], Coroutine[Any, Any, None]]) -> Link:
     link = Link()
 
     async def main() -> None:
         store = SimpleNamespace(groups=Groups())
         links: Any = {PEER: link}
-        serving = Serving(links, store, lambda gid: None)  # type: ignore[arg-type]
+        serving = Serving(links, store, lambda gid: None, fatal)  # type: ignore[arg-type]
         await test(serving, link)
         await asyncio.wait_for(serving._tasks[PEER], 10)
 

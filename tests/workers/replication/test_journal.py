@@ -1,0 +1,95 @@
+"""The journal tells what is stable, and nothing after the first thing that went wrong."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barco.cluster.effects import Persist
+from barco.errors import BarcoError, DiskFullError
+from barco.model.generation import Ballot, Gid
+from barco.protocol.replication import PromisedRecord
+from barco.workers.replication.journal import Journal
+
+GID = Gid(0, 2)  # type: ignore[arg-type]
+
+
+def promise(serial: int) -> Persist:
+    return Persist(serial, (PromisedRecord(GID, Ballot(serial, 0, 7)),))  # type: ignore[arg-type]
+
+
+class Lineage:
+    """Fails at the appends that it is told to, with what it is told to."""
+
+    def __init__(self, errors: dict[int, Exception]) -> None:
+        self.errors = errors
+        self.calls = 0
+        self.stable: list[Any] = []
+
+    def add_journal(self, records: list[Any]) -> None:
+        self.calls += 1
+        if error := self.errors.get(self.calls):
+            raise error
+        self.stable += records
+
+
+class Bulk:
+    async def run(self, call: Callable[..., Any], *args: Any) -> Any:
+        await asyncio.sleep(0)
+        return call(*args)
+
+
+def told_of(errors: dict[int, Exception], batches: int = 3) -> tuple[list[Any], Lineage]:
+    """What is told of so many appends, one after the other, and what became stable."""
+    told: list[Any] = []
+    lineage = Lineage(errors)
+
+    async def main() -> None:
+        journal = Journal(
+            lineage,  # type: ignore[arg-type]
+            Bulk(),  # type: ignore[arg-type]
+            persisted=lambda serial: told.append(serial),
+            failed=lambda reason: told.append(reason),
+        )
+        for serial in range(1, batches + 1):
+            journal.add(promise(serial))
+            await asyncio.sleep(0.002)
+        await journal.close()
+
+    asyncio.run(main())
+    return told, lineage
+
+
+def test_what_is_stable_is_told_in_order() -> None:
+    told, lineage = told_of({})
+    assert told == [1, 2, 3] and len(lineage.stable) == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DiskFullError("no"),
+        ValueError("bad"),
+        AssertionError("rule"),
+        MemoryError(),
+        OSError(5, "x"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_after_any_error_nothing_counts(error: Exception) -> None:
+    """The batch that was lost was covered by the next one's `Persisted`."""
+    told, lineage = told_of({2: error})
+    assert told == [1, str(error) if isinstance(error, BarcoError) else repr(error)]
+    assert lineage.calls == 2, "nothing is appended behind a hole"
+
+
+def test_a_record_that_can_not_be_encoded_is_an_error_too(monkeypatch: Any) -> None:
+    from barco.workers.replication import journal
+
+    def refuse(record: Any) -> Any:
+        raise TypeError("no such record")
+
+    monkeypatch.setattr(journal, "to_map", refuse)
+    told, lineage = told_of({})
+    assert told == ["TypeError('no such record')"] and not lineage.calls
