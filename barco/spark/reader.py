@@ -4,24 +4,11 @@ batches in a task."""
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barco.errors import NotFoundError
-from barco.limits import OFFSET_MAX
 from barco.spark import cores
 from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
@@ -154,12 +141,15 @@ def _read_range(
 
 
 class BatchReader(DataSourceReader):
-    """Reads topics from one set of offsets to another, both fixed when the query is planned."""
+    """Reads topics from one set of offsets to another, both fixed when the query is planned.
+
+    It takes no filters (`pushFilters`), whatever the session says: Spark 4.2 and 4.3 keep one plan
+    for each DataFrame that was loaded, and a filter of one query would be in the next one's plan.
+    """
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
         self._projection = projection
-        self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Where the slices are now, cut into ranges of a good size."""
@@ -174,7 +164,6 @@ class BatchReader(DataSourceReader):
         for slice_ in slices:
             start = start_of(slice_, options, times)
             end = end_of(slice_, options, times)
-            start, end = self._bounds.within(slice_, start, end)
             if start < end:
                 ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
         return list(tasks_of(ranges, options)) or [Ranges(())]
@@ -183,77 +172,3 @@ class BatchReader(DataSourceReader):
         """Arrow batches of one partition's ranges, one after the other."""
         assert isinstance(partition, Ranges)
         yield from read_ranges(partition.ranges, self._options, self._projection)
-
-
-class FilteringReader(BatchReader):
-    """Takes filters that say which partitions, offsets and topics are wanted.
-
-    Given out only where Spark will push filters: elsewhere a reader that could take some fails.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that are left for Spark to apply. What narrows the plan is kept in part: Spark
-        goes on to look at every row for all but exact filters."""
-        for each in filters:
-            if not self._bounds.take(each):
-                yield each
-
-
-class Bounds:
-    """What filters leave of a plan."""
-
-    def __init__(self) -> None:
-        self._offset_min = 0
-        self._offset_end = OFFSET_MAX
-        self._partitions: set[int] | None = None
-        self._topics: set[str] | None = None
-
-    def take(self, filter_: Filter) -> bool:
-        """Whether the filter is exactly kept from now on."""
-        attribute = getattr(filter_, "attribute", None)
-        if attribute is None or len(attribute) != 1:
-            return False
-        name = attribute[0]
-        if isinstance(filter_, IsNotNull):
-            return name not in ("key", "headers")
-        value = getattr(filter_, "value", None)
-        if name == "offset" and type(value) is int:
-            return self._take_offset(filter_, value)
-        if isinstance(filter_, EqualTo):
-            values: set[Any] = {value}
-        elif isinstance(filter_, In):
-            values = set(value or ())
-        else:
-            return False
-        values.discard(None)
-        if name == "partition":
-            self._partitions = values & (values if self._partitions is None else self._partitions)
-            return True
-        if name == "topic":
-            self._topics = values & (values if self._topics is None else self._topics)
-            return True
-        return False
-
-    def _take_offset(self, filter_: Filter, value: int) -> bool:
-        if isinstance(filter_, GreaterThan):
-            self._offset_min = max(self._offset_min, value + 1)
-        elif isinstance(filter_, GreaterThanOrEqual):
-            self._offset_min = max(self._offset_min, value)
-        elif isinstance(filter_, LessThan):
-            self._offset_end = min(self._offset_end, value)
-        elif isinstance(filter_, LessThanOrEqual):
-            self._offset_end = min(self._offset_end, value + 1)
-        elif isinstance(filter_, EqualTo):
-            self._offset_min = max(self._offset_min, value)
-            self._offset_end = min(self._offset_end, value + 1)
-        else:
-            return False
-        return True
-
-    def within(self, slice_: Slice, start: int, end: int) -> tuple[int, int]:
-        """The part of a slice's range that passes."""
-        if self._partitions is not None and slice_.partition not in self._partitions:
-            return start, start
-        if self._topics is not None and slice_.topic not in self._topics:
-            return start, start
-        return max(start, self._offset_min), min(end, self._offset_end)

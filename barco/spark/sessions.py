@@ -13,8 +13,6 @@ SETTINGS = {
     # Both are needed: 40 ms of Nagle and delayed acknowledgements, 36 ms of garbage collection.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "barco.spark.daemon",
-    # A reader takes the filters on partition, topic and offset that Spark can push.
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 """For drivers whose executors have barco installed too."""
 

