@@ -367,6 +367,7 @@ class Staging:
             "stagedRows": staged,
             "stagedBytes": write.bytes if write is not None else 0,
             "committed": committed,
+            "begun": any(mark.batch == batch for mark in marks.values()),
         }
 
     def _begun(self, write: Write) -> Plan | None:

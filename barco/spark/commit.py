@@ -29,7 +29,7 @@ from urllib.parse import quote
 from pyspark.sql.datasource import WriterCommitMessage
 
 from barco.client.ring import Ring, ring_from_topology
-from barco.errors import BarcoError, PeerError
+from barco.errors import BarcoError, NotFoundError, PeerError
 from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.fetch import FAILURES, Answer, Brokers
 from barco.spark.options import DEFAULT_ENDPOINTS, OptionError, Reading, endpoints_of
@@ -286,7 +286,7 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
             if step == "prepared" and alone:
                 continue
             asked = [pool.submit(act, options, path, share) for share in shares.values()]
-            _collect(step, staged[0].writer, [each.exception() for each in asked])
+            _collect(step, staged[0], options, batch, [each.exception() for each in asked])
     rows = [share.rows for share in shares.values()]
     return sum(n for topics in rows for slices in topics.values() for n in slices.values())
 
@@ -373,15 +373,57 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
             Shard(other, PATIENCE_SECONDS, socket_s=PATIENCE_SECONDS).delete(path)
 
 
-def _collect(step: str, writer: str, errors: Iterable[BaseException | None]) -> None:
+def _collect(
+    step: str, staged: Staged, options: WriteOptions, batch: int, errors: Iterable[Any]
+) -> None:
     found = [error for error in errors if error is not None]
     if not found:
         return
     if step == "prepared":
-        what = "nothing of it is visible"
+        what = _visible(options, staged, batch)
     else:
-        what = f"it may be visible in part: run it again with writerId={writer} to complete it"
+        what = (
+            f"it may be visible in part: run it again with writerId={staged.writer} to complete it"
+        )
     raise CommitError(f"The write was not committed, {what}. {found[0]}") from found[0]
+
+
+def _visible(options: WriteOptions, staged: Staged, batch: int) -> str:
+    """What an earlier run of a write has left, in words."""
+    path = write_path(staged.writer, batch)
+    try:
+        ring = ring_of(options)
+        told = [_told(path, holders) for holders in sorted({*ring.holders.values()})]
+    except (BarcoError, *FAILURES):
+        told = [None]
+    known = [each for each in told if each is not None]
+    stored = sum(n for each in known for n in each[0])
+    if stored or any(begun for _, begun in known):
+        return (
+            f"but an earlier run of it was: {stored} events of that are visible. Run it again with "
+            "the rows of that run, which are recognised in any order, or all of it under another "
+            "name (option writerId; a stream: another checkpoint)"
+        )
+    if len(known) < len(told):
+        return "by this run; whether one before it was, not every shard tells"
+    return "nothing of it is visible"
+
+
+def _told(path: str, holders: Sequence[str]) -> tuple[list[int], bool] | None:
+    """How many events of a write each slice of a shard has, and whether any has begun with it;
+    None if nobody tells."""
+    found = None
+    for holder in holders:
+        try:
+            told = Brokers([holder], PATIENCE_SECONDS).get(path)
+        except NotFoundError:
+            told = {"committed": {}}
+        except (BarcoError, *FAILURES):
+            continue
+        counts = [n for slices in told["committed"].values() for n in slices.values()]
+        if found is None or sum(counts) >= sum(found[0]):
+            found = (counts, bool(counts or told.get("begun")))
+    return found
 
 
 def abort(options: WriteOptions, writer: str, batch: int) -> None:

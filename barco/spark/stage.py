@@ -245,7 +245,7 @@ class Task:
         self._ring = ring
         self._staged = staged
         self._path = f"{write_path(staged.writer, batch)}/staged?attempt={quote(staged.attempt)}"
-        self._router = Router(ring, staged.partition)
+        self._router = Router(ring)
         self._shards: dict[str, _Copies] = {}
         self._held: dict[tuple[str, SliceKey], _Held] = {}
         self._bundles: dict[tuple[str, SliceKey], _Bundle] = {}

@@ -1,4 +1,5 @@
 """Rows to slices: every key of a record batch hashed in one call, rows gathered by slice in Arrow.
+Rows without a key go by their values.
 
 The token is the brokers' (Murmur3 with Cassandra's signed tail), from `barco._native`; the arcs of
 the ring are searched by NumPy. There is no Python line that runs once for a row.
@@ -51,30 +52,34 @@ def data_of(array: pa.Array) -> pa.Buffer | bytes:
 class Router:
     """Where the rows of a batch belong."""
 
-    def __init__(self, ring: Ring, turn: int = 0) -> None:
-        """`turn`: which slice gets the first rows without a key; the next batch's get the next."""
+    def __init__(self, ring: Ring) -> None:
         self._ring = ring
-        self._turn = turn
         starts, owners = ring.arcs
         self._starts = np.array(starts, np.int64)
         numbers = {key: number for number, key in enumerate(ring.slices)}
         self._owners = np.array([numbers[owner] for owner in owners], np.int32)
 
-    def numbers(self, keys: pa.Array | None, count: int) -> Numbers:
-        """For each row, the number of its slice in the ring's order."""
-        self._turn = (self._turn + 1) % len(self._ring.slices)
-        if keys is None or keys.null_count == count:
-            return np.full(count, self._turn, np.int32)
-        tokens = np.frombuffer(_native.tokens(offsets_of(keys).data, data_of(keys)), np.int64)
-        numbers = self._owners[np.searchsorted(self._starts, tokens, side="right") - 1]
-        if keys.null_count:
-            numbers[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn
+    def numbers(self, columns: Columns) -> Numbers:
+        """For each row, the number of its slice in the ring's order: by its key, or by its value
+        where it has none. Nothing else counts, so that rows which are written again, in any order
+        and by any number of tasks, go where they went: that is how a shard knows them."""
+        key, value, _ = columns
+        if key is None or key.null_count == len(value):
+            return self._by_token(value)
+        numbers = self._by_token(key)
+        if key.null_count:
+            without = np.flatnonzero(key.is_null().to_numpy(zero_copy_only=False))
+            numbers[without] = self._by_token(value.take(pa.array(without)))
         return numbers
+
+    def _by_token(self, array: pa.Array) -> Numbers:
+        tokens = np.frombuffer(_native.tokens(offsets_of(array).data, data_of(array)), np.int64)
+        return self._owners[np.searchsorted(self._starts, tokens, side="right") - 1]
 
     def split(self, columns: Columns) -> Iterator[tuple[SliceKey, Columns]]:
         """The rows by slice; those of one slice stay in their order."""
         count = len(columns.value)
-        numbers = self.numbers(columns.key, count)
+        numbers = self.numbers(columns)
         sizes = np.bincount(numbers, minlength=len(self._ring.slices))
         if sizes.max(initial=0) < count:
             few = np.uint16 if len(self._ring.slices) <= 65_536 else np.int32

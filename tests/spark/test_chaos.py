@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from kills import children_of, jvm_of, kill_one, python_tasks
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
 from ringlab import Ring, ring
-from sparklab import collected, endpoint_of, expected, key_of_number, value_of
+from sparklab import collected, digest, endpoint_of, expected, key_of_number, value_of
 from test_stream import Query
-from test_write import Copy, rows, rows_of, topic_of, write
+from test_write import Copy, rows_of, topic_of, write
 
 import barco
 import barco.spark
@@ -203,17 +204,36 @@ def test_stream_read(spark: Any, cluster: Ring, table: Table, victim: str, tmp_p
     case.end()
 
 
+KEYS = {
+    "keys": ("concat('key-', id % 97)", lambda n: b"key-%d" % (n % 97)),
+    "no keys": ("cast(null as string)", lambda n: None),
+    "skewed": ("if(id % 10 = 0, null, 'the one')", lambda n: b"the one" if n % 10 else None),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_batch_write(spark: Any, cluster: Ring, table: Table, victim: str) -> None:
-    case = Case("batch write", victim, spark, cluster, table)
-    topic, first = name_of("write", victim), 0
+def test_batch_write(spark: Any, cluster: Ring, table: Table, victim: str, keys: str) -> None:
+    """What is run again has the same rows in another order, in another number of tasks."""
+    case = Case(f"write, {keys}", victim, spark, cluster, table)
+    topic, first = name_of(f"write-{keys}", victim), 0
+    column, key_of = KEYS[keys]
     while case.goes_on:
         named = {"pieceBytes": "8192", "writerId": f"{topic}-{first}"}
-        frame = rows_of(spark, first, EVENTS)
-        case.run(lambda frame=frame, named=named: write(frame, cluster, topic, **named))
+        frame = rows_of(spark, first, EVENTS).selectExpr("value", "get_json_object(value, '$.n') n")
+        frame = frame.selectExpr("value", "cast(n as bigint) id").selectExpr(
+            f"{column} as key", "value"
+        )
+
+        def work(frame: Any = frame, named: Any = named) -> None:
+            write(frame.repartition(2 + case.runs % 4, f.rand()), cluster, topic, **named)
+
+        case.run(work)
         first += EVENTS
     cluster.whole()
-    assert collected(topic_of(spark, cluster, topic)) == rows(range(first))
+    values = (b'{"n":%d,"text":"%s"}' % (n, b"lorem " * (n % 40)) for n in range(first))
+    wanted = digest((key_of(n), value) for n, value in enumerate(values))
+    assert collected(topic_of(spark, cluster, topic)) == wanted
     case.end()
 
 

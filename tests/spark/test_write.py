@@ -1,6 +1,7 @@
 """Writing through Spark: every row once, whatever fails, is tried again or is killed."""
 
 import gzip
+import http.client
 import json
 import os
 import random
@@ -283,6 +284,85 @@ def test_the_driver_is_killed_in_a_stream(spark: Any, lively: Any, tmp_path: Pat
         driver.wait()
     copy.finish()
     assert copy.result() == expected(range(30_000))
+
+
+@pytest.mark.chaos
+def test_the_driver_is_killed_in_a_batch_write(spark: Any, lively: Any) -> None:
+    """While its commit is between two shards, if it can be met there; another driver has the same
+    rows in another order. They have no keys."""
+    program = (
+        "import sys\n"
+        f"sys.path[:0] = {[str(Path(__file__).parent), str(ROOT / 'tests/integration')]!r}\n"
+        "from types import SimpleNamespace\n"
+        "from test_write import keyless, write\nfrom conftest import QUIET\n"
+        "from barco.spark import session\n"
+        f"broker = SimpleNamespace(port=lambda name: {lively.port('discovery')})\n"
+        "spark = session('db', 'local[2,3]', QUIET)\n"
+        "for number in range(int(sys.argv[1]), 1000):\n"
+        "    write(keyless(spark, number), broker, 'db', writerId=f'db-{number}')\n"
+        "    print(number, flush=True)\n"
+    )
+    number = between = 0
+    for _ in range(8):
+        driver = subprocess.Popen(
+            [sys.executable, "-c", program, str(number)],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert driver.stdout is not None
+        number = int(driver.stdout.readline()) + 1  # It is warm now.
+        until = time.monotonic() + random.uniform(0.2, 3)
+        while time.monotonic() < until and not is_between(lively, f"db-{number}"):
+            number += bool(stored_of(lively, f"db-{number}") == [True, True])
+        os.killpg(driver.pid, 9)
+        driver.wait()
+        for pid in lively.worker_pids():
+            os.kill(pid, 18)
+        last = number
+        for each in (last, last + 1):  # It may have gone on meanwhile.
+            between += sum(stored_of(lively, f"db-{each}")) == 1
+            frame = keyless(spark, each).repartition(3, f.rand())
+            write(frame, lively, "db", writerId=f"db-{each}")
+            number = each + 1
+    values = (b"%d" % n for n in range(number * ROWS))
+    assert collected(topic_of(spark, lively, "db")) == digest((None, value) for value in values)
+    print(f"{between} deaths between the commits of two shards")
+
+
+def keyless(spark: Any, number: int) -> Any:
+    first = number * ROWS
+    return spark.range(first, first + ROWS, 1, 4).selectExpr("cast(id as string) as value")
+
+
+def stored_of(broker: Any, writer: str) -> list[bool]:
+    """For each shard, whether it has stored the write."""
+    found = []
+    for shard in range(2):
+        link = http.client.HTTPConnection("127.0.0.1", broker.port(shard=shard), timeout=60)
+        link.request("GET", f"/v1/writes/{writer}/0")
+        answer = link.getresponse()
+        found.append(bool(json.loads(answer.read()).get("committed")))
+        link.close()
+    return found
+
+
+def is_between(broker: Any, writer: str) -> bool:
+    """Stops a shard once it is prepared; whether the other has committed then."""
+    link = http.client.HTTPConnection("127.0.0.1", broker.port(shard=1), timeout=60)
+    link.request("GET", f"/v1/writes/{writer}/0")
+    told = json.loads(link.getresponse().read())
+    link.close()
+    if told.get("state") != "prepared":
+        return False
+    os.kill(broker.worker_pids()[1], 19)
+    link = http.client.HTTPConnection("127.0.0.1", broker.port(shard=0), timeout=60)
+    for _ in range(100):
+        link.request("GET", f"/v1/writes/{writer}/0")
+        if json.loads(link.getresponse().read()).get("committed"):
+            break
+        time.sleep(0.005)
+    link.close()
+    return True
 
 
 # --- Loads, and the demo --------------------------------------------------------------------------

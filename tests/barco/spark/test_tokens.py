@@ -39,11 +39,20 @@ def test_every_row_goes_where_its_key_belongs() -> None:
     assert seen == dict(zip(values[3:4993], keys[3:4993], strict=True))
 
 
-def test_rows_without_keys_take_turns() -> None:
+def test_rows_without_keys_go_by_their_values() -> None:
+    """However they are shared out and ordered, with a column for keys or without."""
+    values = [b"%d" % (n % 4000) for n in range(5000)]
+    whole = Columns(None, pa.array(values), None)
+    slices = {value: key for key, part in Router(RING).split(whole) for value in part.value}
+    assert len(set(slices.values())) == 8
+    keys = pa.array([None if n % 3 else b"k" for n in range(5000)], pa.binary())
     router = Router(RING)
-    rows = Columns(None, pa.array([b"a", b"b"]), None)
-    used = [[key.slice for key, _ in router.split(rows)] for _ in range(9)]
-    assert all(len(each) == 1 for each in used) and len({each[0] for each in used}) == 8
+    for start in range(0, 5000, 700):
+        for columns in (whole, Columns(keys, whole.value, None)):
+            for slice_key, part in router.split(columns.cut(start, min(start + 700, 5000))):
+                there = [None] * len(part.value) if part.key is None else part.key.to_pylist()
+                for key, value in zip(there, part.value, strict=True):
+                    assert slice_key == (slices[value] if key is None else RING.slice_of_key(b"k"))
 
 
 @pytest.mark.parametrize("acceleration", [0, 1, 4])
