@@ -43,6 +43,7 @@ class GroupInfo(TypedDict):
     chunk_count: int
     group_bytes: int
     segment_index: int
+    blank_sectors: int
 
 @type_check_only
 class ExpectedGroup(TypedDict, total=False):

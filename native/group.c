@@ -13,7 +13,8 @@ struct stored_header {
     uint32_t prev_crc, body_crc;
     uint64_t durable_upto, committed, wall_us;
     uint32_t body_bytes, chunk_count, group_bytes, segment_index;
-    uint8_t reserved[20]; /* 0 */
+    uint32_t blank_sectors;
+    uint8_t reserved[16]; /* 0 */
     uint32_t header_crc;
 };
 _Static_assert(sizeof(struct stored_header) == GROUP_HEADER_BYTES, "no padding");
@@ -38,6 +39,7 @@ void group_header_write(struct group_header *h, uint8_t out[GROUP_HEADER_BYTES])
         .chunk_count = h->chunk_count,
         .group_bytes = h->group_bytes,
         .segment_index = h->segment_index,
+        .blank_sectors = h->blank_sectors,
     };
     memcpy(s.cluster_uuid, h->cluster_uuid, sizeof s.cluster_uuid);
     s.header_crc = crc32c(0, &s, offsetof(struct stored_header, header_crc));
@@ -74,6 +76,7 @@ int group_header_read(const uint8_t *buf, size_t len, struct group_header *out)
         .chunk_count = s.chunk_count,
         .group_bytes = s.group_bytes,
         .segment_index = s.segment_index,
+        .blank_sectors = s.blank_sectors,
         .header_crc = s.header_crc,
     };
     memcpy(out->cluster_uuid, s.cluster_uuid, sizeof out->cluster_uuid);
@@ -85,4 +88,16 @@ int group_body_verify(const struct group_header *h, const uint8_t *group, size_t
     if (len < h->group_bytes || len - GROUP_HEADER_BYTES < h->body_bytes)
         return -2;
     return crc32c(0, group + GROUP_HEADER_BYTES, h->body_bytes) == h->body_crc ? 0 : -1;
+}
+
+uint32_t group_blank_sectors(const uint8_t *group, size_t used)
+{
+    static const uint8_t zeros[SECTOR_BYTES];
+    uint32_t count = 1;
+    for (size_t at = SECTOR_BYTES; at < used; at += SECTOR_BYTES) {
+        const size_t len = used - at < SECTOR_BYTES ? used - at : SECTOR_BYTES;
+        /* Nearly always the first byte tells. */
+        count += group[at] == 0 && memcmp(group + at, zeros, len) == 0;
+    }
+    return count;
 }

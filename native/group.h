@@ -19,6 +19,7 @@ struct group_header {
     uint32_t body_bytes, chunk_count;
     uint32_t group_bytes; /* header, body and padding: pad_group(128 + body_bytes) */
     uint32_t segment_index;
+    uint32_t blank_sectors; /* group_blank_sectors(); 0: an older writer did not count */
     uint32_t header_crc; /* of the first 124 bytes: set by group_header_write() and _read() */
 };
 
@@ -32,5 +33,13 @@ int group_header_read(const uint8_t *buf, size_t len, struct group_header *out);
 /* group: the bytes from the header on. 0; -1 the body's crc does not match; -2 len is less than
  * the group. */
 int group_body_verify(const struct group_header *header, const uint8_t *group, size_t len);
+
+/* What a write can be torn into: either all of a sector is stored or nothing of it. */
+#define SECTOR_BYTES 512u
+
+/* 1 + how many of the sectors that header and body take (used bytes) are zeros. A segment is zeros
+ * before a group is written, so a torn group has more of them; one that was whole once and has
+ * rotted has not (storage/scan.py). */
+uint32_t group_blank_sectors(const uint8_t *group, size_t used);
 
 #endif

@@ -254,6 +254,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
         .chunk_count = chunks,
         .group_bytes = (uint32_t)pad_group(GROUP_HEADER_BYTES + body_bytes),
         .segment_index = segment->index,
+        .blank_sectors = group_blank_sectors(out, GROUP_HEADER_BYTES + body_bytes),
     };
     memcpy(header.cluster_uuid, log->options.cluster_uuid, 16);
     group_header_write(&header, out);

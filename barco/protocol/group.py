@@ -14,7 +14,7 @@ from barco.errors import ProtocolError
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import Epoch, Token
 
-_HEADER = struct.Struct("<IHH16sqQQQIIQQQIIII20xI")
+_HEADER = struct.Struct("<IHH16sqQQQIIQQQIIIII16xI")
 _MAGIC = 0x50524742
 _VERSION = 1
 _CRC_AT = 124
@@ -51,6 +51,8 @@ class GroupHeader:
     body_bytes: int
     chunk_count: int
     segment_index: int
+    blank_sectors: int = 0
+    """1 + how many of its sectors of 512 bytes are zeros; 0: not counted."""
 
     @property
     def group_bytes(self) -> int:
@@ -64,7 +66,7 @@ class GroupHeader:
             *(_MAGIC, _VERSION, self.flags, self.cluster_uuid, self.token, self.epoch),
             *(self.session, self.gseq, self.prev_crc, self.body_crc, self.durable_upto),
             *(self.committed, self.wall_us, self.body_bytes, self.chunk_count),
-            *(self.group_bytes, self.segment_index, 0),
+            *(self.group_bytes, self.segment_index, self.blank_sectors, 0),
         )[:_CRC_AT]
         return head + struct.pack("<I", crc32c(head))
 
@@ -83,7 +85,7 @@ class GroupHeader:
         if (magic, version) != (_MAGIC, _VERSION) or crc != crc32c(view[:_CRC_AT]):
             raise ProtocolError("not a group's header, or its checksum fails")
         (uuid, token, epoch, session, gseq, prev_crc, body_crc, durable, committed) = fields[:9]
-        (wall_us, body_bytes, chunk_count, group_bytes, segment_index) = fields[9:]
+        (wall_us, body_bytes, chunk_count, group_bytes, segment_index, blank) = fields[9:]
         if group_bytes != padded_bytes(body_bytes):
             raise ProtocolError("the group's header has impossible lengths")
         return cls(
@@ -101,6 +103,7 @@ class GroupHeader:
             body_bytes=body_bytes,
             chunk_count=chunk_count,
             segment_index=segment_index,
+            blank_sectors=blank,
         )
 
 

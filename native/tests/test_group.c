@@ -21,7 +21,8 @@ static struct group_header sample(void)
                              .body_bytes = sizeof body,
                              .chunk_count = 3,
                              .group_bytes = GROUP_ALIGN,
-                             .segment_index = 7};
+                             .segment_index = 7,
+                             .blank_sectors = 9};
     h.body_crc = crc32c(0, body, sizeof body);
     return h;
 }
@@ -39,6 +40,7 @@ static void test_round_trip(void)
     CHECK(back.durable_upto == h.durable_upto && back.committed == h.committed);
     CHECK(back.wall_us == h.wall_us && back.body_bytes == h.body_bytes);
     CHECK(back.chunk_count == h.chunk_count && back.group_bytes == h.group_bytes);
+    CHECK(back.blank_sectors == 9);
     CHECK(back.segment_index == h.segment_index && back.header_crc == h.header_crc);
     CHECK(back.header_crc == crc32c(0, out, 124) && memcmp(out + 124, &h.header_crc, 4) == 0);
 }
@@ -81,8 +83,22 @@ static void test_impossible_sizes(void)
     }
 }
 
+static void test_blank_sectors(void)
+{
+    uint8_t *group = calloc(1, GROUP_ALIGN);
+    memset(group, 1, 3 * SECTOR_BYTES);
+    CHECK(group_blank_sectors(group, 3 * SECTOR_BYTES) == 1);
+    CHECK(group_blank_sectors(group, 3 * SECTOR_BYTES + 1) == 2);
+    CHECK(group_blank_sectors(group, 5 * SECTOR_BYTES) == 3);
+    group[5 * SECTOR_BYTES - 1] = 1;
+    CHECK(group_blank_sectors(group, 5 * SECTOR_BYTES) == 2);
+    CHECK(group_blank_sectors(group, 5 * SECTOR_BYTES - 1) == 3);
+    free(group);
+}
+
 int main(void)
 {
+    test_blank_sectors();
     test_round_trip();
     test_every_bit_and_cut();
     test_impossible_sizes();

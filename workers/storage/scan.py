@@ -7,7 +7,8 @@ What is believed (protocol rules S3 and S5): a group counts only if header crc, 
 (cluster uuid, token, epoch, session, segment index), gseq = previous + 1 and prev_crc hold. Behind
 the first spot that does not, everything is looked through for valid headers; D is the highest
 `durable_upto` among them. A bad spot at gseq <= D was stable once: corruption. Beyond D it is a
-torn tail, the end of the log.
+torn tail, the end of the log, unless its sectors tell that it was whole once (`torn`): that is
+corruption as well.
 """
 
 import struct
@@ -20,6 +21,7 @@ from crc32c import crc32c
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import MiB
 from barco.workers.storage.errors import CorruptLogError, ForeignLogError
+from barco.workers.storage.torn import body_rotten, header_rotten
 
 MAGIC = b"BGRP"
 VERSION = 1
@@ -28,12 +30,13 @@ GEN_START, SNAPSHOT, HEARTBEAT, SEAL = 1, 2, 4, 8
 WINDOW_BYTES = 4 * MiB
 """Asked for at once: four units of 1 MiB, read in parallel."""
 
-# The format's own source is native/format.h; the 20 reserved bytes are before the header's crc.
-_HEADER = struct.Struct("<4sHH16sqQQQIIQQQIIII20xI")
+# The format's own source is native/format.h; the 16 reserved bytes are before the header's crc.
+_HEADER = struct.Struct("<4sHH16sqQQQIIQQQIIIII16xI")
 assert _HEADER.size == GROUP_HEADER_BYTES
 _CRC_AT = GROUP_HEADER_BYTES - 4
 _ZEROS = bytes(WINDOW_BYTES)
 _ZERO, _FULL = "zeros", "the segment is full"
+_ROTTEN = ", though it was whole once"
 
 Buffer = bytes | bytearray | memoryview
 
@@ -58,6 +61,7 @@ class GroupHeader(NamedTuple):
     chunk_count: int
     group_bytes: int
     segment_index: int
+    blank_sectors: int
     header_crc: int
 
 
@@ -329,7 +333,7 @@ class _Walk:
             if end > len(window):
                 return at, max(WINDOW_BYTES, header.group_bytes), ""
             if not body_intact(header, window[at:end]):
-                return at, 0, "the body's checksum is wrong"
+                return at, 0, _describe_body(header, window[at:end])
             self._accept(header, window[at:end], segment.index, offset + at)
             at = end
             if self.result.tail == self.tail_wanted:
@@ -435,6 +439,8 @@ class _Walk:
             result.stop = "sealed"
             return result
         durable = max(result.durable, self.tail_wanted or 0)
+        if result.reason.endswith(_ROTTEN):
+            durable = max(durable, bad)
         if bad <= durable or self.missing:
             which, offset = self.bad_at
             if not accept_loss:
@@ -450,7 +456,13 @@ class _Walk:
 def _describe(page: memoryview) -> str:
     if _is_zero(page):
         return _ZERO
-    return "the header's checksum is wrong" if page[:4] == MAGIC else "not a group header"
+    reason = "the header's checksum is wrong" if page[:4] == MAGIC else "not a group header"
+    return reason + _ROTTEN * header_rotten(page)
+
+
+def _describe_body(header: GroupHeader, group: memoryview) -> str:
+    rotten = body_rotten(group, header.body_bytes, header.blank_sectors)
+    return "the body's checksum is wrong" + _ROTTEN * rotten
 
 
 def _is_zero(view: memoryview) -> bool:

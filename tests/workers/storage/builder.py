@@ -21,6 +21,12 @@ def chunk(topic: str, slice_: int, base: int, count: int = 3, epoch: int = 2, ts
     return _native.chunk_encode(topic, slice_, epoch, base, values, None, times)
 
 
+def blanks(body: bytes) -> int:
+    """1 + how many of a group's sectors are zeros."""
+    data = b"h" * 128 + body
+    return 1 + sum(not data[at : at + 512].strip(b"\0") for at in range(512, len(data), 512))
+
+
 def group(
     gseq: int,
     prev_crc: int,
@@ -35,15 +41,17 @@ def group(
     token: int = TOKEN,
     uuid: bytes = UUID,
     wall: int | None = None,
+    blank_sectors: int | None = None,
 ) -> tuple[bytes, int]:
     """(the bytes of a group, its header crc). By default everything before it was stable."""
     size = -(-(128 + len(body)) // PAGE) * PAGE
     durable = gseq - 1 if durable is None else durable
     head = struct.pack(
-        "<IHH16sqQQQIIQQQIIII20x",
+        "<IHH16sqQQQIIQQQIIIII16x",
         0x50524742, 1, flags, uuid, token, epoch, session, gseq, prev_crc, _native.crc32c(body),
         durable, durable, wall if wall is not None else 1_700_000_000_000_000 + gseq,
         len(body), 0 if flags else chunks, size, segment,
+        blanks(body) if blank_sectors is None else blank_sectors,
     )  # fmt: skip
     crc = _native.crc32c(head)
     return (head + struct.pack("<I", crc) + body).ljust(size, b"\0"), crc

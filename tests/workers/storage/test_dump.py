@@ -98,7 +98,10 @@ def test_dump_names_the_damaged_place(data_dir, capsys):
 
 
 def test_dump_of_a_torn_tail(data_dir, capsys):
-    damage(data_dir, 4, 1, 4 * 4096 + 200)
+    path = layout.segment_path(layout.shard_path(data_dir, 0), 4, 1)
+    with path.open("r+b") as file:
+        file.seek(4 * 4096)
+        file.write(bytes(512) + b"its second sector")
     code, found = records(capsys, data_dir, "--verify")
     assert code == 0
     last = [r for r in found if r["type"] == "generation"][-1]

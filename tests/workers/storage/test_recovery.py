@@ -86,7 +86,7 @@ def test_repeated_and_interrupted(shard, go):
             layout.segment_path(shard, epoch, 0).write_bytes(bytes(CAPACITY))
         if step == "torn":  # The first group did not make it to the disk as a whole.
             piece, _ = builder.group(1, 0, b"state", epoch=epoch, flags=3, session=1000)
-            torn = piece[:512].replace(b"state", b"stat\0")
+            torn = bytes(512) + piece[:512]
             layout.segment_path(shard, epoch, 0).write_bytes(torn.ljust(CAPACITY, b"\0"))
         again, repeated = recover(shard, go)
         assert (again.epoch, again.T, again.next_epoch) == (2, 12, epoch + 1), step

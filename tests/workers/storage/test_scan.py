@@ -43,6 +43,13 @@ def flip(data, at, bit=3):
     return bytes(changed)
 
 
+def tear(data, start, body_bytes, lost=-1):
+    """A sector of the group at `start` was never stored: the last one, or the `lost`-th."""
+    last = (128 + body_bytes - 1) // 512
+    at = start + 512 * (last if lost < 0 else lost)
+    return data[:at] + bytes(512) + data[at + 512 :]
+
+
 def test_a_clean_log_ends_at_its_zeros():
     log = builder.simple(6, segments=3)
     result, seen = walk(numbered(log, spare=2))
@@ -102,15 +109,12 @@ def test_bit_flips(where, which):
     _, start, _ = log.groups[gseq - 1]
     at = {"header": start + 60, "body": start + 130, "body end": start + 128 + 18}[where]
     files = {0: flip(log.files(CAPACITY)[0], at)}
-    if which == "last":  # Nothing after it says that it was stable: not acknowledged by us.
-        result, seen = walk(files)
-        assert (result.tail, result.stop, len(seen)) == (total - 1, "torn", total - 1)
-        return
+    # Nothing after the last says that it was stable; but it lacks no sector.
     with pytest.raises(CorruptLogError) as caught:
         walk(files)
     error = caught.value
     assert (error.gseq, error.offset, error.path) == (gseq, start, "seg-0")
-    assert error.durable == total - 1
+    assert error.durable == (total if which == "last" else total - 1)
     assert "--accept-data-loss" in str(error)
     result, seen = walk(files, accept_loss=True)
     assert (result.tail, result.stop) == (gseq - 1, "lost")
@@ -128,12 +132,70 @@ def test_a_torn_tail_with_later_groups_that_were_in_flight():
     """n torn, n+1 and n+2 whole: with three in flight nobody was told about n."""
     log = builder.simple(8, in_flight=3)
     _, start, _ = log.groups[6]
-    files = {0: flip(log.files(CAPACITY)[0], start + 200)}
-    result, _ = walk(files)
+    result, _ = walk({0: tear(log.files(CAPACITY)[0], start, 300, lost=0)})
     assert (result.tail, result.stop, result.torn_bytes) == (6, "torn", 3 * 4096)
     _, start, _ = log.groups[5]  # One earlier: group 9 says that 6 was stable.
     with pytest.raises(CorruptLogError):
-        walk({0: flip(log.files(CAPACITY)[0], start + 200)})
+        walk({0: tear(log.files(CAPACITY)[0], start, 300, lost=0)})
+
+
+def pipelined(*, natural):
+    """Three groups in flight, each of several sectors, one of which is zeros anyway if `natural`.
+
+    The file, and where each of the three begins.
+    """
+    log = builder.simple(8, in_flight=3)
+    for seed in range(3):
+        body = bytearray(random.Random(seed).randbytes(2500))
+        if natural:
+            body[512 - 128 : 1024 - 128] = bytes(512)
+        log.append(bytes(body), chunks=1)
+    return log.files(CAPACITY)[0], [start for _, start, _ in log.groups[-3:]]
+
+
+@pytest.mark.parametrize("natural", [False, True])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_rot_at_the_end_of_a_pipelined_log_is_not_taken_for_torn(which, natural):
+    """All three were acknowledged; no header says so, but a torn group would lack sectors."""
+    data, starts = pipelined(natural=natural)
+    start, tail = starts[which], 9 + which
+    for at in (0, 5, 60, 127, 128, 300, 511, 512, 700, 1600, 2627):
+        for bit in range(8):
+            with pytest.raises(CorruptLogError, match="whole once") as caught:
+                walk({0: flip(data, start + at, bit)})
+            assert (caught.value.gseq, caught.value.durable) == (tail + 1, tail + 1)
+    result, _ = walk({0: flip(data, start + 60)}, accept_loss=True)
+    assert (result.tail, result.stop) == (tail, "lost")
+    assert result.lost == (tail + 1, tail + 1 if which == 2 else 12)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_every_tear_of_a_pipelined_log_is_its_end(which):
+    """Any of the sectors may be missing: nobody was told of it, and nobody is made to repair it."""
+    data, starts = pipelined(natural=False)
+    for lost in range(1, 1 << 6):
+        image = data
+        for sector in range(6):
+            if lost >> sector & 1:
+                image = tear(image, starts[which], 2500, sector)
+        result, _ = walk({0: image})
+        gone = which == 2 and lost == 63  # All of the last one: nothing is there.
+        assert (result.tail, result.stop) == (9 + which, "end" if gone else "torn"), lost
+
+
+def test_without_a_count_of_zeros_doubt_is_for_torn():
+    """Groups of an older version: one that has a sector of zeros may be torn."""
+    for natural, corrupt in ((False, True), (True, False)):
+        log = builder.simple(3)
+        body = random.Random(1).randbytes(1500)
+        body = body[:384] + bytes(512) * natural + body[384:]
+        log.append(body, chunks=1, blank_sectors=0)
+        data = flip(log.files(CAPACITY)[0], log.groups[-1][1] + 300)
+        if corrupt:
+            with pytest.raises(CorruptLogError):
+                walk({0: data})
+        else:
+            assert walk({0: data})[0].stop == "torn"
 
 
 def test_a_lost_write_in_the_middle_is_corruption():
@@ -184,10 +246,18 @@ def test_garbage_tail():
     log = builder.simple(5)
     end = len(log.segments[0])
     for seed in range(20):
-        garbage = random.Random(seed).randbytes(CAPACITY - end)
+        garbage = bytes(512) + random.Random(seed).randbytes(CAPACITY - end - 512)
         result, _ = walk({0: bytes(log.segments[0]) + garbage})
         assert (result.tail, result.stop) == (6, "torn")
         assert result.torn_bytes == CAPACITY - end
+
+
+def test_a_bit_that_flips_where_nothing_was_written_yet():
+    """It is no group, and never was one: no reason to refuse a start."""
+    log = builder.simple(5)
+    for at in (0, 3, 511, 4095):
+        result, _ = walk({0: flip(log.files(CAPACITY)[0], len(log.segments[0]) + at)})
+        assert (result.tail, result.stop) == (6, "torn")
 
 
 def test_an_event_that_looks_like_a_header():
@@ -197,7 +267,7 @@ def test_an_event_that_looks_like_a_header():
     body = bytes(4096 - 128) + fake + bytes(4096)
     log.append(body, chunks=1)
     _, start, _ = log.groups[-1]
-    files = {0: flip(log.files(CAPACITY)[0], start + 50)}
+    files = {0: tear(log.files(CAPACITY)[0], start, 0)}
     result, _ = walk(files)
     assert (result.tail, result.stop) == (4, "torn")
 
@@ -210,9 +280,9 @@ def test_the_first_group_of_the_next_segment():
         walk(files)
     assert (caught.value.path, caught.value.offset, caught.value.gseq) == ("seg-1", 0, 6)
     files = numbered(builder.simple(4, segments=2))  # The last one: it was torn by the crash.
-    files[1] = flip(files[1], 130)[:4096].ljust(CAPACITY, b"\0")
+    files[1] = tear(files[1], 0, 0)[:4096].ljust(CAPACITY, b"\0")
     result, _ = walk(files)
-    assert (result.tail, result.stop, result.end_segment) == (5, "torn", 0)
+    assert (result.tail, result.stop, result.end_segment) == (5, "end", 0)
 
 
 def test_a_missing_segment():
@@ -259,7 +329,7 @@ def test_the_state_comes_from_before_a_torn_first_group():
     """Segment 2 has a sidecar, segment 3 begins with a torn group: 2 has to be walked after all."""
     log = builder.simple(4, segments=4)
     files = numbered(log)
-    files[3] = flip(files[3], 140)[:4096].ljust(CAPACITY, b"\0")
+    files[3] = b"BGRP".ljust(CAPACITY, b"\0")
     result, seen = walk(files, summaries=summaries_of(log)[:3])
     assert (result.tail, result.stop) == (15, "torn")
     assert [gseq for gseq, _, _ in seen] == list(range(11, 16))
