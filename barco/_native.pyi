@@ -228,25 +228,45 @@ def chunks_columns(
     another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
     """
 
-def render_json(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
+def render_json(
+    chunks: Sequence[Buffer], from_offset: int, to_offset: int, most: int = ...
+) -> tuple[bytes, int]:
     """A JSON array of the values with from_offset <= offset < to_offset; checksums verified.
+
+    And the offset of the first event that is not in it: it ends before it would be longer than
+    `most` bytes, or earlier; one event is in it at least.
 
     Each buffer holds whole chunks back to back. A value that is valid JSON is spliced as it is,
     other valid UTF-8 becomes a string, anything else {"base64": "..."}.
     """
 
-def render_ndjson(chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int) -> bytes:
-    """A line for each event with from_offset <= offset < to_offset; checksums verified.
+def render_ndjson(
+    chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int, most: int = ...
+) -> tuple[bytes, int]:
+    """The same: a line for each event with from_offset <= offset < to_offset; checksums verified.
 
     Fields: topic, token (start of the shard's range, as a string), rangeIndex, version, offset
     (as a string), timestamp (microseconds), key, value.
     """
 
-def render_records(chunks: Sequence[Buffer], from_offset: int, to_offset: int) -> bytes:
-    """PolarStreams' records of the events with from_offset <= offset < to_offset, verified.
+def render_records(
+    chunks: Sequence[Buffer], from_offset: int, to_offset: int, most: int = ...
+) -> tuple[bytes, int]:
+    """The same: PolarStreams' records of these events.
 
     Each is a timestamp in microseconds (8 bytes), a length (4), both big-endian, and the value.
     """
+
+def chunk_fit(
+    chunk: Buffer, from_offset: int, to_offset: int, frame: int, budget: int, /
+) -> tuple[int, int]:
+    """How far the events of one chunk reach for `budget` bytes, at least one of them.
+
+    Each costs `frame` bytes more than its key and value. The offset behind them, and their cost.
+    """
+
+def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:
+    """The first event of the chunk that is as late as this, else the offset behind its last."""
 
 def groups_scan(
     buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None

@@ -62,6 +62,10 @@ MEMORY_BYTES_CEILING = 1024 * GiB
 MEMORY_REQUESTS_MIN = 2
 """The budget holds at least this many requests of the largest size, or nothing would ever move."""
 
+BATCH_EVENTS_MAX = 1 << 18
+"""In one packed batch (413 above): sixty kilobytes may unpack to millions of empty events, which
+cost whoever reads them a hundred bytes each. Above 65,536 a batch is cut into chunks."""
+
 REQUEST_LINE_BYTES_MAX = 16 * KiB
 HEAD_BYTES_MAX = 32 * KiB
 HEADERS_MAX = 64
@@ -80,7 +84,8 @@ POLL_WAIT_MS_MAX = 60_000
 
 POLL_BYTES_DEFAULT = 1 * MiB
 POLL_BYTES_MAX = 16 * MiB
-"""How much one poll or one read answers at most; a single larger event is still served."""
+"""How much one poll or one read answers at most, as rendered; a single larger event is still
+served."""
 
 JSON_DEPTH_MAX = 512
 """A deeper value is stored and served as text: readers' parsers give up near 1,000."""

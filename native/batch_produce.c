@@ -7,8 +7,10 @@
 #include "murmur3.h"
 #include "reactor.h"
 
-/* A larger batch is cut into chunks of the usual size instead. */
+/* A larger batch is cut into chunks of the usual size instead: a reader unpacks chunks whole. */
 #define SEALED_VALUES_MAX (1u << 20)
+#define SEALED_EVENTS_MAX 65536u
+#define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
 #define NO_PLACE UINT32_MAX /* an event without a key */
 
 /* What validation finds out about a batch. */
@@ -26,6 +28,8 @@ struct row {
     uint32_t key_len, value_len; /* KEY_NULL: no key */
     int64_t timestamp;           /* 0: the owner's clock */
 };
+
+#define ROW_ROOM_BYTES 24u /* of a row's spans and timestamp */
 
 static void find_places(struct reactor *reactor, struct batch_facts *facts)
 {
@@ -62,7 +66,8 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
         return PROBLEM_NO_EVENTS;
     if (batch_open(bytes, len, &facts->view) != 0)
         return PROBLEM_BAD_BATCH;
-    if (facts->view.raw_bytes > reactor->options.request_bytes_max)
+    if (facts->view.raw_bytes > reactor->options.request_bytes_max ||
+        facts->view.count > BATCH_EVENTS_MAX)
         return PROBLEM_BODY_TOO_LARGE;
     size_t need = (batch_scratch_bytes(&facts->view) + 7) & ~(size_t)7;
     uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 4);
@@ -83,6 +88,12 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
             if (facts->view.base_timestamp_us + facts->columns.ts_delta[i] > facts->max_timestamp)
                 facts->max_timestamp = facts->view.base_timestamp_us + facts->columns.ts_delta[i];
     return PROBLEM_NONE;
+}
+
+static bool is_large(const struct batch_facts *facts)
+{
+    return facts->columns.vals_bytes > SEALED_VALUES_MAX ||
+           facts->columns.count > SEALED_EVENTS_MAX;
 }
 
 static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
@@ -125,7 +136,7 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
     uint32_t place = place_of_slice(reactor, slice);
     if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
-    if (facts.columns.vals_bytes > SEALED_VALUES_MAX && facts.columns.count > 1)
+    if (is_large(&facts) && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE;
     int64_t start = place_token(reactor, place);
     *out = (struct batch_outline){.count = facts.columns.count,
@@ -155,7 +166,11 @@ static struct body *rows_encode(struct reactor *reactor, const struct batch_fact
         if (c->key_len != NULL && c->key_len[i] != KEY_NULL)
             bytes += c->key_len[i];
     }
-    struct body *body = body_new(&reactor->body_bytes, 8 + count * sizeof(struct row) + bytes);
+    size_t size = 8 + count * sizeof(struct row) + bytes;
+    /* Small bodies may hold many events: what they take is asked for like bytes that come in. */
+    if (!reactor_memory(reactor, size + count * ROW_ROOM_BYTES))
+        return NULL;
+    struct body *body = body_new(&reactor->body_bytes, size);
     if (body == NULL)
         return NULL;
     memcpy(body->data, &(uint64_t){count}, 8);
@@ -223,7 +238,7 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
         return PROBLEM_BAD_BATCH;
     uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
-    struct run *run = stream ? run_new(stream, count * 24) : NULL;
+    struct run *run = stream ? run_new(stream, count * ROW_ROOM_BYTES) : NULL;
     if (run == NULL)
         return PROBLEM_BUSY;
     run->body = own_body(reactor, &bytes, len, body);
@@ -262,6 +277,8 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
         return problem;
     if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
+    if (is_large(&facts) && facts.columns.count > 1)
+        return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have sent rows */
     return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
 }
 
@@ -369,7 +386,7 @@ uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, s
     uint32_t place = facts.keyed ? facts.place : keyless_place;
     if (produce->place >= 0 && produce->place != place)
         return PROBLEM_BAD_SLICE;
-    if (facts.columns.vals_bytes > SEALED_VALUES_MAX) {
+    if (is_large(&facts)) {
         struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
         return send_rows(reactor, produce, place, waiter, rows, detail);
     }

@@ -9,7 +9,6 @@
 #include "group.h"
 #include "murmur3.h"
 #include "py_codec.h"
-#include "render.h"
 
 #include <stdbool.h>
 
@@ -238,162 +237,6 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
     return result;
 }
 
-/* -- rendering --------------------------------------------------------------------------------- */
-
-/* Text that grows, and the scratch of the chunk being rendered. */
-struct rendering {
-    enum { VALUES, LINES, RECORDS } form;
-    uint64_t from, to;
-    long long token;
-    char *text;
-    size_t len, cap;
-    uint8_t *scratch;
-    size_t scratch_cap;
-};
-
-static bool grow(void **p, size_t *cap, size_t needed)
-{
-    if (needed <= *cap)
-        return true;
-    size_t size = needed > 2 * *cap ? needed : 2 * *cap;
-    void *larger = PyMem_Realloc(*p, size);
-    if (larger == NULL) {
-        PyErr_NoMemory();
-        return false;
-    }
-    *p = larger;
-    *cap = size;
-    return true;
-}
-
-static bool reserve(struct rendering *r, size_t more)
-{
-    void *text = r->text;
-    bool enough = grow(&text, &r->cap, r->len + more);
-    r->text = text;
-    return enough;
-}
-
-static ssize_t render_form(const struct rendering *r, const struct chunk_view *v,
-                           size_t scratch_bytes, char *out, size_t room)
-{
-    switch (r->form) {
-    case LINES:
-        return render_ndjson(v, r->from, r->to, r->token, r->scratch, scratch_bytes, out, room);
-    case RECORDS:
-        return render_records(v, r->from, r->to, r->scratch, scratch_bytes, out, room);
-    default:
-        return render_json_values(v, r->from, r->to, r->scratch, scratch_bytes, out, room);
-    }
-}
-
-static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssize_t at)
-{
-    size_t bound = render_bound(v), guess = 2 * (size_t)v->raw_bytes + 4096;
-    size_t scratch_bytes = chunk_scratch_bytes(v);
-    void *scratch = r->scratch;
-    bool enough = grow(&scratch, &r->scratch_cap, scratch_bytes);
-    r->scratch = scratch;
-    if (!enough)
-        return false;
-    for (ssize_t n;; guess = bound) {
-        if (!reserve(r, guess + 1)) /* One more for a comma or a bracket behind. */
-            return false;
-        char *out = r->text + r->len;
-        size_t room = r->cap - r->len - 1;
-        n = render_form(r, v, scratch_bytes, out, room);
-        if (n == -3 && guess < bound)
-            continue;
-        if (n < 0) {
-            PyErr_Format(PyExc_ValueError, "the columns of the chunk at byte %zd disagree", at);
-            return false;
-        }
-        r->len += (size_t)n;
-        if (n > 0 && r->form == VALUES)
-            r->text[r->len++] = ',';
-        return true;
-    }
-}
-
-/* One buffer of whole chunks back to back. */
-static bool render_buffer(struct rendering *r, PyObject *item)
-{
-    Py_buffer buf;
-    bool good = true;
-    if (PyObject_GetBuffer(item, &buf, PyBUF_SIMPLE) < 0)
-        return false;
-    for (Py_ssize_t at = 0; good && at < buf.len;) {
-        struct chunk_view view;
-        if (chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &view) < 0) {
-            malformed(at);
-            good = false;
-        } else if (chunk_verify(&view) < 0) {
-            PyErr_Format(PyExc_ValueError, "the chunk at byte %zd fails its checksum", at);
-            good = false;
-        } else {
-            good = render_view(r, &view, at);
-            at += view.stored_bytes;
-        }
-    }
-    PyBuffer_Release(&buf);
-    return good;
-}
-
-static PyObject *render(struct rendering *r, PyObject *chunks)
-{
-    PyObject *result = NULL, *items = PySequence_Tuple(chunks);
-    if (items == NULL)
-        return NULL;
-    bool good = reserve(r, 2);
-    if (good && r->form == VALUES)
-        r->text[r->len++] = '[';
-    for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(items); i++)
-        good = render_buffer(r, PyTuple_GET_ITEM(items, i));
-    if (good && r->form == VALUES) {
-        r->len -= r->text[r->len - 1] == ','; /* Behind the last value stands a comma, or '['. */
-        r->text[r->len++] = ']';
-    }
-    if (good)
-        result = PyBytes_FromStringAndSize(r->text, (Py_ssize_t)r->len);
-    PyMem_Free(r->text);
-    PyMem_Free(r->scratch);
-    Py_DECREF(items);
-    return result;
-}
-
-static PyObject *py_render_json(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"chunks", "from_offset", "to_offset", NULL};
-    struct rendering r = {.form = VALUES};
-    PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&", names, &chunks,
-                                     py_u64_argument, &r.from, py_u64_argument, &r.to))
-        return NULL;
-    return render(&r, chunks);
-}
-
-static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"chunks", "from_offset", "to_offset", "token", NULL};
-    struct rendering r = {.form = LINES};
-    PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L", names, &chunks,
-                                     py_u64_argument, &r.from, py_u64_argument, &r.to, &r.token))
-        return NULL;
-    return render(&r, chunks);
-}
-
-static PyObject *py_render_records(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"chunks", "from_offset", "to_offset", NULL};
-    struct rendering r = {.form = RECORDS};
-    PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&", names, &chunks,
-                                     py_u64_argument, &r.from, py_u64_argument, &r.to))
-        return NULL;
-    return render(&r, chunks);
-}
-
 /* -- groups ------------------------------------------------------------------------------------ */
 
 /* What the next group must carry; a field is compared only if it is known. */
@@ -583,15 +426,6 @@ static PyMethodDef methods[] = {
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
      "chunk_events($module, buf, offset=0)\n--\n\n"
      "The events of the chunk at offset, checksums verified."},
-    {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS,
-     "render_json($module, chunks, from_offset, to_offset)\n--\n\n"
-     "A JSON array of the values with from_offset <= offset < to_offset."},
-    {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS,
-     "render_ndjson($module, chunks, from_offset, to_offset, token)\n--\n\n"
-     "A line of JSON for each event with from_offset <= offset < to_offset."},
-    {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS,
-     "render_records($module, chunks, from_offset, to_offset)\n--\n\n"
-     "PolarStreams' records: timestamp and length, big-endian, and the value of each event."},
     {"groups_scan", WITH_NAMES(py_groups_scan), METH_VARARGS | METH_KEYWORDS,
      "groups_scan($module, buf, file_offset, expect=None)\n--\n\n"
      "The valid, chained groups from the start of buf; why the scan stopped; bytes accepted."},

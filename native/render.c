@@ -173,26 +173,38 @@ static int start_walk(struct walk *w, const struct chunk_view *view, uint64_t fr
     return 1;
 }
 
-static ssize_t finish(const struct sink *sink, const char *out)
+/* Ends where the last event that did fit has ended: the text, and in *next the offset of the first
+ * event that is not in it. All or nothing where nobody asks for that. */
+static ssize_t finish(const struct sink *sink, const char *out, const char *fitted,
+                      const struct chunk_view *view, uint32_t index, uint64_t *next)
 {
-    return sink->full ? -3 : sink->p - out;
+    if (sink->full && (next == NULL || fitted == out))
+        return -3;
+    if (next != NULL)
+        *next = view->base_offset + index;
+    return (sink->full ? fitted : sink->p) - out;
 }
 
 ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_t to,
-                           uint8_t *scratch, size_t scratch_cap, char *out, size_t cap)
+                           uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
+                           uint64_t *next)
 {
     struct sink sink = {out, out + cap, false};
+    const char *fitted = out;
     struct walk w;
     int found = start_walk(&w, view, from, to, scratch, scratch_cap);
     if (found <= 0)
         return found;
-    for (; !sink.full; PUT_LITERAL(&sink, ",")) {
+    while (w.index < w.last) {
+        if (fitted > out)
+            PUT_LITERAL(&sink, ",");
         put_value(&sink, w.val, w.c.val_len[w.index], false);
-        step(&w);
-        if (w.index == w.last)
+        if (sink.full)
             break;
+        fitted = sink.p;
+        step(&w);
     }
-    return finish(&sink, out);
+    return finish(&sink, out, fitted, view, w.index, next);
 }
 
 static void put_key(struct sink *out, const struct walk *w)
@@ -238,21 +250,26 @@ static void put_event(struct sink *out, const struct chunk_view *view, const str
 }
 
 ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to, int64_t token,
-                      uint8_t *scratch, size_t scratch_cap, char *out, size_t cap)
+                      uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
+                      uint64_t *next)
 {
     char start[1024]; /* 127 bytes of topic, each 6 at most when escaped, and 126 more */
     struct sink prefix = {start, start + sizeof start, false};
     struct sink sink = {out, out + cap, false};
+    const char *fitted = out;
     struct walk w;
     int found = start_walk(&w, view, from, to, scratch, scratch_cap);
     if (found <= 0)
         return found;
     put_line_start(&prefix, view, token);
-    for (; w.index < w.last && !sink.full; step(&w)) {
+    for (; w.index < w.last; step(&w)) {
         put(&sink, start, (size_t)(prefix.p - start));
         put_event(&sink, view, &w);
+        if (sink.full)
+            break;
+        fitted = sink.p;
     }
-    return finish(&sink, out);
+    return finish(&sink, out, fitted, view, w.index, next);
 }
 
 static void put_big_endian(struct sink *out, uint64_t value, unsigned bytes)
@@ -264,19 +281,54 @@ static void put_big_endian(struct sink *out, uint64_t value, unsigned bytes)
 }
 
 ssize_t render_records(const struct chunk_view *view, uint64_t from, uint64_t to, uint8_t *scratch,
-                       size_t scratch_cap, char *out, size_t cap)
+                       size_t scratch_cap, char *out, size_t cap, uint64_t *next)
 {
     struct sink sink = {out, out + cap, false};
+    const char *fitted = out;
     struct walk w;
     int found = start_walk(&w, view, from, to, scratch, scratch_cap);
     if (found <= 0)
         return found;
-    for (; w.index < w.last && !sink.full; step(&w)) {
+    for (; w.index < w.last; step(&w)) {
         put_big_endian(&sink, event_timestamp(view, &w), 8);
         put_big_endian(&sink, w.c.val_len[w.index], 4);
         put(&sink, w.val, w.c.val_len[w.index]);
+        if (sink.full)
+            break;
+        fitted = sink.p;
     }
-    return finish(&sink, out);
+    return finish(&sink, out, fitted, view, w.index, next);
+}
+
+int chunk_events_fit(const struct chunk_view *view, uint64_t from, uint64_t to, uint32_t frame,
+                     uint64_t budget, uint8_t *scratch, size_t scratch_cap, uint64_t *end,
+                     uint64_t *cost)
+{
+    struct walk w;
+    *end = from;
+    *cost = 0;
+    int found = start_walk(&w, view, from, to, scratch, scratch_cap);
+    for (; found > 0 && w.index < w.last; w.index++) {
+        uint64_t more = (uint64_t)frame + w.c.val_len[w.index] + key_bytes(&w);
+        if (*end > from && *cost + more > budget)
+            break;
+        *cost += more;
+        *end = view->base_offset + w.index + 1;
+    }
+    return found < 0 ? -1 : 0;
+}
+
+int chunk_find_timestamp(const struct chunk_view *view, int64_t timestamp_us, uint8_t *scratch,
+                         size_t scratch_cap, uint64_t *offset)
+{
+    struct walk w;
+    *offset = view->base_offset + view->count;
+    if (start_walk(&w, view, 0, UINT64_MAX, scratch, scratch_cap) < 0)
+        return -1;
+    while (w.index < w.last && (int64_t)event_timestamp(view, &w) < timestamp_us)
+        w.index++;
+    *offset = view->base_offset + w.index;
+    return 0;
 }
 
 size_t render_bound(const struct chunk_view *view)

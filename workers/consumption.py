@@ -186,9 +186,7 @@ class Consumption:
                 if before is None:
                     extents[slot] = extent
                 else:
-                    before.chunks += extent.chunks
-                    before.cost += extent.cost
-                    before.end, before.high_watermark = extent.end, extent.high_watermark
+                    before.join(extent)
             hungry = [handed[slot][0] for slot, extent in extents.items() if extent.more]
             if 4 * left < request.budget:
                 break
@@ -200,7 +198,12 @@ class Consumption:
         start, revision = cursor.position, cursor.revision
         try:
             extent = await self._reads.read(
-                cursor.topic, cursor.slice, start, max(1, budget), stored=request.stored
+                cursor.topic,
+                cursor.slice,
+                start,
+                max(1, budget),
+                stored=request.stored,
+                frame=request.frame,
             )
         except BarcoError as error:
             result.unavailable.append(cursor.slice)

@@ -13,11 +13,13 @@ class PollRequest:
     member: Member
     budget: int
     stored: bool
-    """The budget counts bytes as stored, not as before compression."""
+    """The budget counts bytes as stored, not as rendered."""
     delivery: str
     """A name for this answer."""
     received: str | None
     """The last answer that the client says it got; None if it does not say."""
+    frame: int = 0
+    """What stands around an event, in bytes, when it is rendered."""
     first: bool = True
     """Not a later look for the same poll."""
 

@@ -93,7 +93,8 @@ def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
 class Extent:
     """Consecutive events of one (topic, slice): stored chunks, of which [start, end) is meant.
 
-    Each element of `chunks` holds one or more of them, back to back.
+    Each element of `chunks` holds one or more of them, back to back. The first may begin before
+    `start`, and the last reach beyond `end`.
     """
 
     topic: str
@@ -110,6 +111,17 @@ class Extent:
     def more(self) -> bool:
         """Whether there are committed events after it."""
         return self.end < self.high_watermark
+
+    def join(self, after: "Extent") -> None:
+        """Add what begins where this ends; a chunk that was cut there is in both."""
+        chunks = after.chunks
+        if self.chunks and chunks and chunk_place(chunks[0])[0] < self.end:
+            head = chunk_head(chunks[0])
+            rest = memoryview(chunks[0])[head["stored_bytes"] :]
+            chunks = [rest, *chunks[1:]] if len(rest) else chunks[1:]
+        self.chunks += chunks
+        self.cost += after.cost
+        self.end, self.high_watermark = after.end, after.high_watermark
 
 
 class _Piece(NamedTuple):
@@ -163,12 +175,15 @@ class Reads:
         stored: bool,
         columns: int | None = None,
         stop: int | None = None,
+        frame: int = 0,
     ) -> Extent:
-        """Events from `start` on. The first chunk always, more while they fit into the budget.
+        """Events from `start` on: one always, more while they fit into the budget.
 
-        The budget counts bytes as stored, or as they were before compression. Chunks that are
-        asked for as stored may be cut down to some columns, and end with the one that reaches
-        `stop`: those are copied out of memory once, and what is not wanted not at all.
+        The budget counts bytes as stored, and then the first chunk is whole; or as they are
+        rendered, with so many bytes (`frame`) around each event, and the extent may end within a
+        chunk. Chunks that are asked for as stored may be cut down to some columns, and end with
+        the one that reaches `stop`: those are copied out of memory once, and what is not wanted
+        not at all.
         """
         extent = Extent(topic, slice, start, start, 0, columns=columns)
         end = OFFSET_MAX if stop is None else stop
@@ -188,7 +203,10 @@ class Reads:
             took = False
             for piece in fetched:
                 before = len(extent.chunks)
-                fits = (self._take_all if stored else self._take_some)(extent, piece, budget)
+                if stored:
+                    fits = self._take_all(extent, piece, budget)
+                else:
+                    fits = self._take_some(extent, piece, budget, frame)
                 took |= len(extent.chunks) > before
                 if not fits:
                     return extent
@@ -208,18 +226,30 @@ class Reads:
             extent.end = piece.end
         return True
 
-    def _take_some(self, extent: Extent, piece: "_Piece", budget: int) -> bool:
-        """As many of its chunks as fit uncompressed; false: the next one does not."""
+    def _take_some(self, extent: Extent, piece: "_Piece", budget: int, frame: int) -> bool:
+        """As many of its events as fit when they are rendered; false: the next one does not."""
         for chunk, head in split_chunks(piece.chunks):
             end = head["base_offset"] + head["count"]
             if end <= extent.end:
                 continue
-            if extent.chunks and extent.cost + head["raw_bytes"] > budget:
+            left = budget - extent.cost
+            if extent.chunks and left <= frame:
                 return False
+            begin = max(extent.end, head["base_offset"])
+            cost = head["raw_bytes"] + head["count"] * frame
+            if cost > left:  # Of a chunk that has been begun before, too, this says too much.
+                try:
+                    end, cost = _native.chunk_fit(chunk, begin, end, frame, left)
+                except ValueError as error:
+                    raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
+                if extent.chunks and cost > left:
+                    return False
             self._join(extent, head["base_offset"])
             extent.chunks.append(chunk)
-            extent.cost += head["raw_bytes"]
+            extent.cost += cost
             extent.end = end
+            if end < head["base_offset"] + head["count"]:
+                return False
         return True
 
     @staticmethod
@@ -297,8 +327,8 @@ class Reads:
         if offset is None or start >= end:
             return end
         extent = await self.read(topic, slice, max(offset, start), 1, stored=True)
-        for chunk, _ in (pair for piece in extent.chunks for pair in split_chunks(piece)):
-            for event_offset, event_timestamp, _, _ in _native.chunk_events(chunk):
-                if event_timestamp >= timestamp_us:
-                    return max(event_offset, extent.start)
+        for chunk, head in (pair for piece in extent.chunks for pair in split_chunks(piece)):
+            offset = _native.chunk_since(chunk, timestamp_us)
+            if offset < head["base_offset"] + head["count"]:
+                return max(offset, extent.start)
         return extent.end

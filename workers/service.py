@@ -212,6 +212,7 @@ class ShardService:
             member=await self._member(args),
             budget=args["budget"],
             stored=args["stored"],
+            frame=args.get("frame", 0),
             delivery=args["delivery"],
             received=args["received"],
             first=args["first"],
@@ -300,6 +301,7 @@ class ShardService:
                 stored=args["stored"],
                 columns=args.get("columns"),
                 stop=args.get("stop"),
+                frame=args.get("frame", 0),
             )
             # Where retention has been, events begin later than the log says.
             answer["start"] = max(start, extent.start) if extent.chunks else end

@@ -49,17 +49,18 @@ static void check_render(const struct chunk_view *view)
     uint8_t *scratch = malloc(scratch_bytes);
     char *out = malloc(bound + 2);
     out[0] = '[';
-    ssize_t n = render_json_values(view, 0, UINT64_MAX, scratch, scratch_bytes, out + 1, bound);
+    ssize_t n = render_json_values(view, 0, UINT64_MAX, scratch, scratch_bytes, out + 1, bound,
+                                   NULL);
     REQUIRE(n > 0 && (size_t)n <= bound);
     out[n + 1] = ']';
     REQUIRE(valid_inside(out, (size_t)n + 2));
-    n = render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, out, bound);
+    n = render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, out, bound, NULL);
     REQUIRE(n > 0 && (size_t)n <= bound);
     check_lines(out, (size_t)n, view->count);
 
     char *exact = malloc((size_t)n); /* One byte less does not fit, and is not written beyond. */
     REQUIRE(render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, exact,
-                          (size_t)n - 1) == -3);
+                          (size_t)n - 1, NULL) == -3);
     free(exact);
     free(out);
     free(scratch);

@@ -130,9 +130,9 @@ static void expect(struct fixture *f, bool lines, uint64_t from, uint64_t to, co
     for (size_t cap = len > 40 ? len - 40 : 0; cap <= len + 1; cap++) {
         char *out = malloc(cap + 1);
         ssize_t n = lines ? render_ndjson(&f->view, from, to, -7, f->scratch, f->scratch_bytes,
-                                          out, cap)
+                                          out, cap, NULL)
                           : render_json_values(&f->view, from, to, f->scratch, f->scratch_bytes,
-                                               out, cap);
+                                               out, cap, NULL);
         CHECK(n == (cap < len ? -3 : (ssize_t)len));
         CHECK(n < 0 || memcmp(out, text, len) == 0);
         free(out);

@@ -111,13 +111,13 @@ def test_values_that_are_no_bytes(values: object) -> None:
 
 def rendered(value: bytes) -> object:
     """What a consumer's JSON parser makes of one value."""
-    [result] = json.loads(_native.render_json([chunk(value)], 0, 1))
+    [result] = json.loads(_native.render_json([chunk(value)], 0, 1)[0])
     return result
 
 
 def is_json(value: bytes) -> bool:
     """Whether the value is spliced: between others, its own bytes stand in the output."""
-    return _native.render_json([chunk(value)], 0, 1) == b"[" + value + b"]"
+    return _native.render_json([chunk(value)], 0, 1)[0] == b"[" + value + b"]"
 
 
 def test_values_are_spliced_quoted_or_encoded() -> None:
@@ -176,7 +176,7 @@ def test_what_hurts_parsers_is_not_spliced(value: bytes) -> None:
 def test_lines_hold_the_envelope() -> None:
     """Every field of the envelope, with int64 as strings and keys as text, null or base64."""
     stored = chunk(b'{\n"a":1}', b"x", b"y", keys=[b"k", None, b"\xfe"], timestamps_us=[5, 6, 9])
-    lines = _native.render_ndjson([stored], 0, 9, MIN).splitlines()
+    lines = _native.render_ndjson([stored], 0, 9, MIN)[0].splitlines()
     common = {"topic": "t", "token": str(MIN), "rangeIndex": 1, "version": 2}
     assert [json.loads(line) for line in lines] == [
         common | {"offset": "0", "timestamp": 5, "key": "k", "value": {"a": 1}},
@@ -195,11 +195,11 @@ def test_records_hold_timestamp_length_and_value() -> None:
     packed = [struct.pack(">qI", at, len(value)) + value for at, value in rows]
     for start, end in ((0, 4), (1, 3), (2, 99), (4, 9)):
         for buffers in (stored, [b"".join(stored)]):
-            assert _native.render_records(buffers, start, end) == b"".join(packed[start:end])
+            assert _native.render_records(buffers, start, end)[0] == b"".join(packed[start:end])
     damaged = bytearray(stored[0])
     damaged[-8] ^= 1
     with pytest.raises(ValueError, match="checksum"):
-        _native.render_records([damaged], 0, 9)
+        _native.render_records([damaged], 0, 9)[0]
 
 
 def test_offsets_select_across_chunks() -> None:
@@ -207,12 +207,12 @@ def test_offsets_select_across_chunks() -> None:
     stored = [chunk(*(b"%d" % n for n in range(at, at + 5)), base=at) for at in (0, 5, 10)]
     for buffers in (stored, [b"".join(stored)], [stored[0], stored[1] + stored[2], b""]):
         for start, end in ((0, 15), (3, 11), (5, 10), (14, 99), (15, 99), (7, 7), (9, 3)):
-            numbers = json.loads(_native.render_json(buffers, start, end))
+            numbers = json.loads(_native.render_json(buffers, start, end)[0])
             assert numbers == list(range(start, min(end, 15)))
-            lines = _native.render_ndjson(buffers, start, end, 0).splitlines()
+            lines = _native.render_ndjson(buffers, start, end, 0)[0].splitlines()
             assert [json.loads(line)["value"] for line in lines] == numbers
-    assert _native.render_json([], 0, 1) == b"[]"
-    assert _native.render_ndjson([], 0, 1, 0) == b""
+    assert _native.render_json([], 0, 1)[0] == b"[]"
+    assert _native.render_ndjson([], 0, 1, 0)[0] == b""
 
 
 @pytest.mark.parametrize("bound", [-1, 2**64])
@@ -224,6 +224,48 @@ def test_offsets_do_not_wrap(bound: int) -> None:
         _native.render_ndjson([], 0, bound, 0)
     with pytest.raises(ValueError, match="between 0 and"):
         _native.groups_scan(b"", bound)
+
+
+def test_a_piece_ends_at_an_event_before_it_is_too_long() -> None:
+    """Never longer than `most`, unless one event is; the rest follows from where it ended."""
+    values = [b"\x01" * 300, *(b"%d" % n for n in range(400)), b"x" * 5000, b"", b"9"]
+    stored = [chunk(*values[at : at + 50], base=at) for at in range(0, len(values), 50)]
+    forms = (
+        lambda at, most: _native.render_json(stored, at, 999, most),
+        lambda at, most: _native.render_ndjson(stored, at, 999, 7, most),
+        lambda at, most: _native.render_records(stored, at, 999, most),
+    )
+    for number, form in enumerate(forms):
+        for most in (1, 100, 1000, 20_000, 10**9):
+            at, pieces = 0, []
+            while at < len(values):
+                text, after = form(at, most)
+                assert after > at and (len(text) <= most + 2 or after == at + 1)
+                at, _ = after, pieces.append(text)
+            assert len(pieces) > 1 or most > 5000
+            whole = b"".join(pieces)
+            if number == 0:
+                whole = b"[" + b",".join(piece[1:-1] for piece in pieces) + b"]"
+            assert whole == form(0, 2**64 - 1)[0]
+
+
+def test_how_far_a_budget_reaches_and_where_a_time_begins() -> None:
+    """Per event a frame, its key and its value; one event at least."""
+    stamps = [5, 6, 6, 9]
+    stored = chunk(b"", b"ab", b"cdef", b"g", base=3, keys=[b"k", None, b"", b"k"])
+    assert _native.chunk_fit(stored, 0, 99, 10, 1) == (4, 11)
+    assert _native.chunk_fit(stored, 0, 99, 10, 23) == (5, 23)
+    assert _native.chunk_fit(stored, 5, 99, 10, 10**9) == (7, 26)
+    assert _native.chunk_fit(stored, 5, 6, 10, 10**9) == (6, 14)
+    assert _native.chunk_fit(stored, 9, 99, 10, 10) == (9, 0)
+    timed = chunk(b"", b"", b"", b"", base=3, timestamps_us=stamps)
+    assert [_native.chunk_since(timed, at) for at in (0, 5, 6, 7, 9, 10)] == [3, 3, 4, 6, 6, 7]
+    damaged = bytearray(stored)
+    damaged[-8] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        _native.chunk_fit(damaged, 0, 99, 10, 1)
+    with pytest.raises(ValueError, match="damaged"):
+        _native.chunk_since(damaged, 5)
 
 
 def test_text_that_grows_sixfold() -> None:

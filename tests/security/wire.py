@@ -124,7 +124,7 @@ def head(
     method: str, target: str, headers: Iterable[str] = (), *, version: str = "HTTP/1.1"
 ) -> bytes:
     """A request head with Host."""
-    lines = [f"{method} {target} {version}", "Host: x", *headers]
+    lines = [f"{method} {target} {version}", "Host: localhost", *headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 

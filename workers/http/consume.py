@@ -9,6 +9,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
+from barco.types import KiB
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     JSON,
@@ -20,7 +21,7 @@ from barco.workers.http.messages import (
     media_type,
     text_response,
 )
-from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
+from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.membership import Member
 from barco.workers.reads import Extent
 from barco.workers.service import extent_from_list
@@ -36,6 +37,13 @@ START_SECONDS_MAX = 4.0
 
 IDLE_RETRY_AFTER_S = 5
 """For a consumer without slices: only a change of the group can give it some."""
+
+OVER = 2
+OVER_BYTES = 64 * KiB
+GROWTH_MAX = 8
+"""Owners guess how long events are as text. An answer may be so many times as long, and a little
+more; one that would be longer, of control characters mostly, is put together anew from an eighth
+as much: a byte becomes six at most."""
 
 _PAUSE_S = 0.02
 """Before looking again, when a wait ended and yet there was nothing: nobody spins."""
@@ -111,30 +119,47 @@ class Consume:
         member = await context.membership.require(consumer_id)
         context.membership.heard_of(consumer_id)
         delivery = context.next_delivery()
-        args = {
+        args: dict[str, Any] = {
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
+            "frame": frame_bytes(kind, "topic"),
             "delivery": delivery,
             "received": request.value("delivery"),
             "first": True,
         }
 
+        # A client that asks once and closes its side may still read the answer; one that
+        # waits for events and closes its side is taken to have gone.
+        with context.polling() if wait_ms else nullcontext():
+            response = await self._answer(kind, member, args, wait_ms / 1000)
+            if response is None:
+                # Nobody has received the last one: what was handed out is handed out anew.
+                args |= {"delivery": context.next_delivery(), "received": ""}
+                args["budget"] = max(1, budget // GROWTH_MAX)
+                response = await self._answer(kind, member, args, wait_ms / 1000, last=True)
+        assert response is not None
+        return response
+
+    async def _answer(
+        self, kind: str, member: Member, args: dict[str, Any], wait_s: float, *, last: bool = False
+    ) -> Response | None:
+        """One try: what there is, or (unless it is the last) None if that is far too long."""
+        context, delivery = self._context, args["delivery"]
+
         async def undo() -> None:
             await self._revoke(member, delivery)
 
+        response: Response | None = None
         try:
-            # A client that asks once and closes its side may still read the answer; one that
-            # waits for events and closes its side is taken to have gone.
-            with context.polling() if wait_ms else nullcontext():
-                found = await self._poll_until(member, args, wait_ms / 1000)
-                try:
-                    response = await self._response(kind, found, delivery, member, undo)
-                finally:
-                    context.memory.give_back(found.reserved)
-        except BaseException:
-            # The client has gone, or gets an error: it must be given these events again.
-            await asyncio.shield(undo())
-            raise
+            found = await self._poll_until(member, args, wait_s)
+            try:
+                response = await self._response(kind, found, delivery, member, undo, last=last)
+            finally:
+                context.memory.give_back(found.reserved)
+        finally:
+            if response is None:
+                # The client has gone, or gets an error: it must be given these events again.
+                await asyncio.shield(undo())
         return response
 
     async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
@@ -219,7 +244,9 @@ class Consume:
         delivery: str,
         member: Member,
         undo: Callable[[], Awaitable[None]],
-    ) -> Response:
+        *,
+        last: bool,
+    ) -> Response | None:
         headers = [("Cache-Control", "no-store")]
         if found.unavailable:
             mine = sorted(found.unavailable & member.places)
@@ -232,8 +259,13 @@ class Consume:
         ring = self._context.ring
         if kind == CHUNKS and (skip := skips(found.extents, ring)):
             headers.append(("Barco-Start", skip))
-        parts = self._context.memory.counted(await render(kind, found.extents, ring))
-        return Response(200, parts, tuple(headers), undo)
+        ends = [extent.end for extent in found.extents]
+        fair = max(found.reserved, sum(extent.cost for extent in found.extents))
+        most = 2**62 if last else OVER * fair + OVER_BYTES
+        parts = await render(kind, found.extents, ring, most)
+        if [extent.end for extent in found.extents] != ends:
+            return None  # Where owners believe them to end, other polls go on.
+        return Response(200, self._context.memory.counted(parts), tuple(headers), undo)
 
     def _who(self, member: Member) -> dict[str, Any]:
         version = self._context.membership.version
@@ -326,8 +358,6 @@ def _add(extents: list[Extent], extent: Extent) -> None:
     """Add an extent; to what it continues, if that is there."""
     for known in extents:
         if (known.topic, known.slice, known.end) == (extent.topic, extent.slice, extent.start):
-            known.chunks += extent.chunks
-            known.cost += extent.cost
-            known.end, known.high_watermark = extent.end, extent.high_watermark
+            known.join(extent)
             return
     extents.append(extent)

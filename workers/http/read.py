@@ -21,6 +21,7 @@ from barco.types import Epoch, Offset
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     RETRY_AFTER_S,
+    Part,
     Request,
     Response,
     check_topic,
@@ -28,7 +29,7 @@ from barco.workers.http.messages import (
     json_response,
     parse_number,
 )
-from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, render, skips
+from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.reads import Extent, chunk_place, project, split_chunks
 from barco.workers.service import extent_from_list
 
@@ -177,6 +178,7 @@ class Read:
             "from": begin,
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
+            "frame": frame_bytes(kind, topic),
         }
         if kind == CHUNKS:
             args |= {"columns": columns, "stop": stop}
@@ -185,7 +187,7 @@ class Read:
         try:
             if not answer["known"] and not await self._exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
-            return await self._response(kind, answer, stop, columns)
+            return await self._response(kind, answer, stop, columns, reserved)
         finally:
             self._context.memory.give_back(reserved)
 
@@ -286,7 +288,12 @@ class Read:
             raise RequestError("The cursor is beyond the end of the slice.")
 
     async def _response(
-        self, kind: str, answer: Mapping[str, Any], stop: int | None, columns: int | None
+        self,
+        kind: str,
+        answer: Mapping[str, Any],
+        stop: int | None,
+        columns: int | None,
+        budget: int,
     ) -> Response:
         given = answer["extent"]
         extent = Extent("", 0, answer["offset"], answer["offset"], answer["end"])
@@ -303,6 +310,9 @@ class Read:
             wanted = [chunk for chunk, head in pairs if head["base_offset"] < stop]
             extent.chunks = wanted if stop > extent.start else []
             extent.end = stop
+        parts: list[Part] = []
+        if extent.chunks and kind != CHUNKS:  # What does not fit comes with the next cursor.
+            parts = await render(kind, [extent], self._context.ring, budget)
         if extent.chunks and extent.more:
             epoch = chunk_place(extent.chunks[-1])[2]
         headers = [
@@ -320,5 +330,6 @@ class Read:
             headers.append(("Barco-Columns", column_names(columns)))
             if extent.columns is None:  # A worker of an older version.
                 extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
-        parts = self._context.memory.counted(await render(kind, [extent], self._context.ring))
-        return Response(200, parts, tuple(headers))
+        if kind == CHUNKS:
+            parts = await render(kind, [extent], self._context.ring)
+        return Response(200, self._context.memory.counted(parts), tuple(headers))

@@ -343,9 +343,10 @@ class LogReader:
         """The first event at or after a time within the chunk that begins at `offset`."""
         result = await self._fetch((topic, slice_, -1), offset, 1)
         for chunk in result.chunks:  # One in all.
-            for event_offset, timestamp, _, _ in _native.chunk_events(chunk):
-                if timestamp >= timestamp_us:
-                    return event_offset
+            head = _native.chunk_info(chunk)
+            after = _native.chunk_since(chunk, timestamp_us)
+            if head is not None and after < head["base_offset"] + head["count"]:
+                return after
         return offset
 
     # --- Read-ahead -----------------------------------------------------------------------------
