@@ -390,6 +390,16 @@ static PyObject *Reactor_respond(PyObject *self, PyObject *args)
     Py_RETURN_TRUE;
 }
 
+static PyObject *Reactor_connected(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
+        return NULL;
+    const struct conn *conn = reactor_conn(reactor, id >> 24);
+    return PyBool_FromLong(conn != NULL && !conn->closed && !conn->peer_eof);
+}
+
 /* ---- log ---- */
 
 static PyObject *Reactor_add_segment(PyObject *self, PyObject *args)
@@ -560,6 +570,8 @@ static PyMethodDef reactor_methods[] = {
     {"run", Reactor_run, METH_VARARGS, "run(timeout) -> (selector readable, upcalls)."},
     {"respond", Reactor_respond, METH_VARARGS,
      "respond(request_id, status, headers, body) -> whether the client is still there."},
+    {"connected", Reactor_connected, METH_VARARGS,
+     "connected(request_id) -> whether its connection stands, and the client's side is open."},
     {"append", Reactor_append, METH_VARARGS, "append(tag, topic, slice, key, value)."},
     {"add_segment", Reactor_add_segment, METH_VARARGS, "add_segment(index, fd, capacity)."},
     {"restore", Reactor_restore, METH_VARARGS, "restore(snapshot)."},

@@ -8,8 +8,7 @@ same log, and it is recovered with it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgpack
@@ -17,8 +16,9 @@ import msgpack
 from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.appends import Appends
+from barco.workers.cursor import Cursor, Key
 from barco.workers.membership import Member, Membership
-from barco.workers.polls import PollRequest, PollResult
+from barco.workers.polls import PollRequest, PollResult, Said, holds
 from barco.workers.reads import Extent, Reads, Slot
 from barco.workers.seams import ReactorLike
 from barco.workers.waiting import Waiters
@@ -27,31 +27,9 @@ OFFSETS = "__offsets"
 
 log = logging.getLogger("barco.consumption")
 
-Key = tuple[str, int]
-"""(consumer id, session)."""
 
-
-@dataclass(slots=True)
-class Cursor:
-    """One group's place in one (topic, slice)."""
-
-    group: str
-    topic: str
-    slice: int
-    committed: int = 0
-    """The group offset: stable in the log."""
-    asked: int = 0
-    """The highest group offset that was sent to the log."""
-    position: int = 0
-    """The next offset to deliver; [asked, position) is with the holder."""
-    holder: Key | None = None
-    delivery: str = ""
-    """The answer that carried the last events."""
-    revision: int = 0
-    """Counts seeks: what was asked for before one is void."""
-    pending: asyncio.Future[int] | None = None
-    stored_us: int = 0
-    """When the group offset was last sent to the log, by the wall clock."""
+async def _nobody(worker: int, key: Key) -> str | None:
+    return None
 
 
 class Consumption:
@@ -67,6 +45,7 @@ class Consumption:
         membership: Membership,
         slices: range,
         first_place: int,
+        peer: int,
         now_us: Callable[[], int],
     ) -> None:
         self._reactor = reactor
@@ -77,6 +56,9 @@ class Consumption:
         self._slices = slices
         self._first_place = first_place
         self._now_us = now_us
+        self.peer = peer
+        self.ask_written: Callable[[int, Key], Awaitable[str | None]] = _nobody
+        """What a sibling has written to a consumer last; set by who can ask the siblings."""
         self._epoch = 0
         self._cursors: dict[tuple[str, str, int], Cursor] = {}
         self._held: dict[Key, set[tuple[str, str, int]]] = {}
@@ -140,10 +122,11 @@ class Consumption:
     async def _claim_all(self, request: PollRequest) -> list[Cursor]:
         member, key = request.member, request.member.key
         slots = member.slots(self._slices, self._first_place)
+        got = await self._got(key, request.said)
         self._fenced.pop(key, None)
         names = [(member.group, *slot) for slot in slots]
         for name in self._held.get(key, set()).difference(names):  # Another's from now on.
-            self._acknowledge(self._cursors[name], request)
+            self._acknowledge(self._cursors[name], request, got)
             self._release(self._cursors[name])
         cursors = [c for c in map(self._cursors.get, names) if c and c.committed >= 0]
         if len(cursors) < len(names):
@@ -156,7 +139,7 @@ class Consumption:
             if cursor.holder != key:
                 self._claim(cursor, key)
             elif cursor.position > cursor.asked:
-                self._acknowledge(cursor, request)
+                self._acknowledge(cursor, request, got)
         turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))
         return cursors[turn:] + cursors[:turn]
 
@@ -182,6 +165,7 @@ class Consumption:
                     continue
                 handed.setdefault(slot, (cursor, cursor.position))
                 cursor.position, cursor.delivery = extent.end, request.delivery
+                cursor.asker = request.said.asker
                 left -= extent.cost
                 if before is None:
                     extents[slot] = extent
@@ -245,11 +229,31 @@ class Consumption:
         cursor.position = cursor.asked
         cursor.delivery = ""
 
-    def _acknowledge(self, cursor: Cursor, request: PollRequest) -> None:
-        """The holder is back: it has what it was given, unless it says that it has not."""
+    async def _got(self, key: Key, said: Said) -> dict[str, bool | None]:
+        """Which of the answers that are with this consumer have reached it; None: nobody knows.
+
+        What was handed out is not what was received: the worker that asked for it may have stood
+        still until it gave up the answer, or its client had gone. So it counts only if the client
+        names it or, where it names nothing, if that worker says that it has written it.
+        """
+        held = [self._cursors[name] for name in self._held.get(key, ())]
+        got: dict[str, bool | None] = {}
+        for delivery, asker in {c.delivery: c.asker for c in held if c.position > c.asked}.items():
+            last = said.received
+            if last is None and asker == said.asker:
+                last = said.written
+            elif last is None:
+                last = await self.ask_written(asker, key)
+            got[delivery] = None if last is None else holds(last, delivery, self.peer)
+        return got
+
+    def _acknowledge(
+        self, cursor: Cursor, request: PollRequest, got: Mapping[str, bool | None]
+    ) -> None:
+        """The holder is back: it has what it was given, or is given it again."""
         if cursor.position <= cursor.asked or cursor.delivery == request.delivery:
             return  # Nothing, or a second pass for the same answer.
-        if request.received is not None and request.received != cursor.delivery:
+        if not got.get(cursor.delivery):
             cursor.position = cursor.asked
             return
         try:
@@ -355,28 +359,32 @@ class Consumption:
                 return True
         return False
 
-    async def commit(self, key: Key, received: str | None) -> list[Slot]:
+    async def commit(self, key: Key, said: Said) -> list[Slot]:
         """Commit all that this consumer was given, and wait until that is stable.
 
         What was in another answer than the last that it says it received is left out. Returns the
-        slices that went to another consumer before: nothing of them was committed.
+        slices of which nothing was committed: they went to another consumer before or, if the
+        client does not name what it received, nobody can say that it has.
         """
-        waiting = []
+        waiting, lost = [], []
+        got = await self._got(key, said)
         for name in sorted(self._held.get(key, ())):
             cursor = self._cursors[name]
-            got_it = received is None or received == cursor.delivery
-            if cursor.position > cursor.asked and got_it:
-                self._commit(cursor, cursor.position)
+            if cursor.position > cursor.asked:
+                if got.get(cursor.delivery):
+                    self._commit(cursor, cursor.position)
+                elif said.received is None:
+                    lost.append((cursor.topic, cursor.slice))
             if cursor.pending is not None:
                 waiting.append(cursor.pending)
         await _all_stable(waiting)
-        return sorted(self._fenced.pop(key, ()))
+        return sorted(self._fenced.pop(key, set()).union(lost))
 
-    async def goodbye(self, key: Key, *, commit: bool, received: str | None) -> None:
+    async def goodbye(self, key: Key, *, commit: bool, said: Said) -> None:
         """The consumer leaves; its slices are free for the others."""
         try:
             if commit:
-                await self.commit(key, received)
+                await self.commit(key, said)
         finally:
             for name in list(self._held.get(key, ())):
                 self._release(self._cursors[name])

@@ -16,7 +16,7 @@ from barco.workers.copies import told
 from barco.workers.leaders import Leaders
 from barco.workers.membership import Member, Membership
 from barco.workers.neighbours import Neighbours
-from barco.workers.polls import PollRequest
+from barco.workers.polls import PollRequest, Said, Written
 from barco.workers.reads import Extent, Reads
 from barco.workers.seams import (
     Gate,
@@ -113,8 +113,11 @@ class ShardService:
             membership=self.membership,
             slices=self.slices,
             first_place=self.first_place,
+            peer=options.peer,
             now_us=now_us,
         )
+        self.written = Written()
+        """The answers that this worker has given to consumers, whoever owns the slices."""
         self.staging = Staging(
             reactor,
             self.appends,
@@ -123,14 +126,11 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
-        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = self._copies() | {
+        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
+            **self._copies(),
+            **self._consumers(),
             "ping": self._ping,
             "leaders": self._leaders,
-            "poll": self._poll,
-            "wait": self._wait,
-            "commit": self._commit,
-            "goodbye": self._goodbye,
-            "revoke": self._revoke,
             "start_group": self._start_group,
             "groups": self._groups,
             "positions": self._positions,
@@ -187,7 +187,7 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats", "leaders"):
+        if not self.epoch and op not in ("ping", "stats", "leaders", "written"):
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
@@ -199,6 +199,16 @@ class ShardService:
         return await found(args)
 
     # --- Consumption -----------------------------------------------------------------------------
+
+    def _consumers(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        return {
+            "poll": self._poll,
+            "wait": self._wait,
+            "commit": self._commit,
+            "goodbye": self._goodbye,
+            "revoke": self._revoke,
+            "written": self._written,
+        }
 
     async def _member(self, args: Args) -> Member:
         await self.membership.at_least(args["version"])
@@ -214,7 +224,7 @@ class ShardService:
             stored=args["stored"],
             frame=args.get("frame", 0),
             delivery=args["delivery"],
-            received=args["received"],
+            said=Said(*args["said"]),
             first=args["first"],
         )
         result = await self.consumption.poll(request)
@@ -234,12 +244,16 @@ class ShardService:
 
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
-        fenced = await self.consumption.commit(key, args["received"])
+        fenced = await self.consumption.commit(key, Said(*args["said"]))
         return [[topic, self.first_place + index] for topic, index in fenced]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
-        await self.consumption.goodbye(key, commit=args["commit"], received=args["received"])
+        said = Said(*args["said"])
+        await self.consumption.goodbye(key, commit=args["commit"], said=said)
+
+    async def _written(self, args: Args) -> str | None:
+        return self.written.last((args["consumer"], args["session"]))
 
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])

@@ -15,6 +15,7 @@ from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.workers.footprint import Footprint
 from barco.workers.http.app import App
+from barco.workers.http.endings import Endings
 from barco.workers.http.messages import problem_response
 from barco.workers.idle_positions import expire
 from barco.workers.neighbours import token_of_shard
@@ -79,6 +80,7 @@ class Worker:
             self._service, siblings=self._network.siblings, supervisor=self._supervision
         )
         self._requests: dict[int, asyncio.Task[None]] = {}
+        self._endings = Endings(reactor.connected)
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
         self._upcalls: dict[str, Callable[[Upcall], object]] = {
@@ -330,7 +332,10 @@ class Worker:
             response = await self._app.handle(method, path, query, headers, body)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
-        arrived = self._reactor.respond(number, response.status, response.head(), response.body)
+        answer = response.body
+        if response.written is not None:
+            answer = self._endings.watched(answer, number, response.written)
+        arrived = self._reactor.respond(number, response.status, response.head(), answer)
         if not arrived and response.undo is not None:
             await response.undo()
 

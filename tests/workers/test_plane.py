@@ -59,6 +59,8 @@ class Sockets:
 
     async def request(self, worker: int, method: str, path: str, query: str = "") -> Any:
         response = await self.planes[worker].app.handle(method, path, query, [], b"")
+        if response.written is not None:
+            response.written()
         body = response.body
         whole = b"".join(body) if isinstance(body, list) else bytes(body)
         return response.status, (json.loads(whole) if whole[:1] in (b"[", b"{") else whole)

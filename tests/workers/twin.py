@@ -17,7 +17,13 @@ from memory_spool import MemorySpool
 
 from barco import _native
 from barco.cluster.groups import Groups
-from barco.errors import BarcoError, CorruptDataError, NotReadyError, ProtocolError
+from barco.errors import (
+    BarcoError,
+    CorruptDataError,
+    NotReadyError,
+    OutcomeUnknownError,
+    ProtocolError,
+)
 from barco.model.options import WorkerOptions
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN, token_of
@@ -282,6 +288,8 @@ class MemorySiblings:
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
+        self.dropped: set[tuple[int, str]] = set()
+        """Whose answers to which operations come too late: what was asked for is done."""
 
     async def call(
         self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
@@ -290,7 +298,10 @@ class MemorySiblings:
         if service is None:
             raise NotReadyError(f"Worker {worker}, which owns the slice, is restarting.")
         await asyncio.sleep(0)
-        return await service.operation(op, args)
+        result = await service.operation(op, args)
+        if (worker, op) in self.dropped:
+            raise OutcomeUnknownError("A worker did not answer in time.")
+        return result
 
     async def broadcast(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
@@ -419,15 +430,20 @@ class Broker:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         worker: int | None = None,
+        breaks: bool = False,
     ) -> Answer:
-        """Any worker takes it, the next one each time."""
+        """Any worker takes it, the next one each time. breaks: the connection, before the end of
+        the answer."""
         if worker is None:
             worker = next(w for w in self.turns if self.apps[w] is not None)
         app = self.apps[worker]
         assert app is not None
         raw = query if isinstance(query, str) else urlencode(query, doseq=True)
         given = [(n.encode(), v.encode()) for n, v in (headers or {}).items()]
-        return answer_of(await app.handle(method, path, raw, given, body))
+        response = await app.handle(method, path, raw, given, body)
+        if response.written is not None and not breaks:
+            response.written()
+        return answer_of(response)
 
     # --- Shorthands ---------------------------------------------------------------------------
 
@@ -439,8 +455,9 @@ class Broker:
 
     async def poll(self, consumer: str, accept: str = "", **query: Any) -> Answer:
         headers = {"Accept": accept} if accept else {}
+        given = {name: query.pop(name) for name in ("worker", "breaks") if name in query}
         query = {"consumerId": consumer} | query
-        return await self.request("POST", "/v1/consumer/poll", query, headers=headers)
+        return await self.request("POST", "/v1/consumer/poll", query, headers=headers, **given)
 
     async def values(self, consumer: str, **query: Any) -> list[Any]:
         """The values of one poll, in the order of the answer."""

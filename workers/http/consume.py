@@ -1,15 +1,23 @@
 """Group consumption: register, poll, commit, goodbye."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from barco import limits
-from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
+from barco.errors import (
+    BarcoError,
+    ConflictError,
+    NotReadyError,
+    OutcomeUnknownError,
+    RequestError,
+)
 from barco.types import KiB
+from barco.workers.cursor import Key
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     JSON,
@@ -23,6 +31,7 @@ from barco.workers.http.messages import (
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.membership import Member
+from barco.workers.polls import name_of
 from barco.workers.reads import Extent
 from barco.workers.service import extent_from_list
 
@@ -45,6 +54,10 @@ GROWTH_MAX = 8
 more; one that would be longer, of control characters mostly, is put together anew from an eighth
 as much: a byte becomes six at most."""
 
+WRITTEN_SECONDS_MAX = 1.0
+"""For a worker to say whether it has given an answer; one that stands still is not waited for, and
+what it may have given is given again."""
+
 _PAUSE_S = 0.02
 """Before looking again, when a wait ended and yet there was nothing: nobody spins."""
 
@@ -59,6 +72,8 @@ class Pass:
     unavailable: set[int]
     superseded: bool = False
     """The same consumer polls on another connection."""
+    lost: set[int] = field(default_factory=set)
+    """Workers that may have handed something out of which nothing has come here."""
     reserved: int = 0
     """Memory to be given back when the extents are gone."""
 
@@ -68,6 +83,7 @@ class Consume:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        context.service.consumption.ask_written = self._ask_written
 
     # --- Registration ---------------------------------------------------------------------------
 
@@ -124,7 +140,7 @@ class Consume:
             "stored": kind == CHUNKS,
             "frame": frame_bytes(kind, "topic"),
             "delivery": delivery,
-            "received": request.value("delivery"),
+            "said": self._said(request, member),
             "first": True,
         }
 
@@ -134,7 +150,7 @@ class Consume:
             response = await self._answer(kind, member, args, wait_ms / 1000)
             if response is None:
                 # Nobody has received the last one: what was handed out is handed out anew.
-                args |= {"delivery": context.next_delivery(), "received": ""}
+                args["delivery"] = context.next_delivery()
                 args["budget"] = max(1, budget // GROWTH_MAX)
                 response = await self._answer(kind, member, args, wait_ms / 1000, last=True)
         assert response is not None
@@ -169,8 +185,8 @@ class Consume:
         while True:
             found = await self._look(member, args, woken)
             left = deadline - loop.time()
-            if found.extents or left <= 0 or found.superseded:
-                return found
+            if found.extents or left <= 0 or found.superseded or found.lost:
+                return found  # What was lost comes with the next answer, which has another name.
             args = {**args, "first": False}
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
@@ -226,6 +242,8 @@ class Consume:
             if isinstance(answer, BarcoError):
                 if answer.status < 500:
                     raise answer
+                if isinstance(answer, OutcomeUnknownError):
+                    self._lose(worker, found)
                 found.unavailable.update(self._context.places_of(worker))
                 continue
             extents = [extent_from_list(given) for given in answer["extents"]]
@@ -236,6 +254,13 @@ class Consume:
             if any(extent.more for extent in extents):
                 more.append(worker)
         return more
+
+    def _lose(self, worker: int, found: Pass) -> None:
+        """It may have handed out events that did not arrive: none of its own are in the answer,
+        whose name says so, and it gives all of them again."""
+        found.lost.add(worker)
+        places = self._context.places_of(worker)
+        found.extents = [extent for extent in found.extents if extent.slice not in places]
 
     async def _response(
         self,
@@ -255,7 +280,8 @@ class Consume:
             idle = not member.places
             headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
             return Response(204, b"", tuple(headers))
-        headers += [("Content-Type", kind), (DELIVERY, delivery)]
+        name = name_of(delivery, found.lost)
+        headers += [("Content-Type", kind), (DELIVERY, name)]
         ring = self._context.ring
         if kind == CHUNKS and (skip := skips(found.extents, ring)):
             headers.append(("Barco-Start", skip))
@@ -265,11 +291,26 @@ class Consume:
         parts = await render(kind, found.extents, ring, most)
         if [extent.end for extent in found.extents] != ends:
             return None  # Where owners believe them to end, other polls go on.
-        return Response(200, self._context.memory.counted(parts), tuple(headers), undo)
+        written = functools.partial(self._context.service.written.note, member.key, name)
+        return Response(200, self._context.memory.counted(parts), tuple(headers), undo, written)
 
     def _who(self, member: Member) -> dict[str, Any]:
         version = self._context.membership.version
         return {"consumer": member.consumer_id, "session": member.session, "version": version}
+
+    def _said(self, request: Request, member: Member) -> list[Any]:
+        """What is known here of what the consumer has received (`polls.Said`)."""
+        written = self._context.service.written.last(member.key)
+        return [request.value("delivery"), self._context.peer, written]
+
+    async def _ask_written(self, worker: int, key: Key) -> str | None:
+        """What another worker of this broker has written to a consumer last."""
+        args = {"consumer": key[0], "session": key[1]}
+        try:
+            name = await self._context.siblings.call(worker, "written", args, WRITTEN_SECONDS_MAX)
+        except BarcoError:
+            return None
+        return str(name) if name is not None else None
 
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
@@ -289,7 +330,7 @@ class Consume:
         consumer_id = _consumer_id(request)
         member = await self._context.membership.require(consumer_id)
         self._context.membership.heard_of(consumer_id)
-        args = {**self._who(member), "received": request.value("delivery")}
+        args = {**self._who(member), "said": self._said(request, member)}
         answers = await self._context.siblings.broadcast(
             "commit", self._context.leading_here(args), 10.0
         )
@@ -300,8 +341,9 @@ class Consume:
             lost += [f"{topic}/{place}" for topic, place in answer]
         if lost:
             raise ConflictError(
-                "Slices of the last poll have gone to another consumer of the group, which gets "
-                "those events again; everything else is committed.",
+                "Slices of the last poll have gone to another consumer of the group, or it is not "
+                "known whether that answer arrived: those events come again, everything else is "
+                "committed.",
                 slices=sorted(lost),
             )
         return Response(204)
@@ -310,8 +352,8 @@ class Consume:
         """Commit (unless commit=false) and leave the group."""
         commit = request.flag("commit", default=True)
         member = await self._context.membership.require(_consumer_id(request))
-        received = request.value("delivery")
-        args = {**self._who(member), "commit": commit, "received": received}
+        said = self._said(request, member)
+        args = {**self._who(member), "commit": commit, "said": said}
         answers = await self._context.siblings.broadcast(
             "goodbye", self._context.leading_here(args), 10.0
         )

@@ -6,6 +6,7 @@ number is the worker's own.
 """
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,7 @@ class Context:
         self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
+        self._life = secrets.token_hex(4)
         self._polls: set[asyncio.Task[Any]] = set()
 
     @property
@@ -109,9 +111,10 @@ class Context:
         return task in self._polls
 
     def next_delivery(self) -> str:
-        """A name for an answer that hands out events; no two are the same while a broker runs."""
+        """A name for an answer that hands out events; no other process, also none of an earlier
+        life, gives it to another one."""
         self._deliveries += 1
-        return f"{self.peer:x}-{self.service.epoch:x}-{self._deliveries:x}"
+        return f"{self.peer:x}-{self._life}-{self._deliveries:x}"
 
     def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for every process of this broker."""

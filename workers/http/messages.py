@@ -38,6 +38,8 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
     undo: Callable[[], Awaitable[None]] | None = None
     """To be called if the client has gone before it could be sent."""
+    written: Callable[[], None] | None = None
+    """To be called when the connection has taken all of it, and the client is still there."""
 
     def head(self) -> bytes:
         """The header lines, each with its line end."""

@@ -352,7 +352,7 @@ ROUTES = (
         "POST",
         "/v1/consumer/poll",
         "consume.poll",
-        "Commit what the last poll returned, and return what follows.",
+        "Commit what the last poll returned, if that arrived, and return what follows.",
         "consume",
         (
             _CONSUMER,
@@ -391,7 +391,7 @@ ROUTES = (
         answers={
             204: "Committed, durably.",
             400: "A parameter is wrong.",
-            409: "Not registered, or slices have moved.",
+            409: "Not registered, or slices have moved, or it is not known what arrived of them.",
             503: "A worker is restarting.",
         },
     ),

@@ -1,0 +1,229 @@
+"""A poll commits what the client was sent by the one before, and nothing that was only handed out.
+
+Each worker of the twin takes polls, and hands out what the other one owns.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twin import Answer, Broker, run
+
+from barco.workers.polls import Written, holds, name_of
+from barco.workers.rpc import RpcServer, Siblings
+
+KINDS = ["application/json", "application/x-ndjson", "application/vnd.polar.consumermessage"]
+KINDS += ["application/vnd.barco.chunks"]
+SIBLING = 1
+"""Owns slices 4 to 7 of two workers' eight."""
+
+
+def values(answer: Answer) -> list[Any]:
+    return [] if answer.status == 204 else [v for item in answer.json for v in item["values"]]
+
+
+async def a_broker(*slices: int) -> Broker:
+    broker = Broker()
+    for slice_ in slices:
+        broker.produce("t", slice_, str(slice_).encode())
+    await broker.register("c", "t")
+    return broker
+
+
+@pytest.mark.parametrize("next_worker", [0, SIBLING])
+@pytest.mark.parametrize("wait_ms", [0, 300])
+def test_what_a_sibling_handed_out_too_late_comes_again(next_worker: int, wait_ms: int) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        broker.siblings.dropped.add((SIBLING, "poll"))
+        first = await broker.poll("c", worker=0, waitMs=wait_ms)
+        assert values(first) == [1]
+        broker.siblings.dropped.clear()
+        assert await broker.values("c", worker=next_worker) == [5]
+
+    check()
+
+
+@pytest.mark.parametrize("next_worker", [0, SIBLING])
+def test_a_poll_that_gets_nothing_but_a_late_answer(next_worker: int) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(5)
+        broker.siblings.dropped.add((SIBLING, "poll"))
+        assert await broker.values("c", worker=0, waitMs=20_000) == []
+        broker.siblings.dropped.clear()
+        assert await broker.values("c", worker=next_worker) == [5]
+
+    check()
+
+
+@run
+async def test_a_client_that_names_its_answers_is_not_taken_at_its_word_for_what_was_lost() -> None:
+    broker = await a_broker(1, 5)
+    broker.siblings.dropped.add((SIBLING, "poll"))
+    first = await broker.poll("c", worker=0)
+    assert values(first) == [1]
+    broker.siblings.dropped.clear()
+    named = first.headers["barco-delivery"]
+    commit = {"consumerId": "c", "delivery": named}
+    assert (await broker.request("POST", "/v1/consumer/commit", commit)).status == 204
+    assert await broker.values("c", worker=0, delivery=named) == [5]
+
+
+@run
+async def test_the_second_look_of_a_poll_may_be_lost_as_well() -> None:
+    broker = Broker()
+    for number in range(8):
+        broker.produce("t", 5, b'"%d%s"' % (number, b"x" * 1000))
+    broker.produce("t", 1, b"1")
+    await broker.register("c", "t")
+    looks = 0
+
+    async def second_is_late(worker: int, op: str, args: Any, timeout: float = 5.0) -> Any:
+        nonlocal looks
+        looks += op == "poll" and worker == SIBLING
+        late = op == "poll" and looks == 2
+        broker.siblings.dropped = {(SIBLING, "poll")} if late else set()
+        return await honest(worker, op, args, timeout)
+
+    honest = broker.siblings.call
+    broker.siblings.call = second_is_late  # type: ignore[method-assign]
+    first = await broker.values("c", worker=0, maxBytes=5_000)
+    assert looks == 2 and first == [1]
+    got = await broker.values("c", worker=0, maxBytes=100_000)
+    assert [value[0] for value in got] == [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("next_worker", [0, SIBLING])
+def test_an_answer_that_breaks_is_not_committed(kind: str, next_worker: int) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        assert (await broker.poll("c", kind, worker=0, breaks=True)).status == 200
+        assert sorted(await broker.values("c", worker=next_worker)) == [1, 5]
+        assert await broker.values("c", worker=next_worker) == []
+
+    check()
+
+
+@pytest.mark.parametrize("next_worker", [0, SIBLING])
+def test_an_answer_that_arrived_is_committed_wherever_the_next_poll_comes_in(
+    next_worker: int,
+) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        assert sorted(await broker.values("c", worker=0)) == [1, 5]
+        assert await broker.values("c", worker=next_worker) == []
+        await broker.register("c", "t")
+        assert await broker.values("c") == []
+
+    check()
+
+
+@run
+async def test_a_commit_tells_of_what_nobody_knows_to_have_arrived() -> None:
+    broker = await a_broker(1, 5)
+    await broker.poll("c", worker=0, breaks=True)
+    answer = await broker.commit("c")
+    assert answer.status == 409 and answer.json["slices"] == ["t/1", "t/5"]
+    assert sorted(await broker.values("c", worker=0)) == [1, 5]
+    assert (await broker.commit("c")).status == 204
+    await broker.register("c", "t")
+    assert await broker.values("c") == []
+
+
+@run
+async def test_a_goodbye_commits_nothing_that_did_not_arrive() -> None:
+    broker = await a_broker(1, 5)
+    await broker.poll("c", worker=0, breaks=True)
+    await broker.goodbye("c")
+    await broker.register("d", "t")
+    assert sorted(await broker.values("d")) == [1, 5]
+
+
+@run
+async def test_the_worker_that_gave_the_answer_has_died_since() -> None:
+    broker = await a_broker(1, 5)
+    assert sorted(await broker.values("c", worker=0)) == [1, 5]
+    broker.kill(0)
+    broker.start(0)
+    # Nobody can say that it arrived.
+    assert sorted(await broker.values("c", worker=SIBLING)) == [1, 5]
+
+
+@run
+async def test_two_polls_at_once_of_one_consumer() -> None:
+    broker = await a_broker(1, 5)
+    broker.logs[SIBLING].pause = asyncio.Event()
+    broker.reactors[SIBLING].memory_floor["t", 5] = 9
+    slow = asyncio.create_task(broker.poll("c", worker=0))
+    await broker.settle()
+    quick = asyncio.create_task(broker.poll("c", worker=SIBLING, breaks=True))
+    await broker.settle()
+    broker.logs[SIBLING].pause.set()
+    await asyncio.gather(slow, quick)
+    # The later one did not arrive, and the earlier one had not been given everything any more.
+    assert 5 in values(slow.result()) or 5 in await broker.values("c", worker=0)
+
+
+def test_names_of_answers() -> None:
+    assert name_of("a-b-1", ()) == "a-b-1"
+    name = name_of("a-b-1", {12, 4})
+    assert [w for w in range(20) if not holds(name, "a-b-1", w)] == [4, 12]
+    assert not holds(name, "a-b-2", 3) and not holds("", "a-b-1", 3)
+
+
+def test_a_worker_remembers_a_bounded_number_of_consumers() -> None:
+    written = Written(consumers_max=2)
+    for number in range(3):
+        written.note((f"c{number}", 1), f"a-b-{number}")
+    assert [written.last((f"c{number}", 1)) for number in range(3)] == [None, "a-b-1", "a-b-2"]
+
+
+def test_over_real_sockets_an_asker_that_stands_still(tmp_path: Any) -> None:
+    """A6 as it was found: the answer has come, and so has the end of the time for it."""
+
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        service = broker.services[SIBLING]
+        assert service is not None
+        loop = asyncio.get_running_loop()
+        clock: Callable[[], float] = loop.time
+        late = 0.0
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def operation(op: str, args: Any) -> Any:
+            result = await service.operation(op, args)
+            if op == "poll":
+                asked.set()
+                await answer.wait()
+            return result
+
+        path = str(tmp_path / "s")
+        server = RpcServer(operation, bytes_max=1 << 20)
+        await server.start(path)
+        own = broker.services[0]
+        assert own is not None
+        siblings = Siblings(
+            worker=0, paths={SIBLING: path}, operation=own.operation, bytes_max=1 << 20
+        )
+        await siblings.call(SIBLING, "written", {"consumer": "c", "session": 0})
+        app = broker.apps[0]
+        assert app is not None
+        app._context.siblings = siblings
+        loop.time = lambda: clock() + late  # type: ignore[method-assign]
+        poll = asyncio.create_task(broker.poll("c", worker=0))
+        await asked.wait()
+        await broker.settle()
+        late = 5.4  # As after a SIGSTOP: five seconds have passed since the last turn of the loop.
+        answer.set()
+        assert values(await poll) == [1]
+        assert await broker.values("c", worker=0) == [5]
+        await siblings.close()
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
