@@ -270,8 +270,12 @@ CRASH_LOOP_DEATHS = 5
 CRASH_LOOP_SECONDS = 30.0
 """Five deaths in half a minute are not bad luck: stop, and let the last word be read."""
 
-DRAIN_SECONDS_MAX = 20.0
-"""Answer what is in flight, seal, sync. Below the 90 s after which systemd sends SIGKILL."""
+DRAIN_SECONDS_MAX = 25.0
+"""Wait for a copy that catches up, answer what is in flight, hand over, seal, sync. Below the 45 s
+after which systemd sends SIGKILL."""
+
+READY_WORD_SECONDS = 5.0
+"""How often systemd is told that a broker which waits for the others has not failed to start."""
 
 VIEW_SECONDS_MAX = 5.0
 """How long a registration waits for every worker to have seen it; then it is answered 503."""

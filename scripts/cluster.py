@@ -164,6 +164,15 @@ class LocalCluster:
                 raise ClusterError(f"broker {wanted[0]} is not ready: {word or 'no answer'}")
             time.sleep(0.1)
 
+    def wait_in_sync(self, ordinal: int) -> None:
+        """Until all copies are where they should be: before another broker is stopped."""
+        deadline = time.monotonic() + START_SECONDS
+        while not (status := self.status(ordinal)).get("inSync"):
+            if time.monotonic() >= deadline:
+                why = "; ".join(status.get("degraded", [])) or status.get("reason", "no answer")
+                raise ClusterError(f"broker {ordinal} is not in sync: {why}")
+            time.sleep(0.1)
+
     def status(self, ordinal: int) -> dict[str, Any]:
         """What a broker says of itself; {} if it does not answer."""
         try:

@@ -36,7 +36,6 @@ BLOCK = 500
 """Flights that are handed to the producer at once."""
 IN_FLIGHT = 40
 PROBE_PAUSE_S = 0.005
-LEAD_SECONDS = 20.0
 
 console = Console(highlight=False)
 
@@ -176,18 +175,9 @@ def load(cluster: LocalCluster, place: "flights_demo.Place") -> Loaded:
     cluster.start(leader)
     cluster.wait_ready()
     back_seconds = time.monotonic() - back
-    wait_for_leader(cluster, leader)
+    cluster.wait_in_sync(leader)
     pictures.append((f"Broker {leader} is back", picture(cluster)))
     return Loaded(leader, seconds, killed_at, back_seconds, pictures)
-
-
-def wait_for_leader(cluster: LocalCluster, ordinal: int) -> None:
-    """Until a broker that came back leads its own range again; not for ever: it need not."""
-    deadline = time.monotonic() + LEAD_SECONDS
-    while time.monotonic() < deadline:
-        if cluster.topology()["shards"][ordinal]["ordinal"] == ordinal:
-            return
-        time.sleep(0.1)
 
 
 def picture(cluster: LocalCluster) -> str:

@@ -55,6 +55,7 @@ class Network:
         )
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
         self.hand_off = HandOff(reactor, options, self.hello)
+        service.unreached = self._unreached
         self.links = LinkServer(self.hello)
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
@@ -89,6 +90,10 @@ class Network:
                 self.on_lead(epoch)
             for peer in self._others:
                 self._spawn(self._tell(peer, [[shard, epoch, ordinal]]))
+
+    def _unreached(self) -> list[int]:
+        shards = range(self._options.replicas.shards)
+        return [shard for shard in shards if not self.hand_off.reaches(shard)]
 
     async def close(self) -> None:
         """End all connections but those of the reactor."""

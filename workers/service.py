@@ -46,6 +46,9 @@ async def _no_splits(
     return 0, []
 
 
+UNOPENED = ("ping", "standing", "stats", "leaders", "written")
+"""Answered before the shard is recovered."""
+
 CONSUMING = ("poll", "commit", "goodbye")
 READING = ("read", "plan")
 
@@ -94,6 +97,8 @@ class ShardService:
         """Figures of the storage; set by the worker as well."""
         self.splits: Splits = _no_splits
         """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
+        self.unreached: Callable[[], list[int]] = list
+        """Shards whose leader is not known, or not connected to; set by the network."""
         self.now_us = now_us
         self.reactor = reactor
         self.appends = Appends(reactor)
@@ -126,10 +131,15 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.membership.on_change = self.consumption.membership_changed
-        self._operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
+        self._operations = self._named()
+
+    def _named(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        """The operations, by the names that frames carry."""
+        return {
             **self._copies(),
             **self._consumers(),
             "ping": self._ping,
+            "standing": self._standing,
             "leaders": self._leaders,
             "start_group": self._start_group,
             "groups": self._groups,
@@ -187,7 +197,7 @@ class ShardService:
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
-        if not self.epoch and op not in ("ping", "stats", "leaders", "written"):
+        if not self.epoch and op not in UNOPENED:
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
@@ -388,6 +398,15 @@ class ShardService:
             "shard": self.options.shard_number,
             "lineage": self.lineage(),
             "replication": self.gate.status(),
+        }
+
+    async def _standing(self, args: Args) -> dict[str, Any]:
+        """For readiness, of this broker and of others: small, for it is asked often."""
+        return {
+            "epoch": self.epoch,
+            "leading": self.leading,
+            "replication": self.gate.status(),
+            "unreached": self.unreached(),
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:

@@ -95,6 +95,11 @@ class HandOff:
             self.connect(peer)
         self._reactor.set_route(shard, peer, self._options.shard_endpoint(leader))
 
+    def reaches(self, shard: int) -> bool:
+        """Whether events for the shard get to its leader from here."""
+        peer = self._led_by.get(shard)
+        return peer is not None and (peer == self._options.peer or peer in self._standing)
+
     def connect(self, peer: int) -> None:
         """Connects in the background, unless there is a connection or an attempt already; until it
         stands, calls for it answer 503."""

@@ -22,6 +22,7 @@ from barco.workers.neighbours import token_of_shard
 from barco.workers.network import Network
 from barco.workers.parts import bound_state, make_spool
 from barco.workers.reactor.selector import Upcall
+from barco.workers.readiness import Readiness
 from barco.workers.replication.host import ReplicaHost
 from barco.workers.service import ShardService
 from barco.workers.siblings import HTTP
@@ -42,8 +43,12 @@ PEERS_SECONDS = 2.0
 SEAL_SECONDS = 1.0
 """For the last append, where the drain took all of its time."""
 
-RESIGN_SECONDS = 1.0
-"""For the next in line to take over, at a stop."""
+HANDOVER_SECONDS = 8.0
+"""At a stop, for another broker that holds the shard and is catching up: so that it can take over,
+or acknowledge what the next leader appends."""
+
+RESIGN_SECONDS = 4.0
+"""For the next in line to take over, at a stop; who is in sync needs a tenth of a second."""
 
 DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
@@ -93,6 +98,7 @@ class Worker:
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
+        self._readiness = Readiness(self._service)
         self._replica: ReplicaHost | None = None
         if isinstance(store, ReplicaStore):
             self._replica = ReplicaHost(
@@ -143,7 +149,6 @@ class Worker:
         if self._replica is not None:
             groups, seconds = await self._replica.open(), 0.0
             self._app.open()
-            await self._replica.ready()
             epoch = self._replica.epoch
         else:
             report = await self._open_alone(self._store)
@@ -152,9 +157,11 @@ class Worker:
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
         self._spawn(Footprint(self._options.memory_bytes).watch())
+        writable = self._readiness.writable()
         self._supervision.send(
             {
                 "type": messages.READY,
+                "writable": writable,
                 "pid": os.getpid(),
                 "engine": self._reactor.engine,
                 "engine_reason": self._reactor.engine_reason,
@@ -163,6 +170,9 @@ class Worker:
                 "recovery_seconds": round(seconds, 3),
             }
         )
+        if not writable:
+            told = {"type": messages.WRITABLE}
+            self._spawn(self._readiness.announce(lambda: self._supervision.send(told)))
         # What start-up made stays for ever: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -198,6 +208,8 @@ class Worker:
 
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
+        if self._replica is not None and status == 0:
+            await self._readiness.await_others(self._network.siblings, HANDOVER_SECONDS)
         self._app.close("The broker is stopping.")
         self._service.staging.stop()
         self._reactor.drain()

@@ -28,7 +28,7 @@ Settings come from three places, the later wins: the file (--config), the enviro
 (BARCO_SECTION_KEY, such as BARCO_LIMITS_MEMORY_BYTES), and the options below.
 
 SIGTERM or SIGINT (Ctrl-C) drain: requests under way are answered, logs are sealed, exit 0. After
-20 seconds, or at a second signal, the workers are killed; no acknowledged event is lost by that.
+25 seconds, or at a second signal, the workers are killed; no acknowledged event is lost by that.
 """
 
 EPILOG = """\

@@ -19,6 +19,8 @@ Examples:
   barco status
   barco status --json | jq .topology.shards
   until barco status >/dev/null 2>&1; do sleep 1; done
+  until curl -fs 'localhost:9250/ready?insync'; do sleep 1; done
+      before the next broker of a cluster is stopped
 
 Exit codes:
   0    ready
@@ -50,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"status   {status.get('status')}")
     if status.get("reason"):
         print(f"reason   {status['reason']}")
+    if cluster:
+        print(f"copies   {_copies(status)}")
     print(f"version  {status.get('version')}")
     why = f" ({status['engineReason']})" if status.get("engineReason") else ""
     print(f"engine   {status.get('engine')}{why}")
@@ -61,6 +65,13 @@ def run(args: argparse.Namespace) -> int:
             ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
         )
     return 0 if ready else 1
+
+
+def _copies(status: dict[str, Any]) -> str:
+    """Whether everything that the broker holds is where it should be, in words."""
+    if degraded := status.get("degraded"):
+        return f"degraded: {'; '.join(map(str, degraded))}"
+    return "in sync" if status.get("inSync") else "not in sync yet"
 
 
 def _print_cluster(topology: dict[str, Any]) -> None:

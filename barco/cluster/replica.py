@@ -49,8 +49,8 @@ from barco.cluster.events import (
 )
 from barco.cluster.follower import Steady
 from barco.cluster.held import Held
-from barco.cluster.ownership import Ownership
 from barco.cluster.peers import Peer
+from barco.cluster.standing import Standing
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
@@ -79,7 +79,7 @@ from barco.protocol.replication import (
 __all__ = ["Recovered", "Replica", "Settings"]
 
 
-class Replica(Ownership):
+class Replica(Standing):
     """The machine. See the module's text for what its surroundings promise."""
 
     def __init__(
@@ -171,44 +171,6 @@ class Replica(Ownership):
         """gseq up to which this replica's copy of a generation may be shown to readers."""
         held = self._held.get(gid)
         return 0 if held is None else held.shown
-
-    def status(self) -> list[dict[str, Any]]:
-        """The open generations, for /status and the metrics, as plain values."""
-        return [
-            {
-                "token": held.generation.gid.token,
-                "epoch": held.generation.gid.epoch,
-                "leader": held.generation.leader.ordinal,
-                "leading": held.leading is not None,
-                "fenced": held.shut,
-                "suspect": held.suspect,
-                "tail": held.tail,
-                "committed": held.committed,
-                "followers": self._followers(held),
-                "down": [o for o in self._others(held) if self._down(o)],
-                "catching_up": len(self._lacking),
-            }
-            for held in self._open()
-        ]
-
-    def _followers(self, held: Held) -> dict[int, dict[str, Any]]:
-        """By ordinal: how many groups it lacks, and why, if it does not get them as they come."""
-        leading = held.leading
-        if leading is None:
-            return {}
-        found: dict[int, dict[str, Any]] = {}
-        for ordinal, gseq in leading.appended.items():
-            state = "live" if leading.live[ordinal] else "behind"
-            if self._down(ordinal):
-                state = "down"
-            elif ordinal in leading.fenced:
-                state = "fenced"
-            found[ordinal] = {"state": state, "lacks": leading.built - gseq}
-        return found
-
-    def _others(self, held: Held) -> list[int]:
-        ordinals = [member.ordinal for member in held.generation.members]
-        return [ordinal for ordinal in ordinals if ordinal != self._me.ordinal]
 
     # --- Events -------------------------------------------------------------------------------
 

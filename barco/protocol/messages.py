@@ -2,7 +2,10 @@
 
 Worker to supervisor:
 
-    {"type": "ready", "pid", "engine", "engine_reason"}         once, when the shard is open
+    {"type": "ready", "pid", "engine", "engine_reason", "writable"}
+                                                                once, when the shard is recovered
+    {"type": "writable"}                                        once, if it was not so by then:
+                                                                every slice takes events through it
     {"type": "heartbeat", "stats": {...}}                       every second, also while recovering
     {"type": "fatal", "text"}                                   one line, just before it exits
     {"type": "seen", "version"}                                 this view is in force here
@@ -28,6 +31,7 @@ right after it has said "ready".
 """
 
 READY = "ready"
+WRITABLE = "writable"
 HEARTBEAT = "heartbeat"
 FATAL = "fatal"
 SEEN = "seen"

@@ -213,7 +213,13 @@ class Broker:
             options=lambda channel_fd: self._options(worker, channel_fd, cores),
             inherit=[lock, *(listener.fileno() for listener in sockets.values())],
         )
-        return Keeper(launch, ready=self._ready, gone=self._gone, message=self._message)
+        return Keeper(
+            launch,
+            ready=self._ready,
+            writable=self._announce,
+            gone=self._gone,
+            message=self._message,
+        )
 
     def _options(self, worker: int, channel_fd: int, cores: list[int]) -> WorkerOptions:
         config, identity = self._plan.config, self._identity
@@ -257,10 +263,14 @@ class Broker:
 
     def _ready(self, worker: int) -> None:
         self._send(self._control.worker_ready(worker))
+        self._announce()
+
+    def _announce(self) -> None:
+        """Once, when every slice of the ring can be written through this broker."""
         lives = [keeper.life for keeper in self._keepers]
         if self._announced or self._stop.is_set():
             return
-        pids = [life.pid for life in lives if life is not None and life.ready]
+        pids = [life.pid for life in lives if life is not None and life.ready and life.writable]
         if len(pids) < len(lives):
             return
         self._announced = True
@@ -302,7 +312,24 @@ class Broker:
             chores.append(self._watchdog(self._notifier.watchdog_seconds))
         if self._open_to_all:
             chores.append(self._warn_open())
+        if self._cluster is not None:
+            chores.append(self._wait_ready())
         return chores
+
+    async def _wait_ready(self) -> None:
+        """Until this broker is ready: nobody who started it may take it for one that hangs."""
+        waited = 0
+        while not self._announced:
+            seconds = limits.READY_WORD_SECONDS
+            usec = int(3e6 * seconds)
+            self._notifier.send(EXTEND_TIMEOUT_USEC=usec, STATUS="waits for the other brokers")
+            await asyncio.sleep(seconds)
+            waited += 1
+            if waited == 2 and not self._announced:
+                log.warning(
+                    "not ready yet: a part of the ring has no leader, which takes two of its three"
+                    " brokers, and all of them at a cluster's first start: start the others"
+                )
 
     async def _tick(self) -> None:
         """Give the control plane the time; a second is fine enough for all that it waits for."""

@@ -75,6 +75,8 @@ class Life:
         self.started = now
         self.heard = now
         self.ready = False
+        self.writable = False
+        """Every slice takes events through it; of a worker that has been ready once."""
         self.engine = "unknown"
         self.last_word = ""
         self.stats: dict[str, Any] = {}
@@ -123,6 +125,7 @@ class Keeper:
         launch: Launch,
         *,
         ready: Callable[[int], None],
+        writable: Callable[[], None],
         gone: Callable[[int], None],
         message: Callable[[int, dict[str, Any]], None],
     ) -> None:
@@ -133,6 +136,7 @@ class Keeper:
         self._policy = RestartPolicy()
         self._stopping = asyncio.Event()
         self._on_ready = ready
+        self._on_writable = writable
         self._on_gone = gone
         self._on_message = message
 
@@ -244,11 +248,15 @@ class Keeper:
             life.last_word = str(message.get("text", ""))[: limits.LOG_LINE_BYTES_MAX]
         elif kind == messages.READY:
             life.ready = True
+            life.writable = message.get("writable", True) is True
             life.engine = str(message.get("engine", "unknown"))
             taken = round(life.heard - life.started, 3)
-            extra = {key: value for key, value in message.items() if key != "type"}
+            extra = {k: value for k, value in message.items() if k not in ("type", "writable")}
             log.info("worker ready", extra={"worker": self.worker, "seconds": taken} | extra)
             self._on_ready(self.worker)
+        elif kind == messages.WRITABLE:
+            life.writable = True
+            self._on_writable()
         else:
             self._on_message(self.worker, message)
 

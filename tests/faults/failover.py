@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from faultlab.prober import Prober, percentile
-from faultlab.ring import Node, Ring
-from faultlab.scene import lacking
+from faultlab.ring import Node, Ring, lacking
 
 TAKEN_S = 2.0
 """After a crash or a stop, before the broker comes back."""

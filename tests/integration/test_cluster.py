@@ -53,6 +53,8 @@ def cluster(tmp_path_factory):
         made.start(ordinal)
     # What two of three new brokers say; see the first test.
     made.alone = until(lambda: without_a_leader(made), "two brokers say what they wait for")
+    time.sleep(1)  # Longer than it takes to say so with all three.
+    made.announced = [n for n in range(2) if "broker ready" in made.log(n).read_text()]
     made.start(2)
     made.wait_ready()
     yield made
@@ -121,6 +123,8 @@ def test_the_first_start_needs_all_three_and_says_so(cluster):
     """Genesis knows no disks: a blank one can not be told from one that lost everything."""
     assert "all three at a cluster's first start" in cluster.alone["reason"]
     assert not any(shard["leads"] for shard in cluster.alone["shards"])
+    assert cluster.alone["status"] == "starting" and not cluster.alone["inSync"]
+    assert not cluster.announced, "READY=1 and the ready line mean that all can be written"
     assert all(shard["ready"] for shard in cluster.status(0)["shards"])
 
 
@@ -173,11 +177,24 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "both are there")
     cluster.kill(2)
     until(lambda: {1: "live", 2: "down"} in replication(cluster, 0), "one of them is gone")
+    down = "broker 2 does not lead its shard 2; broker 2 is down (shards 0, 1, 2)"
+    until(
+        lambda: request(cluster, 0, "GET", "/ready?insync")[2].get("reason") == down,
+        "the others lead its range, and miss it",
+    )
+    status, headers, body = request(cluster, 0, "GET", "/ready?insync")
+    assert status == 503 and dict(headers)["retry-after"] and not body["inSync"]
+    assert request(cluster, 0, "GET", "/ready")[0] == 200
+    told = run([sys.executable, "-P", "-m", "barco", "status", "--endpoint", cluster.endpoints[0]])
+    assert told.returncode == 0 and f"degraded: {down}" in told.stdout, told
     _, _, metrics = request(cluster, 0, "GET", "/metrics")
     assert b"\nbarco_followers_not_live " in metrics
     cluster.start(2)
-    until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up")
-    until(lambda: leaders(cluster) == [0, 1, 2], "it has its range back")
+    cluster.wait_in_sync(2)  # Says all of what follows.
+    # The others hear of it a moment later.
+    until(lambda: request(cluster, 0, "GET", "/ready?insync")[0] == 200, "broker 0 says so too")
+    assert replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up"
+    assert leaders(cluster) == [0, 1, 2], "it has its range back"
 
 
 def test_the_client_goes_to_the_owners(cluster):

@@ -21,7 +21,7 @@ from barco.workers.service import ShardService
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-_ALWAYS = {"status.status", "status.brokers", "status.metrics", "status.openapi"}
+_ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics", "openapi")}
 """Answered before the shard is open as well."""
 
 _log = logging.getLogger("barco.http")

@@ -17,6 +17,7 @@ from barco.workers.http.messages import (
 from barco.workers.http.openapi import document
 from barco.workers.http.ring import described_brokers, described_ranges, described_shards
 from barco.workers.http.routes import Route
+from barco.workers.http.standing import Standing, look
 from barco.workers.metrics import CONTENT_TYPE, exposition
 
 _STATUS_TIMEOUT_S = 1.0
@@ -28,60 +29,53 @@ class Status:
     def __init__(self, context: Context, routes: tuple[Route, ...]) -> None:
         self._context = context
         openapi = document(routes, context.options.version)
+        self._look: asyncio.Future[Standing] | None = None
         self._openapi = json.dumps(openapi, separators=(",", ":")).encode() + b"\n"
 
     async def status(self, request: Request) -> Response:
-        """200 when every shard of the broker is served, else 503; the body says why."""
-        context, options = self._context, self._context.options
-        answers, cluster = await asyncio.gather(
-            context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S),
-            self._cluster(),
-        )
-        shards = []
-        waiting = [] if context.ready else [context.reason]
-        leaderless = []
-        for peer, answer in answers.items():
-            worker = context.replicas.process(peer)[1]
-            up = not isinstance(answer, BarcoError) and answer["epoch"] > 0
-            if not up and options.ring_size > 1 and not isinstance(answer, BarcoError):
-                leaderless.append(str(worker))
-            elif not up and (context.ready or worker != options.worker):
-                waiting.append(f"Worker {worker} is starting.")
-            shard = {"worker": worker, "ready": up} | self._role(peer)
-            if up and answer["replication"]:
-                shard["replication"] = answer["replication"]
-            shards.append(shard)
-        if leaderless:
-            waiting.append(
-                f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two "
-                "of a shard's three brokers, and all three at a cluster's first start."
-            )
+        """200 when every slice can be written through the broker, else 503 with why not; and
+        whether it is in sync."""
+        options = self._context.options
+        found, cluster = await asyncio.gather(self._looked(), self._cluster())
         body: dict[str, Any] = {
-            "status": "starting" if waiting else "ready",
+            "status": "ready" if found.ready else "starting",
+            "inSync": found.in_sync,
             "version": options.version,
-            "engine": context.service.reactor.engine,
-            "engineReason": context.service.reactor.engine_reason,
+            "engine": self._context.service.reactor.engine,
+            "engineReason": self._context.service.reactor.engine_reason,
             "nice": options.nice,
             "worker": options.worker,
-            "shards": shards,
+            "shards": found.shards,
             "openToAll": options.insecure_open,
         }
         if options.ring_size > 1:
             body |= {"ordinal": options.ordinal} | _peers(options.ordinal, cluster)
-        if not waiting:
+        if found.degraded:
+            body["degraded"] = found.degraded
+        if found.ready:
             return json_response(body)
-        body["reason"] = " ".join(waiting)
+        body["reason"] = " ".join(found.waiting)
         return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
 
-    def _role(self, peer: int) -> dict[str, Any]:
-        """In a cluster: which shard of the ring a process holds, and whether it leads it."""
-        context, replicas = self._context, self._context.replicas
-        if context.options.ring_size == 1:
-            return {}
-        shard = replicas.shard_of(replicas.process(peer))
-        place = replicas.process(peer)[1] // replicas.workers
-        leads = context.service.leaders.peer(shard) == peer
-        return {"shard": shard, "place": place, "leads": leads}
+    async def ready(self, request: Request) -> Response:
+        """200 when the broker is ready, with ?insync when it is in sync as well; else 503."""
+        thorough = request.value("insync") == "" or request.flag("insync", default=False)
+        found = await look(self._context, thorough=thorough)
+        body: dict[str, Any] = {"ready": found.ready}
+        if thorough:
+            body["inSync"] = found.in_sync
+        if reasons := found.waiting + found.degraded:
+            body["reason"] = " ".join(found.waiting) or "; ".join(found.degraded)
+        if not reasons:
+            return json_response(body)
+        return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    async def _looked(self) -> Standing:
+        """Who asks while somebody else is being answered gets the same: many are no more work for
+        other brokers than one."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(look(self._context))
+        return await asyncio.shield(self._look)
 
     async def _cluster(self) -> dict[str, Any]:
         """What the supervisor says of the other brokers; nothing if it does not answer."""

@@ -327,7 +327,17 @@ ROUTES = (
         "status.status",
         "Whether the broker serves, and why not if not; its I/O engine, priority and peers.",
         "administration",
-        answers={200: "Ready.", 503: "Not yet."},
+        answers={200: "Ready: every slice can be written through it.", 503: "Not yet."},
+    ),
+    Route(
+        "GET",
+        "/ready",
+        "status.ready",
+        "Whether every slice can be written through the broker; with insync, also whether all "
+        "copies of what it holds are there and whole, so that another broker may be stopped.",
+        "administration",
+        (Parameter("insync", "Given without a value, or true: also wait for the copies."),),
+        answers={200: "Yes.", 503: "Not yet; reason says why."},
     ),
     Route(
         "GET",

@@ -160,13 +160,14 @@ class Driver:
         await self._journal.close()
 
     async def resign(self, seconds: float) -> None:
-        """This process is about to stop: the next in line takes over, and is waited for so long."""
+        """This process is about to stop: the next in line takes over, and is waited for so long,
+        or until nobody is left who would."""
         if not self.leading:
             return
         self.post(ev.Resign())
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while self.leading and loop.time() < end:
+        while self.leading and self._machine.heir() and loop.time() < end:
             await asyncio.sleep(SETTLE_SECONDS)
 
     def renew(self) -> None:
@@ -196,7 +197,8 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        return status_of(self._machine if self._started else None, self.role)
+        busy = bool(self.logs.sealing) or self._unshown is not None
+        return status_of(self._machine if self._started else None, self.role, busy=busy)
 
     def stats(self) -> dict[str, int]:
         """For the metrics."""

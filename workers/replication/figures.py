@@ -7,20 +7,33 @@ from barco.cluster.replica import Replica
 from barco.workers.replication.link import Link
 
 
-def status_of(machine: Replica | None, role: str) -> dict[str, Any]:
-    """The role, and for a leader how its followers are. None: it has not started yet."""
+def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, Any]:
+    """The role, and for a leader how its followers are. None: it has not started yet.
+
+    catchingUp: this copy lacks groups, of the open generation or of history; or the log is behind
+    the machine (`busy`). writable: the open generation has a leader who gets groups committed, as
+    far as is known here.
+    """
     if machine is None:  # Siblings may ask already.
-        return {"role": role, "catchingUp": True, "uncleanEnds": 0}
+        return {"role": role, "catchingUp": True, "writable": False, "uncleanEnds": 0}
+    views = machine.status()
+    caught_up = bool(views) and all(view["caught_up"] for view in views)
     found: dict[str, Any] = {
         "role": role,
-        "catchingUp": machine.catching_up(),
+        "catchingUp": busy or machine.catching_up() or not caught_up,
+        "writable": bool(views) and all(view["committing"] for view in views),
         "uncleanEnds": machine.unclean(),
     }
-    for view in machine.status():
+    for view in views:
         if view["leading"]:
             found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
             found["followers"] = [
-                {"ordinal": ordinal, "state": each["state"], "groupsBehind": each["lacks"]}
+                {
+                    "ordinal": ordinal,
+                    "state": each["state"],
+                    "groupsBehind": each["lacks"],
+                    "synced": each["synced"],
+                }
                 for ordinal, each in sorted(view["followers"].items())
             ]
     return found

@@ -31,9 +31,6 @@ from barco.workers.service import ShardService
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import ReplicaStore
 
-READY_SECONDS = 10.0
-"""How long a start waits for the shard to have a leader before it says that it is ready."""
-
 log = logging.getLogger("barco.replication")
 
 
@@ -71,7 +68,6 @@ class ReplicaHost:
         self._fatal = fatal
         self._opening: asyncio.Task[None] | None = None
         self._sealing: set[asyncio.Task[None]] = set()
-        self._ready = asyncio.Event()
         me = identity(options.ordinal, options.disk_uuid)
         others = [process for process in options.members if process != options.process]
         dials: dict[int, Dial] = {
@@ -113,15 +109,6 @@ class ReplicaHost:
         await self._network.start()
         self.driver.start(found)
         return len(found)
-
-    async def ready(self) -> bool:
-        """Whether the shard has a leader, here or elsewhere; waits a while for it."""
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await self._ready.wait()
-            return True
-        except TimeoutError:
-            return False
 
     @property
     def epoch(self) -> int:
@@ -182,7 +169,6 @@ class ReplicaHost:
             await asyncio.sleep(0.001)
         self._service.open(epoch)
         self._network.led_by(epoch, self._options.ordinal)
-        self._ready.set()
         try:
             await self._service.adopt_topics(self._network.siblings)
         except BarcoError as error:
@@ -192,7 +178,6 @@ class ReplicaHost:
     def _follows(self, generation: Generation) -> None:
         self._service.follow(generation.gid.epoch)
         self._network.led_by(generation.gid.epoch, generation.leader.ordinal)
-        self._ready.set()
 
     def _stops(self, reason: str) -> None:
         self._service.follow(self.epoch)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from faultlab import mount, partition, ringflips
+from faultlab import mount, partition, ringflips, rolling
 from faultlab.mount import LOGFLUSH, NOLOGFLUSH
 from faultlab.ring import Node, Ring
 from faultlab.scene import RingScene
@@ -169,6 +169,8 @@ KINDS = {
         Kind("kill one", 100, 25, kill_one),
         Kind("kill all", 50, 25, kill_all),
         Kind("restart", 30, 30, planned, patient=True),
+        Kind("rolling", 20, 10, rolling.rolling, patient=True),
+        Kind("second kill", 50, 25, rolling.second_kill, patient=True),
         Kind("pause", 50, 25, pause),
         Kind("partition", 100, 25, cut, why_not=partition.why_not),
         Kind("power of one", 20, 10, power_of(1), powered=True, why_not=mount.why_not),
@@ -176,4 +178,5 @@ KINDS = {
         Kind("bit flips", 100, 20, flip, patient=True),
     )
 }
-"""By name, with the counts of the table of bars; planned restarts are no fault: ours is 30."""
+"""By name, with the counts of the table of bars; planned restarts are no fault: ours is 30,
+and 20 times the whole ring."""

@@ -75,6 +75,17 @@ class Node(Broker):
             os.killpg(self._process.pid, number)
 
 
+def lacking(node: Node) -> list[str]:
+    """Why a broker is not in sync, in its own words; nothing: it is."""
+    try:
+        answer = call(node.port, "GET", "/ready?insync", timeout=5)
+    except (OSError, EOFError) as error:
+        return [f"{node.host}: {error}"]
+    if answer.status == 200:
+        return []
+    return [f"{node.host}: {json.loads(answer.body)['reason']}"]
+
+
 class Ring:
     """All three, as a load and a checker see one broker."""
 

@@ -1,6 +1,5 @@
 """A ring under load that is hurt round after round; how long writes waited; a verdict."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,9 +8,8 @@ from pathlib import Path
 from faultlab.checker import Report
 from faultlab.mount import Mount
 from faultlab.prober import Gap, Prober
-from faultlab.ring import Node, Ring
+from faultlab.ring import Ring, lacking
 from faultlab.round import Scene, outage
-from faultlab.wire import call
 
 WHOLE_S = 30.0
 """Check C11: after the end of a fault, until every range has its owner and two live followers."""
@@ -126,24 +124,3 @@ class RingScene(Scene):
         if self._prober is not None:
             self._prober.stop()
         super().close()
-
-
-def lacking(node: Node) -> list[str]:
-    """What a broker still lacks; nothing: it leads its range, and all follow."""
-    try:
-        answer = call(node.port, "GET", "/status", timeout=2)
-    except (OSError, EOFError) as error:
-        return [f"{node.host}: {error}"]
-    if answer.status != 200:
-        return [f"{node.host}: {answer.status}"]
-    found = []
-    for shard in json.loads(answer.body)["shards"]:
-        replication = shard.get("replication", {})
-        if shard["leads"] != (shard["place"] == 0):
-            found.append(f"{node.host} place {shard['place']}: {replication.get('role')}")
-        elif replication.get("catchingUp"):
-            found.append(f"{node.host} place {shard['place']}: catching up")
-        for follower in replication.get("followers", []):
-            if follower["state"] != "live":
-                found.append(f"{node.host}: follower {follower}")
-    return found

@@ -30,7 +30,12 @@ def driver_of(reactor=None, fatal=lambda reason: None):
 def test_siblings_may_ask_before_it_has_started():
     """Its socket is open a moment earlier: /status of the whole broker failed on it."""
     driver = driver_of()
-    assert driver.status() == {"role": "starting", "catchingUp": True, "uncleanEnds": 0}
+    assert driver.status() == {
+        "role": "starting",
+        "catchingUp": True,
+        "writable": False,
+        "uncleanEnds": 0,
+    }
     assert not driver.readable() and not driver.serves_consumers()
     assert driver.stats()["replicas_leading"] == 0
 
