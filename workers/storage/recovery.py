@@ -19,7 +19,7 @@ from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.errors import CorruptLogError, explain, fsync_directory
 from barco.workers.storage.index import read_summary
 from barco.workers.storage.lineage import Generation, Lineage
-from barco.workers.storage.segment import remove_temporaries
+from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.trash import discard, empty_trash
 
 GENESIS_EPOCH = 1
@@ -170,6 +170,29 @@ async def make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
                 await bulk.run(_sync, source.name)
             except OSError as error:
                 raise explain(error, source.name, "sync") from error
+
+
+async def clear_torn(
+    sources: list[scan.SegmentSource], result: scan.ScanResult, bulk: BulkIo
+) -> None:
+    """Makes zeros of what a crash has torn behind the end, stable before the log goes on there.
+
+    Else an append that is torn in the same place would keep sectors of the older one, and pass for
+    one that was whole and has rotted (`torn`).
+    """
+    used = result.used_bytes.get(result.end_segment, 0)
+    start = -(-result.end_bytes // PAGE_BYTES) * PAGE_BYTES
+    for source in sources:
+        if source.index != result.end_segment or used <= start:
+            continue
+        try:
+            fd = os.open(source.name, APPEND_FLAGS)
+            try:
+                await bulk.zero(fd, start, used - start)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise explain(error, source.name, "clear the torn end of") from error
 
 
 def _sync(path: str) -> None:

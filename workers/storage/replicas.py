@@ -28,6 +28,7 @@ from barco.workers.storage.index import write_sidecar
 from barco.workers.storage.lineage import Generation
 from barco.workers.storage.recovery import (
     SegmentFiles,
+    clear_torn,
     drive,
     make_stable,
     pack_parents,
@@ -156,6 +157,7 @@ class ReplicaStore(ShardFiles):
             await make_stable(sources, self._bulk)
             if not suspect:
                 await self._drop_behind(generation.epoch, result)
+                await clear_torn(sources, result, self._bulk)
         position = Position(result.tail, result.last_crc, result.end_segment, result.end_bytes)
         if result.tail == 0:
             position.segment = -1

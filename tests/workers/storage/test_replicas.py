@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 
 import builder
 import pytest
@@ -10,6 +11,7 @@ from barco.errors import DiskFullError
 from barco.workers.storage import files, layout, replicas
 from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.errors import CorruptLineageError
+from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.replicas import ReplicaStore
 from barco.workers.storage.retention import Policy
 
@@ -187,6 +189,31 @@ def test_files_behind_damage_are_written_again(shard, go):
         index, fd, capacity = await store.next_segment()
         assert (index, capacity) == (1, 8192)
         assert os.path.samestat(os.fstat(fd), path.stat()) and path.read_bytes() == b"x" * 8192
+        await store.close()
+
+    go(test)
+
+
+def test_what_a_crash_has_torn_is_cleared_before_the_log_goes_on(shard, go):
+    """Its sectors would make the next append that is torn there look like rot."""
+    log = builder.simple(6, in_flight=3)
+    log.append(random.Random(1).randbytes(3000))
+    Lineage.load(shard).opened(2, builder.SESSION, [])
+    path = layout.segment_path(shard, 2, 0)
+    path.parent.mkdir()
+    data = bytearray(log.files(MIB)[0])
+    start = log.groups[-1][1]
+    data[start + 1024 : start + 1536] = bytes(512)  # Never stored.
+    path.write_bytes(data)
+
+    async def test(bulk):
+        store = make(shard, bulk, [])
+        core = Core()
+        core.load_segment = core.load_group = core.restore = core.apply_group = lambda *_: None
+        core.begin_generation(0, 0)
+        found = await store.recover(core)
+        assert found[2].tail == len(log.groups) - 1 and not found[2].suspect
+        assert path.read_bytes() == data[:start] + bytes(MIB - start)
         await store.close()
 
     go(test)
