@@ -14,7 +14,9 @@ struct stored_header {
     uint64_t durable_upto, committed, wall_us;
     uint32_t body_bytes, chunk_count, group_bytes, segment_index;
     uint32_t blank_sectors;
-    uint8_t reserved[16]; /* 0 */
+    uint32_t reserved_0; /* 0 */
+    uint64_t log_us;
+    uint32_t reserved_1; /* 0 */
     uint32_t header_crc;
 };
 _Static_assert(sizeof(struct stored_header) == GROUP_HEADER_BYTES, "no padding");
@@ -40,6 +42,7 @@ void group_header_write(struct group_header *h, uint8_t out[GROUP_HEADER_BYTES])
         .group_bytes = h->group_bytes,
         .segment_index = h->segment_index,
         .blank_sectors = h->blank_sectors,
+        .log_us = h->log_us,
     };
     memcpy(s.cluster_uuid, h->cluster_uuid, sizeof s.cluster_uuid);
     s.header_crc = crc32c(0, &s, offsetof(struct stored_header, header_crc));
@@ -77,6 +80,7 @@ int group_header_read(const uint8_t *buf, size_t len, struct group_header *out)
         .group_bytes = s.group_bytes,
         .segment_index = s.segment_index,
         .blank_sectors = s.blank_sectors,
+        .log_us = s.log_us,
         .header_crc = s.header_crc,
     };
     memcpy(out->cluster_uuid, s.cluster_uuid, sizeof out->cluster_uuid);

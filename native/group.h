@@ -15,11 +15,13 @@ struct group_header {
     uint64_t epoch, session, gseq;
     uint32_t prev_crc; /* header_crc of the generation's previous group; 0 for the first */
     uint32_t body_crc; /* crc32c of the body_bytes after the header */
-    uint64_t durable_upto, committed, wall_us;
+    uint64_t durable_upto, committed;
+    uint64_t wall_us; /* the leader's wall clock */
     uint32_t body_bytes, chunk_count;
     uint32_t group_bytes; /* header, body and padding: pad_group(128 + body_bytes) */
     uint32_t segment_index;
     uint32_t blank_sectors; /* group_blank_sectors(); 0: an older writer did not count */
+    uint64_t log_us;     /* the log's own clock (clock.c); 0: written by an earlier version */
     uint32_t header_crc; /* of the first 124 bytes: set by group_header_write() and _read() */
 };
 
@@ -41,5 +43,11 @@ int group_body_verify(const struct group_header *header, const uint8_t *group, s
  * before a group is written, so a torn group has more of them; one that was whole once and has
  * rotted has not (storage/scan.py). */
 uint32_t group_blank_sectors(const uint8_t *group, size_t used);
+
+/* When the group was appended, by the log's own clock: what ages are reckoned from. */
+static inline int64_t group_time(const struct group_header *header)
+{
+    return (int64_t)(header->log_us ? header->log_us : header->wall_us);
+}
 
 #endif

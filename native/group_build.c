@@ -89,6 +89,7 @@ static void account_chunk(struct group_builder *b, struct stream *stream, size_t
         .max_timestamp = stream->max_timestamp,
         .stored_bytes = (uint32_t)stored,
         .count = c->count,
+        .appended_s = (uint32_t)(b->log->clock_us / 1000000),
     };
     stream_index(b->log->shard, stream, &entry);
     stream->next_offset += c->count;

@@ -219,17 +219,18 @@ struct append *log_append_slot(struct log *log)
 
 void log_note_group(struct segment *segment, const struct group_header *header)
 {
+    const uint64_t time_us = (uint64_t)group_time(header);
     if (segment->used == 0) {
         segment->first_gseq = header->gseq;
         segment->first_prev_crc = header->prev_crc;
-        segment->min_wall_us = segment->max_wall_us = header->wall_us;
+        segment->min_time_us = segment->max_time_us = time_us;
     }
     segment->last_gseq = header->gseq;
     segment->last_header_crc = header->header_crc;
-    if (header->wall_us < segment->min_wall_us) /* the wall clock may go backwards */
-        segment->min_wall_us = header->wall_us;
-    if (header->wall_us > segment->max_wall_us)
-        segment->max_wall_us = header->wall_us;
+    if (time_us < segment->min_time_us) /* of an earlier version: wall clocks go backwards */
+        segment->min_time_us = time_us;
+    if (time_us > segment->max_time_us)
+        segment->max_time_us = time_us;
     segment->used += header->group_bytes;
 }
 
@@ -255,6 +256,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
         .group_bytes = (uint32_t)pad_group(GROUP_HEADER_BYTES + body_bytes),
         .segment_index = segment->index,
         .blank_sectors = group_blank_sectors(out, GROUP_HEADER_BYTES + body_bytes),
+        .log_us = (uint64_t)log->clock_us,
     };
     memcpy(header.cluster_uuid, log->options.cluster_uuid, 16);
     group_header_write(&header, out);
@@ -290,7 +292,8 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
 static bool write_snapshot(struct log *log, uint16_t flags, int64_t wall_us)
 {
     size_t len;
-    uint8_t *bytes = shard_snapshot(log->shard, log->parents, log->parents_len, wall_us, &len);
+    uint8_t *bytes = shard_snapshot(log->shard, log->parents, log->parents_len,
+                                    log->clock_us, &len);
     const struct segment *segment = &log->segments[log->current];
     size_t bound = pad_group(GROUP_HEADER_BYTES + (bytes ? len : 0));
     if (bytes == NULL || bound > segment->capacity || !log_arena_has_room(log, bound)) {
@@ -491,6 +494,7 @@ void log_pump(struct log *log, int64_t wall_us)
 {
     if (!log->open || log->failed || log->draining)
         return;
+    log_clock_begin(log, wall_us);
     if (log->current < 0 && !roll_segment(log, GROUP_GEN_START, wall_us))
         return;
     if (log->queue != NULL && settle_duplicates(log))

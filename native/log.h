@@ -24,6 +24,9 @@
 /* A leader builds no further group while so many wait for a follower: less than its followers have
  * room for, who learn with each group how far it was committed. */
 #define HELD_BUILD_MAX 64u
+/* The log's own clock gains at most one second in so many on the monotonic one. PRODUCER_IDLE_US
+ * is a third more than what promise D5 says. */
+#define CLOCK_HASTE 4
 /* Raw bytes after which a group takes no further run: about 1 ms of LZ4, so that the loop stays
  * responsive; one larger request still goes into one group. */
 #define GROUP_RAW_SOFT (1u << 20)
@@ -35,7 +38,7 @@ struct segment {
     uint64_t base_pos;
     bool started, closed, told; /* closed: no more groups; told: the upper layer knows */
     /* What its sidecar says of the whole segment. */
-    uint64_t first_gseq, last_gseq, min_wall_us, max_wall_us;
+    uint64_t first_gseq, last_gseq, min_time_us, max_time_us; /* by the log's own clock */
     uint32_t first_prev_crc, last_header_crc;
 };
 
@@ -101,6 +104,7 @@ struct log {
     struct run *queue, **queue_end;
     uint64_t queued_bytes, in_flight_bytes;
     uint32_t queued_runs;
+    int64_t clock_us; /* the log's own clock, see clock.c; 0: not known yet */
     struct group_builder *builder;
     uint8_t *parents;
     uint32_t parents_len;
@@ -166,6 +170,14 @@ static inline bool log_settled(const struct log *log)
 {
     return log->append_count == 0 && log->unsubmitted == 0;
 }
+
+/* clock.c */
+/* So much time has gone by since the last call, says the monotonic clock. */
+void log_tick(struct log *log, int64_t elapsed_us, int64_t wall_us);
+/* A log that nobody has written to begins with the wall clock. */
+void log_clock_begin(struct log *log, int64_t wall_us);
+/* Recovery: so late it was when this was written. */
+void log_clock_heard(struct log *log, int64_t time_us);
 
 /* replica.c */
 enum foreign {

@@ -332,7 +332,7 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
         verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
                               produce->producer_epoch, produce->producer_seq, produce->one_shot,
-                              reactor->wall_us, &row, detail);
+                              reactor->log->clock_us, &row, detail);
     uint16_t problem = PROBLEM_NONE;
     switch (verdict) {
     case DEDUP_NEW:

@@ -338,7 +338,7 @@ static const char *scan_group(const uint8_t *p, size_t len, const struct expecte
 static PyObject *group_dict(const struct group_header *h, uint64_t file_offset)
 {
     return Py_BuildValue(
-        "{s:K,s:I,s:y#,s:L,s:K,s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I}", "offset",
+        "{s:K,s:I,s:y#,s:L,s:K,s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:K}", "offset",
         (unsigned long long)file_offset, "flags", (unsigned int)h->flags, "cluster_uuid",
         (const char *)h->cluster_uuid, (Py_ssize_t)16, "token", (long long)h->token, "epoch",
         (unsigned long long)h->epoch, "session", (unsigned long long)h->session, "gseq",
@@ -346,7 +346,8 @@ static PyObject *group_dict(const struct group_header *h, uint64_t file_offset)
         "body_crc", h->body_crc, "durable_upto", (unsigned long long)h->durable_upto, "committed",
         (unsigned long long)h->committed, "wall_us", (unsigned long long)h->wall_us, "body_bytes",
         h->body_bytes, "chunk_count", h->chunk_count, "group_bytes", h->group_bytes,
-        "segment_index", h->segment_index, "blank_sectors", h->blank_sectors);
+        "segment_index", h->segment_index, "blank_sectors", h->blank_sectors, "log_us",
+        (unsigned long long)h->log_us);
 }
 
 static PyObject *scan_groups(const Py_buffer *buf, uint64_t file_offset, struct expected *e)

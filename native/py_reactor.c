@@ -423,6 +423,8 @@ static PyObject *Reactor_restore(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
         return NULL;
     int status = shard_restore(reactor->shard, bytes.buf, (size_t)bytes.len);
+    if (status == 0)
+        log_clock_heard(reactor->log, shard_snapshot_time(bytes.buf, (size_t)bytes.len));
     PyBuffer_Release(&bytes);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "not a snapshot of this shard");
@@ -439,6 +441,8 @@ static PyObject *Reactor_apply_group(PyObject *self, PyObject *args)
     int status = group_header_read(bytes.buf, (size_t)bytes.len, &header);
     if (status == 0)
         status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len, header.gseq);
+    if (status == 0)
+        log_clock_heard(reactor->log, group_time(&header));
     PyBuffer_Release(&bytes);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");

@@ -178,6 +178,31 @@ static PyObject *Reactor_locate_timestamp(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
 }
 
+static PyObject *Reactor_locate_appended(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name;
+    Py_ssize_t name_len;
+    unsigned slice;
+    long long time_us;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#IL", &name, &name_len, &slice, &time_us))
+        return NULL;
+    const struct stream *stream = find_stream(reactor, name, name_len, slice);
+    if (stream == NULL)
+        Py_RETURN_NONE;
+    uint32_t low = 0, high = stream->entry_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (stream->entries[middle].appended_s < time_us / 1000000)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == stream->entry_count || stream->entries[low].base_offset >= stream->stable_offset)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
+}
+
 static PyObject *Reactor_streams(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -338,7 +363,7 @@ static void put_stream(uint8_t *out, const struct found *found, uint32_t first_e
 static void put_entry(uint8_t *out, const struct index_entry *entry, const struct segment *segment)
 {
     uint32_t place[4] = {(uint32_t)((entry->log_pos - segment->base_pos) / 8), entry->stored_bytes,
-                         entry->count, 0};
+                         entry->count, entry->appended_s};
     memcpy(out, &entry->base_offset, 8);
     memcpy(out + 8, place, 16);
     memcpy(out + 24, &entry->max_timestamp, 8);
@@ -388,8 +413,8 @@ static PyObject *Reactor_segment_summary(PyObject *self, PyObject *args)
         return PyErr_Format(PyExc_ValueError, "segment %u is not known, or empty", index);
     return Py_BuildValue("(IKKIIKKK)", s->index, (unsigned long long)s->first_gseq,
                          (unsigned long long)s->last_gseq, s->first_prev_crc, s->last_header_crc,
-                         (unsigned long long)s->used, (unsigned long long)s->min_wall_us,
-                         (unsigned long long)s->max_wall_us);
+                         (unsigned long long)s->used, (unsigned long long)s->min_time_us,
+                         (unsigned long long)s->max_time_us);
 }
 
 static PyObject *Reactor_drop_index(PyObject *self, PyObject *args)
@@ -409,7 +434,7 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
         return NULL;
     const struct log *log = reactor->log;
     const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
-    return Py_BuildValue("{s:K,s:K,s:K,s:O,s:K,s:I,s:i,s:K,s:O}", "gseq",
+    return Py_BuildValue("{s:K,s:K,s:K,s:O,s:K,s:I,s:i,s:K,s:O,s:L}", "gseq",
                          (unsigned long long)(log->next_gseq - 1), "stable_gseq",
                          (unsigned long long)log->stable_gseq, "committed",
                          (unsigned long long)log_committed(log), "settled",
@@ -417,7 +442,7 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
                          (unsigned long long)log->options.epoch, "header_crc", log->prev_crc,
                          "segment", current ? (int)current->index : -1, "segment_used",
                          (unsigned long long)(current ? current->used : 0), "failed",
-                         log->failed ? Py_True : Py_False);
+                         log->failed ? Py_True : Py_False, "clock_us", (long long)log->clock_us);
 }
 
 static PyObject *Reactor_stats(PyObject *self, PyObject *none)
@@ -483,6 +508,8 @@ PyMethodDef reactor_read_methods[] = {
      "count)]."},
     {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS,
      "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},
+    {"locate_appended", Reactor_locate_appended, METH_VARARGS,
+     "locate_appended(topic, slice, time_us by the log's clock) -> offset | None."},
     {"streams", Reactor_streams, METH_NOARGS,
      "streams() -> [(topic, slice, start offset, stable end, highest timestamp)]."},
     {"stream_ends", Reactor_stream_ends, METH_VARARGS,

@@ -25,7 +25,10 @@ void reactor_clock(struct reactor *reactor)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     reactor->wall_us = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+    const int64_t before_us = reactor->monotonic_us;
     reactor->monotonic_us = monotonic_us();
+    if (before_us != 0)
+        log_tick(reactor->log, reactor->monotonic_us - before_us, reactor->wall_us);
     reactor->now_ms = reactor->monotonic_us / 1000;
     if (now.tv_sec != reactor->date_s) {
         struct tm utc;

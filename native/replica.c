@@ -157,6 +157,7 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     log->unsubmitted++;
     log_note_group(segment, &h);
     count_in(log, &h);
+    log->clock_us = group_time(&h); /* the leader's, whatever was reckoned here meanwhile */
     log_submit_taken(log);
     log_ask_for_segment(log);
     return FOREIGN_TAKEN;
@@ -235,6 +236,7 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
         return -1;
     log_note_group(segment, &h);
     count_in(log, &h);
+    log_clock_heard(log, group_time(&h));
     /* It is stable, and was not kept: nothing before this is in memory. */
     log->stable_gseq = h.gseq;
     log->stable_crc = h.header_crc;

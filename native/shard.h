@@ -15,7 +15,8 @@
 #define PRODUCER_ID_BYTES 16
 /* Rows of the deduplication table; a full table of live producers refuses new ones (503). */
 #define PRODUCERS_MAX 65536
-/* Promise D5: a producer is remembered for at least this long after its last event. */
+/* Promise D5, 15 minutes: a producer is remembered for at least this long after its last event, by
+ * the log's own clock, which may be a quarter faster than time goes (clock.c). */
 #define PRODUCER_IDLE_US (20LL * 60 * 1000000)
 /* Promise D5: a repeated sequence this far back is a duplicate; farther is outside the window. */
 #define PRODUCER_WINDOW 1024
@@ -27,6 +28,7 @@ struct index_entry {
     uint64_t log_pos;       /* of the chunk's first byte; log.h says what a log position is */
     int64_t max_timestamp; /* highest of this and all earlier entries, so that it can be searched */
     uint32_t stored_bytes, count;
+    uint32_t appended_s; /* when, by the log's own clock, in seconds since 1970 */
 };
 
 struct run;
@@ -69,7 +71,7 @@ struct producer {
     uint32_t topic, slice, epoch;
     bool used, logged;
     uint64_t last_seq, last_offset, last_gseq;
-    int64_t last_us;
+    int64_t last_us; /* by the log's own clock */
     /* What groups hold of it, if any (logged): a snapshot must not claim what still waits for a
      * group, or a crash would make the retry of a lost event a duplicate. */
     uint32_t logged_epoch;
@@ -142,6 +144,8 @@ uint32_t stream_find(const struct stream *stream, uint64_t offset);
 /* The state as bytes (malloc'd): body of a GEN_START or SNAPSHOT group. prefix: opaque lineage. */
 uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
                         int64_t now_us, size_t *len);
+/* What the log's own clock said when these bytes were made; 0: they do not say. */
+int64_t shard_snapshot_time(const uint8_t *bytes, size_t len);
 /* Replaces the state; topics stay where they are in memory, and so do the index entries of events
  * that the new state has as well. 0, or -1 when the bytes are not a snapshot: then nothing was
  * changed. */

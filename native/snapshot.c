@@ -1,8 +1,8 @@
 /* The shard's state as bytes, and its rebuilding from a log: snapshot, then the groups after it.
  *
  * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers
- * and compacted values, prefix length u32, 0 u32, prefix; then the rows. The group's crc covers it
- * all.
+ * and compacted values, prefix length u32, the log's clock in seconds since 1970 u32 (0 in those of
+ * earlier versions), prefix; then the rows. The group's crc covers it all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
 {
     struct writer w = {0};
     uint32_t head[8] = {SNAPSHOT_MAGIC, SNAPSHOT_VERSION, shard->topic_count, 0, 0,
-                        0, prefix_len, 0};
+                        0, prefix_len, (uint32_t)((now_us + 999999) / 1000000)};
     put(&w, head, sizeof head);
     put(&w, prefix, prefix_len);
     for (uint32_t t = 0; t < shard->topic_count; t++) {
@@ -296,6 +296,15 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
     return 0;
 }
 
+int64_t shard_snapshot_time(const uint8_t *bytes, size_t len)
+{
+    uint32_t head[8];
+    if (len < sizeof head)
+        return 0;
+    memcpy(head, bytes, sizeof head);
+    return head[0] == SNAPSHOT_MAGIC ? head[7] * 1000000LL : 0;
+}
+
 /* ---- replay ---- */
 
 static int apply_producers(struct shard *shard, struct stream *stream,
@@ -360,15 +369,16 @@ static struct stream *chunk_stream(struct shard *shard, const struct chunk_view 
 }
 
 static int apply_chunk(struct shard *shard, struct stream *stream, const struct chunk_view *chunk,
-                       int64_t now_us, uint64_t gseq)
+                       const struct group_header *group, uint64_t gseq)
 {
+    const int64_t wall_us = (int64_t)group->wall_us;
     stream->next_offset = chunk->base_offset + chunk->count;
     if (chunk->max_timestamp_us > stream->max_timestamp)
         stream->max_timestamp = chunk->max_timestamp_us;
     /* Only the broker's own clock must not go back; a producer's own timestamp may be anything. */
-    if (now_us > stream->last_timestamp)
-        stream->last_timestamp = now_us;
-    apply_producers(shard, stream, chunk, now_us, gseq);
+    if (wall_us > stream->last_timestamp)
+        stream->last_timestamp = wall_us;
+    apply_producers(shard, stream, chunk, group_time(group), gseq);
     return stream->topic->compacted ? apply_compacted(shard, stream, chunk) : 0;
 }
 
@@ -383,7 +393,7 @@ int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t 
         struct stream *stream;
         if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk_verify(&chunk) != 0 ||
             (stream = chunk_stream(shard, &chunk)) == NULL ||
-            apply_chunk(shard, stream, &chunk, (int64_t)header.wall_us, gseq) != 0)
+            apply_chunk(shard, stream, &chunk, &header, gseq) != 0)
             return -1;
         stream->stable_offset = stream->next_offset;
         at += chunk.stored_bytes;
@@ -436,7 +446,7 @@ int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t p
         struct stream *stream = found[i].stream;
         chunk_open(at, header.body_bytes, &chunk);
         /* The group's checksum covers the sections; only what is unpacked is looked at closer. */
-        if (apply_chunk(shard, stream, &chunk, (int64_t)header.wall_us, header.gseq) != 0) {
+        if (apply_chunk(shard, stream, &chunk, &header, header.gseq) != 0) {
             free(found);
             return -1; /* compacted values that do not unpack: the replica must not go on */
         }
@@ -446,6 +456,7 @@ int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t p
             .max_timestamp = stream->max_timestamp,
             .stored_bytes = chunk.stored_bytes,
             .count = chunk.count,
+            .appended_s = (uint32_t)(group_time(&header) / 1000000),
         };
         stream_index(shard, stream, &entry);
         at += chunk.stored_bytes;

@@ -84,7 +84,9 @@ class ShardService:
         supervisor: SupervisorLike,
         spool: SpoolLike,
         now_us: Callable[[], int],
+        wall_us: Callable[[], int],
     ) -> None:
+        """`now_us`: the log's own clock, for all that ages. `wall_us`: to be shown, no more."""
         self.options = options
         self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
@@ -99,7 +101,7 @@ class ShardService:
         """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
         self.unreached: Callable[[], list[int]] = list
         """Shards whose leader is not known, or not connected to; set by the network."""
-        self.now_us = now_us
+        self.wall_us = wall_us
         self.reactor = reactor
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)

@@ -25,6 +25,7 @@ what waited for an earlier leadership of its own ends there (`_same`).
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,7 @@ class Staging:
         spool: SpoolLike,
         *,
         now_us: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
         part_bytes: int = limits.COMMIT_PART_BYTES,
         bytes_max: int = limits.STAGED_BYTES_MAX,
         seconds_max: float = limits.STAGED_SECONDS_MAX,
@@ -68,6 +70,7 @@ class Staging:
         self._appends = appends
         self._spool = spool
         self._now_us = now_us
+        self.monotonic = monotonic
         self._part_bytes = part_bytes
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
@@ -112,7 +115,7 @@ class Staging:
         """Take up what an earlier run staged; returns the writes to complete."""
         for file, records in await self._spool.recover():
             first = records[0].meta
-            write = Write(first["writer"], first["batch"], file, self._now_us() / 1e6)
+            write = Write(first["writer"], first["batch"], file, self.monotonic())
             for record in records[1:]:
                 self._take(write, record)
             self.writes[write.writer, write.batch] = write
@@ -152,7 +155,7 @@ class Staging:
     async def expire(self) -> int:
         """Gives up what was left alone for too long; returns how many writes."""
         self._look()
-        now, late = self._now_us() / 1e6, 0
+        now, late = self.monotonic(), 0
         for write in [write for write in self.writes.values() if self._idle(write)]:
             over = write.plan is not None and self._over(write, write.plan)
             if over and (self.leads or write.over):
@@ -208,7 +211,7 @@ class Staging:
         async with write.file.lock:
             if write.file.closed:
                 raise BusyError("The write was just finished.")
-            write.touched = self._now_us() / 1e6
+            write.touched = self.monotonic()
             if any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
             known = len(write.attempts.get(attempt, {}).get(place, ()))
@@ -241,7 +244,7 @@ class Staging:
                 raise TooManyRequestsError("Too many writes are staged: finish some first.")
             meta = {"kind": "write", "writer": writer, "batch": batch}
             file = await self._spool.create(f"{writer}/{batch}", meta)
-            write = Write(writer, batch, file, self._now_us() / 1e6)
+            write = Write(writer, batch, file, self.monotonic())
             self.writes[writer, batch] = write
             return write
 
@@ -301,7 +304,7 @@ class Staging:
                 self.marks.reserve(write.writer, place, self._now_us())
         async with write.file.lock:
             await self._spool.sync(write.file)
-        write.touched = self._now_us() / 1e6
+        write.touched = self.monotonic()
 
     async def keep_plan(self, write: Write, plan: Plan) -> None:
         """The last one from now on."""

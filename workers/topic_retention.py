@@ -1,7 +1,8 @@
 """Retention of single topics: events before a point stop to exist, though segments stay.
 
 A segment holds many topics and is deleted as a whole, when the broker's own retention says so.
-What a topic wants sooner than that is done by its start offset: nothing before it is served.
+What a topic wants sooner than that is done by its start offset: nothing before it is served. As
+there, age is by the log's own clock since the append.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ class Wish:
 
     slot: Slot
     oldest_us: int
-    """Events before this moment may go; microseconds since 1970."""
+    """What was appended before this moment may go; microseconds, by the log's own clock."""
     bytes_max: int
     """Stored bytes of this slice alone."""
 
@@ -36,8 +37,8 @@ class Topics(Protocol):
 class Extents(Protocol):
     """Where times and sizes begin (`barco.workers.storage.extents.StreamExtents`)."""
 
-    async def since(self, topic: str, slice_: int, timestamp_us: int) -> int | None:
-        """The first chunk that may be as late as this; None when all are older."""
+    async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
+        """The first chunk that may have been appended as late as this; None when all are older."""
 
     async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None:
         """The oldest of the newest chunks that fit; None when there is nothing."""

@@ -78,7 +78,8 @@ class Worker:
             reader=_LateReader(store),
             supervisor=self._supervision,
             spool=make_spool(options, bulk),
-            now_us=lambda: time.time_ns() // 1000,
+            now_us=self._log_clock,
+            wall_us=lambda: time.time_ns() // 1000,
         )
         self._network = Network(options, reactor, self._service, session)
         self._app = App(
@@ -186,7 +187,10 @@ class Worker:
         epoch, parents = store.open_generation(self._session)
         assert epoch == self._reactor.log_state()["epoch"]
         await store.start(
-            self._reactor.locate, self._reactor.locate_timestamp, self._reactor.truncate_stream
+            self._reactor.locate,
+            self._reactor.locate_timestamp,
+            self._reactor.locate_appended,
+            self._reactor.truncate_stream,
         )
         await self._first_segment()
         self._reactor.open_generation(parents)
@@ -317,9 +321,13 @@ class Worker:
             await asyncio.sleep(STAGING_SECONDS)
             await self._retain(lambda now_us: self._service.staging.tidy())
 
+    def _log_clock(self) -> int:
+        """Of the log itself, by which everything ages: a wall clock may be wrong by any amount."""
+        return self._reactor.log_state()["clock_us"]
+
     async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
         try:
-            await run(time.time_ns() // 1000)
+            await run(self._log_clock())
         except (BarcoError, OSError) as error:
             log.error("retention failed: %s", error)
 

@@ -14,7 +14,7 @@ from barco.errors import ProtocolError
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import Epoch, Token
 
-_HEADER = struct.Struct("<IHH16sqQQQIIQQQIIIII16xI")
+_HEADER = struct.Struct("<IHH16sqQQQIIQQQIIIII4xQ4xI")
 _MAGIC = 0x50524742
 _VERSION = 1
 _CRC_AT = 124
@@ -48,11 +48,14 @@ class GroupHeader:
     durable_upto: int
     committed: int
     wall_us: int
+    """The leader's wall clock."""
     body_bytes: int
     chunk_count: int
     segment_index: int
     blank_sectors: int = 0
     """1 + how many of its sectors of 512 bytes are zeros; 0: not counted."""
+    log_us: int = 0
+    """The log's own clock; 0: written by an earlier version."""
 
     @property
     def group_bytes(self) -> int:
@@ -66,7 +69,7 @@ class GroupHeader:
             *(_MAGIC, _VERSION, self.flags, self.cluster_uuid, self.token, self.epoch),
             *(self.session, self.gseq, self.prev_crc, self.body_crc, self.durable_upto),
             *(self.committed, self.wall_us, self.body_bytes, self.chunk_count),
-            *(self.group_bytes, self.segment_index, self.blank_sectors, 0),
+            *(self.group_bytes, self.segment_index, self.blank_sectors, self.log_us, 0),
         )[:_CRC_AT]
         return head + struct.pack("<I", crc32c(head))
 
@@ -85,7 +88,8 @@ class GroupHeader:
         if (magic, version) != (_MAGIC, _VERSION) or crc != crc32c(view[:_CRC_AT]):
             raise ProtocolError("not a group's header, or its checksum fails")
         (uuid, token, epoch, session, gseq, prev_crc, body_crc, durable, committed) = fields[:9]
-        (wall_us, body_bytes, chunk_count, group_bytes, segment_index, blank) = fields[9:]
+        (wall_us, body_bytes, chunk_count, group_bytes, segment_index) = fields[9:14]
+        (blank, log_us) = fields[14:]
         if group_bytes != padded_bytes(body_bytes):
             raise ProtocolError("the group's header has impossible lengths")
         return cls(
@@ -104,6 +108,7 @@ class GroupHeader:
             chunk_count=chunk_count,
             segment_index=segment_index,
             blank_sectors=blank,
+            log_us=log_us,
         )
 
 

@@ -27,6 +27,7 @@ class Plane:
             supervisor=supervisor,
             spool=MemorySpool(),
             now_us=lambda: 1,
+            wall_us=lambda: 1,
         )
         self.reactor.upcalls = self.service.upcall
         operation = self.service.operation

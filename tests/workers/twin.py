@@ -397,7 +397,7 @@ class Broker:
             reader=self.logs[worker],
             supervisor=self.supervisor,
             spool=self.spools[worker],
-            now_us=lambda: reactor.clock_us,
+            **dict.fromkeys(("now_us", "wall_us"), lambda: reactor.clock_us),
         )
         reactor.upcalls = service.upcall
         service.open(reactor.epoch)

@@ -83,7 +83,7 @@ class Topics:
         return Response(204)
 
     def _next(self, topic: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
-        now_us = self._context.service.now_us()
+        now_us = self._context.service.wall_us()  # To be shown; versions say what is newer.
         return {
             "topic": topic,
             "version": before["version"] + 1 if before else 1,

@@ -45,8 +45,8 @@ class SegmentFile:
     path: Path
     size: int
     """Bytes that its file takes."""
-    newest_wall_us: int | None = None
-    """Of its last group, by the broker's clock; None until its sidecar was looked at."""
+    newest_us: int | None = None
+    """Of its last group, by the log's own clock; None until its sidecar was looked at."""
     chunk_count: int = 0
 
 
@@ -57,6 +57,8 @@ class StreamPart(NamedTuple):
     first_offset: int
     end_offset: int
     max_ts: int
+    newest_us: int
+    """When the segment's last group was appended, by the log's own clock."""
 
 
 class Catalog:
@@ -227,7 +229,7 @@ class Catalog:
     def _keep(self, key: SegmentKey, sidecar: Sidecar) -> Sidecar:
         self._sidecars[key] = sidecar
         segment = self._segments[key]
-        segment.newest_wall_us = sidecar.summary.max_wall_us
+        segment.newest_us = sidecar.summary.max_time_us
         segment.chunk_count = sidecar.entry_count
         while len(self._sidecars) > SIDECARS_MAX:
             # Not closed: somebody may still look at it; it goes with its last reference.
@@ -300,7 +302,8 @@ def _parts(key: SegmentKey, sidecar: Sidecar, topic: str, slice_: int) -> list[S
     stream = sidecar.find(topic, slice_)
     if stream is None:
         return []
-    return [StreamPart(key, stream.first_offset, stream.end_offset, stream.max_ts)]
+    newest = sidecar.summary.max_time_us
+    return [StreamPart(key, stream.first_offset, stream.end_offset, stream.max_ts, newest)]
 
 
 class FileCache:

@@ -44,27 +44,30 @@ class StreamExtents:
     """
 
     def __init__(
-        self, catalog: Catalog, *, locate: Locate, locate_timestamp: LocateTimestamp
+        self, catalog: Catalog, *, locate: Locate, locate_appended: LocateTimestamp
     ) -> None:
         self._catalog = catalog
         self._locate = locate
-        self._locate_timestamp = locate_timestamp
+        self._locate_appended = locate_appended
         self._totals: dict[tuple[SegmentKey, str, int], int] = {}
 
-    async def since(self, topic: str, slice_: int, timestamp_us: int) -> int | None:
-        """The first chunk that may have an event at or after a time; None when all are older."""
+    async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
+        """The first chunk that may have been appended at or after a time; None when all are older.
+
+        By the log's own clock: what timestamps the events were given does not matter.
+        """
         end = 0
         # Again until nothing is new: what is sealed meanwhile, the core may have forgotten.
         while todo := [p for p in await self._catalog.parts(topic, slice_) if p.end_offset > end]:
             for part in todo:
                 end = part.end_offset
-                if part.max_ts < timestamp_us:
+                if part.newest_us < time_us:
                     continue
                 found = await self._sidecar(part, topic, slice_)
-                location = found[0].locate_timestamp(found[1], timestamp_us) if found else None
-                if location is not None:
-                    return location.base_offset
-        return self._locate_timestamp(topic, slice_, timestamp_us)
+                offset = found[0].locate_appended(found[1], time_us) if found else None
+                if offset is not None:
+                    return offset
+        return self._locate_appended(topic, slice_, time_us)
 
     async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None:
         """The oldest chunk of those newest ones that together take at most `bytes_max` bytes.

@@ -101,6 +101,7 @@ class ShardFiles:
         open_epoch: int,
         locate: Locate,
         locate_timestamp: LocateTimestamp,
+        locate_appended: LocateTimestamp,
         on_truncate: Callable[[str, int, int], None],
     ) -> None:
         """Makes `reader`, `extents` and retention; missing indexes are rebuilt beside."""
@@ -111,9 +112,7 @@ class ShardFiles:
             locate=locate,
             locate_timestamp=locate_timestamp,
         )
-        self.extents = StreamExtents(
-            self._catalog, locate=locate, locate_timestamp=locate_timestamp
-        )
+        self.extents = StreamExtents(self._catalog, locate=locate, locate_appended=locate_appended)
         self._retention = Retention(
             self._catalog,
             self.lineage,
@@ -153,7 +152,7 @@ class ShardFiles:
             os.close(fd)
 
     async def run_retention(self, now_us: int) -> int:
-        """Deletes what is due by the wall clock `now_us`; returns how many segments."""
+        """Deletes what is due by the log's own clock, `now_us`; returns how many segments."""
         return await self._retention.run(now_us) if self._retention is not None else 0
 
     @property

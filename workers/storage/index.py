@@ -24,7 +24,7 @@ MAGIC = b"BIDX"
 VERSION = 1
 
 # magic, version, flags, header crc, body crc, body bytes, epoch, segment index, first prev_crc,
-# first gseq, last gseq, last header crc, pad, end bytes, min wall, max wall
+# first gseq, last gseq, last header crc, pad, end bytes, first and last time by the log's clock
 _HEADER = struct.Struct("<4sHHIIQQIIQQIIQqq40x")
 HEADER_BYTES = 128
 assert _HEADER.size == HEADER_BYTES
@@ -95,8 +95,9 @@ class IndexBuilder:
             return
         body = group[GROUP_HEADER_BYTES : GROUP_HEADER_BYTES + header.body_bytes]
         base = file_offset + GROUP_HEADER_BYTES
+        seconds = header.time_us // 1_000_000
         for at, stored, topic, slice_, _, first, count, ts, max_ts in _native.chunks_scan(body):
-            entry = (first, (base + at) // POSITION_UNIT, stored, count, ts, max_ts)
+            entry = (first, (base + at) // POSITION_UNIT, stored, count, ts, max_ts, seconds)
             self._streams.setdefault((topic.encode(), slice_), []).append(entry)
 
     def body(self) -> bytes:
@@ -114,7 +115,7 @@ class IndexBuilder:
                     first[0], last[0] + last[3], first[4], max_ts,
                 )
             )  # fmt: skip
-            rows.extend(_ENTRY.pack(*e[:4], 0, e[5]) for e in entries)
+            rows.extend(_ENTRY.pack(*e[:4], e[6], e[5]) for e in entries)
             at += len(entries)
         return _COUNTS.pack(len(table), at) + b"".join(table) + b"".join(rows)
 
@@ -124,7 +125,7 @@ def encode_sidecar(body: bytes, epoch: int, summary: SegmentSummary) -> bytes:
     fields = [
         MAGIC, VERSION, 0, 0, _native.crc32c(body), len(body), epoch, summary.index,
         summary.first_prev_crc, summary.first_gseq, summary.last_gseq, summary.last_header_crc, 0,
-        summary.end_bytes, summary.min_wall_us, summary.max_wall_us,
+        summary.end_bytes, summary.min_time_us, summary.max_time_us,
     ]  # fmt: skip
     fields[3] = _native.crc32c(_HEADER.pack(*fields))
     return _HEADER.pack(*fields) + body
@@ -265,6 +266,19 @@ class Sidecar:
         for row, fields in enumerate(_ENTRY.iter_unpack(part)):
             if fields[5] >= timestamp_us:
                 return self._location(stream.first_entry + row)
+        return None
+
+    def locate_appended(self, stream: Stream, time_us: int) -> int | None:
+        """Base offset of the first chunk appended at or after `time_us` by the log's own clock.
+
+        Indexes of earlier versions know the time of the whole segment only: all counts as late.
+        """
+        start = self._entries + stream.first_entry * ENTRY_BYTES
+        part = self._memory[start : start + stream.entry_count * ENTRY_BYTES]
+        second = time_us // 1_000_000
+        for base, _, _, _, appended, _ in _ENTRY.iter_unpack(part):
+            if appended >= second or appended == 0:
+                return int(base)
         return None
 
     def _end_offset(self, row: int) -> int:

@@ -47,7 +47,7 @@ class _Summary:
         ):
             return False
         self.session = header.session
-        wall = header.wall_us
+        now = header.time_us
         self.value = SegmentSummary(
             self.index,
             old.first_gseq if old else header.gseq,
@@ -55,8 +55,8 @@ class _Summary:
             old.first_prev_crc if old else header.prev_crc,
             header.header_crc,
             at + header.group_bytes,
-            min(old.min_wall_us, wall) if old else wall,
-            max(old.max_wall_us, wall) if old else wall,
+            min(old.min_time_us, now) if old else now,
+            max(old.max_time_us, now) if old else now,
         )
         return True
 

@@ -71,6 +71,7 @@ class Core(Protocol):
         self, topic: str, slice: int, from_offset: int, max_chunks: int, max_bytes: int = ..., /
     ) -> list[tuple[int, int, int, int, int]]: ...
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int, /) -> int | None: ...
+    def locate_appended(self, topic: str, slice: int, time_us: int, /) -> int | None: ...
     def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
 
 
@@ -132,7 +133,13 @@ class ReplicaStore(ShardFiles):
         for epoch, log in self._copies.items():
             self._know_closed(epoch, log.position.segment)
         self._know_closed(self.epoch, self._next_index - 1)
-        self._start_reading(self.epoch, core.locate, core.locate_timestamp, core.truncate_stream)
+        self._start_reading(
+            self.epoch,
+            core.locate,
+            core.locate_timestamp,
+            core.locate_appended,
+            core.truncate_stream,
+        )
         return logs
 
     async def _recover_one(self, generation: Generation) -> Found:

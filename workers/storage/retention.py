@@ -1,7 +1,8 @@
 """Deletes old events: whole sealed segments, by age and by size, oldest first.
 
-Age is the broker's clock at append (`wall_us` of the groups), not the events' own timestamps,
-which clients may set to anything. The plan is pure; carrying it out is rate limited.
+Age is by the log's own clock (native/clock.c) since the append: neither the events' timestamps,
+which clients may set to anything, nor a wall clock, which may be wrong, say what is old. The plan
+is pure; carrying it out is rate limited.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class Candidate:
 
     key: SegmentKey
     size: int
-    newest_wall_us: int
+    newest_us: int
     """Of its last group; 0 when unknown, which keeps it unless the size demands it."""
     entries: int
     """Chunks in it; a segment without any holds nothing that could be read."""
@@ -56,7 +57,7 @@ def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[S
     total = sum(candidate.size for candidate in candidates)
     doomed: list[SegmentKey] = []
     for candidate in candidates[:-1]:
-        old = policy.hours > 0 and 0 < candidate.newest_wall_us < now_us - policy.hours * HOUR_US
+        old = policy.hours > 0 and 0 < candidate.newest_us < now_us - policy.hours * HOUR_US
         large = policy.shard_bytes > 0 and total > policy.shard_bytes
         nothing = candidate.entries == 0 and candidate.decided
         if not (old or large or nothing):
@@ -121,13 +122,13 @@ class Retention:
         for segment in self._catalog.segments():
             if self._catalog.get(segment.key) is None:
                 continue
-            if segment.newest_wall_us is None:
+            if segment.newest_us is None:
                 await self._catalog.sidecar(segment.key)
             found.append(
                 Candidate(
                     segment.key,
                     segment.size,
-                    segment.newest_wall_us or 0,
+                    segment.newest_us or 0,
                     segment.chunk_count,
                     segment.key.epoch != self.open_epoch,
                 )

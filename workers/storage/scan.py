@@ -30,8 +30,8 @@ GEN_START, SNAPSHOT, HEARTBEAT, SEAL = 1, 2, 4, 8
 WINDOW_BYTES = 4 * MiB
 """Asked for at once: four units of 1 MiB, read in parallel."""
 
-# The format's own source is native/format.h; the 16 reserved bytes are before the header's crc.
-_HEADER = struct.Struct("<4sHH16sqQQQIIQQQIIIII16xI")
+# The format's own source is native/format.h; reserved bytes are before the header's crc.
+_HEADER = struct.Struct("<4sHH16sqQQQIIQQQIIIII4xQ4xI")
 assert _HEADER.size == GROUP_HEADER_BYTES
 _CRC_AT = GROUP_HEADER_BYTES - 4
 _ZEROS = bytes(WINDOW_BYTES)
@@ -57,12 +57,20 @@ class GroupHeader(NamedTuple):
     durable_upto: int
     committed: int
     wall_us: int
+    """The leader's wall clock."""
     body_bytes: int
     chunk_count: int
     group_bytes: int
     segment_index: int
     blank_sectors: int
+    log_us: int
+    """The log's own clock; 0: written by an earlier version."""
     header_crc: int
+
+    @property
+    def time_us(self) -> int:
+        """When it was appended, by the log's own clock: what ages are reckoned from."""
+        return self.log_us or self.wall_us
 
 
 class Read(NamedTuple):
@@ -94,8 +102,9 @@ class SegmentSummary:
     first_prev_crc: int
     last_header_crc: int
     end_bytes: int
-    min_wall_us: int
-    max_wall_us: int
+    min_time_us: int
+    max_time_us: int
+    """Of its groups, by the log's own clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,12 +398,12 @@ class _Walk:
         result.groups += 1
         result.bytes += header.group_bytes
         result.used_bytes[index] = end
-        wall = header.wall_us
+        now = header.time_us
         if not self._open:
-            self._open = [header.gseq, 0, header.prev_crc, 0, 0, wall, wall]
+            self._open = [header.gseq, 0, header.prev_crc, 0, 0, now, now]
         entry = self._open
         entry[1], entry[3], entry[4] = header.gseq, header.header_crc, end
-        entry[5], entry[6] = min(entry[5], wall), max(entry[6], wall)
+        entry[5], entry[6] = min(entry[5], now), max(entry[6], now)
 
     # --- Behind the end --------------------------------------------------------------------
 

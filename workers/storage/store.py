@@ -6,7 +6,8 @@ report = await store.recover(core.restore, core.apply_group)
 epoch, parents = store.open_generation(session)
 core.add_segment(*await store.next_segment())
 core.open_generation(parents)
-await store.start(core.locate, core.locate_timestamp, core.truncate_stream)
+await store.start(
+#     core.locate, core.locate_timestamp, core.locate_appended, core.truncate_stream)
 # from then on: next_segment() on "segment_wanted", segment_sealed() on "segment_sealed",
 # store.reader for what is not in memory, run_retention() every minute, close() at the end.
 """
@@ -74,11 +75,12 @@ class ShardStore(ShardFiles):
         self,
         locate: Locate,
         locate_timestamp: LocateTimestamp,
+        locate_appended: LocateTimestamp,
         on_truncate: Callable[[str, int, int], None],
     ) -> None:
         """Makes `reader`, `extents` and retention; missing indexes are rebuilt beside."""
         await self._catalog.load()
-        self._start_reading(self._epoch, locate, locate_timestamp, on_truncate)
+        self._start_reading(self._epoch, locate, locate_timestamp, locate_appended, on_truncate)
 
     async def segment_sealed(
         self, index: int, body: bytes, summary: SegmentSummary | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from faultlab import mount, partition, ringflips, rolling
+from faultlab import clocks, mount, partition, ringflips, rolling
 from faultlab.mount import LOGFLUSH, NOLOGFLUSH
 from faultlab.ring import Node, Ring
 from faultlab.scene import RingScene
@@ -154,6 +154,25 @@ def power_of(count: int) -> Callable[[RingScene, int], Round]:
     return make
 
 
+# --- The clock lies ----------------------------------------------------------------------------
+
+
+def wrong_clock(scene: RingScene, number: int) -> Round:
+    """A broker's wall clock jumps while it runs (after its first round), and it starts with it."""
+    node = scene.random.choice(scene.ring.nodes)
+    ahead = scene.random.choice(clocks.WRONG)
+    seconds = scene.random.choice((0.0, 0.5, 1.5))
+    clock = clocks.WrongClock(node.config.parent, "wall")
+    node.env |= clock.environment
+
+    def jump() -> None:
+        clock.set(ahead)
+        time.sleep(0.5)
+        crash(node, seconds)
+
+    return f"clock of {node.ordinal} {ahead:+.0f} s, kill for {seconds} s", jump
+
+
 # --- The disk lies -----------------------------------------------------------------------------
 
 
@@ -175,6 +194,7 @@ KINDS = {
         Kind("partition", 100, 25, cut, why_not=partition.why_not),
         Kind("power of one", 20, 10, power_of(1), powered=True, why_not=mount.why_not),
         Kind("power of all", 20, 10, power_of(3), powered=True, why_not=mount.why_not),
+        Kind("clocks", 100, 25, wrong_clock, why_not=clocks.why_not),
         Kind("bit flips", 100, 20, flip, patient=True),
     )
 }

@@ -69,10 +69,16 @@ class Log:
     groups: list[tuple[int, int, int]] = field(default_factory=list)
     """(segment, offset, size) of each, in order of gseq."""
     crc: int = 0
+    pace: int = 0
+    """Seconds between groups, by the log's own clock."""
+    clock: int = 1_700_000_000
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def append(self, body: bytes, flags: int = 0, chunks: int = 1, **tags: int) -> None:
         """Adds a group to the last segment."""
+        self.clock += self.pace
+        if self.pace:
+            tags |= {"wall": self.clock * 1_000_000}
         gseq = len(self.groups) + 1
         segment = len(self.segments) - 1
         data, self.crc = group(

@@ -15,30 +15,33 @@ SLOT = ("a", 0)
 
 
 def written(shard, open_groups=10):
-    """[(base, stored, count, max_ts)]: all chunks of SLOT; those of the open generation."""
+    """[(base, stored, count, appended)]: all chunks of SLOT; those of the open generation."""
     rng = random.Random(11)
     offsets = {}
     lineage = Lineage.load(shard)
     chunks = []
+    clock = 1_700_000_000
     for epoch in (2, 3):
         lineage.opened(epoch, builder.SESSION, [(epoch - 1, 0)])
-        log = builder.Log(epoch=epoch, offsets=offsets)
+        log = builder.Log(epoch=epoch, offsets=offsets, pace=7, clock=clock)
         for _ in range(3):
             log.roll()
             for _ in range(8):
                 log.events(SLOT, ("b.c", 0), count=rng.randint(1, 40))
+        clock = log.clock
         log.write(shard, capacity=512 * 1024)
         lineage.sealed(epoch, len(log.groups), 2, len(log.segments[-1]))
         for segment, at, _ in log.groups:
             data = log.segments[segment]
+            (appended,) = struct.unpack_from("<Q", data, at + 80)
             body_bytes, count = struct.unpack_from("<II", data, at + 88)
             body = bytes(data[at + 128 : at + 128 + body_bytes]) if count else b""
-            for _, stored, topic, _, _, base, events, _, ts in _native.chunks_scan(body):
+            for _, stored, topic, _, _, base, events, _, _ in _native.chunks_scan(body):
                 if topic == SLOT[0]:
-                    chunks.append((base, stored, events, ts))
+                    chunks.append((base, stored, events, appended))
     for n in range(open_groups):
-        base, _, count, ts = chunks[-1]
-        chunks.append((base + count, 100 + n, 5, ts + 1000))
+        base, _, count, appended = chunks[-1]
+        chunks.append((base + count, 100 + n, 5, appended + 7_000_000))
     return chunks, chunks[len(chunks) - open_groups :]
 
 
@@ -54,11 +57,11 @@ async def opened(shard, bulk, rows):
         fitting = [(0, 0, s, b, n) for b, s, n, _ in rows if b + n > from_offset]
         return fitting[:max_chunks]
 
-    def locate_timestamp(topic, slice_, timestamp_us):
-        late = [b for b, _, _, ts in rows if ts >= timestamp_us and (topic, slice_) == SLOT]
+    def locate_appended(topic, slice_, time_us):
+        late = [b for b, _, _, at in rows if at >= time_us and (topic, slice_) == SLOT]
         return late[0] if late else None
 
-    return StreamExtents(catalog, locate=locate, locate_timestamp=locate_timestamp)
+    return StreamExtents(catalog, locate=locate, locate_appended=locate_appended)
 
 
 def kept(chunks, bytes_max):
@@ -95,9 +98,9 @@ def test_times_against_brute_force(shard, go):
 
     async def test(bulk):
         extents = await opened(shard, bulk, rows)
-        for _, _, _, ts in chunks:
-            for moment in (ts - 1, ts, ts + 1):
-                late = [base for base, _, _, last in chunks if last >= moment]
+        for _, _, _, appended in chunks:
+            for moment in (appended - 3_000_000, appended, appended + 3_000_000):
+                late = [base for base, _, _, at in chunks if at >= moment]
                 assert await extents.since(*SLOT, moment) == (late[0] if late else None)
         assert await extents.since("none", 0, 0) is None
 

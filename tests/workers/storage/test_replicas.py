@@ -39,6 +39,9 @@ class Core:
     def locate_timestamp(self, *_):
         return None
 
+    def locate_appended(self, *_):
+        return None
+
     def truncate_stream(self, *_):
         pass
 

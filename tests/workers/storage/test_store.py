@@ -64,7 +64,10 @@ async def one_life(shard, bulk, offsets, errors, policy=KEEP_ALL):
         writer.write_segment(fd, 6)
     truncated = {}
     await store.start(
-        lambda *_: [], lambda *_: None, lambda t, s, o: truncated.__setitem__((t, s), o)
+        lambda *_: [],
+        lambda *_: None,
+        lambda *_: None,
+        lambda t, s, o: truncated.__setitem__((t, s), o),
     )
     for segment in (0, 1):
         await store.segment_sealed(segment, writer.index(segment))
@@ -86,7 +89,7 @@ def test_several_lives(shard, go, engine):
         store = make(shard, bulk, errors)
         await store.recover(lambda _: None, lambda _: None)
         store.open_generation(1)
-        await store.start(lambda *_: [], lambda *_: None, lambda *_: None)
+        await store.start(lambda *_: [], lambda *_: None, lambda *_: None, lambda *_: None)
         for (topic, slice_), end in offsets.items():
             offset = 0
             while offset < end:
@@ -148,7 +151,7 @@ def test_the_wrong_index_of_a_sealed_segment_is_not_taken(shard, go):
         await store.recover(lambda _: None, lambda _: None)
         store.open_generation(7)
         await store.next_segment()
-        await store.start(lambda *_: [], lambda *_: None, lambda *_: None)
+        await store.start(lambda *_: [], lambda *_: None, lambda *_: None, lambda *_: None)
         with pytest.raises(Exception, match="no group of generation 2"):
             await store.segment_sealed(0, IndexBuilder().body())
         await store.close()
