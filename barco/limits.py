@@ -32,8 +32,19 @@ CONSUMERS_PER_GROUP_MAX = 1_000
 TOPICS_PER_CONSUMER_MAX = 64
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
 
-CONSUMER_SILENCE_SECONDS = 120.0
-"""A consumer that has not been heard of for so long is no member any more (PolarStreams' value)."""
+CONSUMER_SESSION_MS_MIN = 5_000
+CONSUMER_SESSION_MS_MAX = 600_000
+CONSUMER_SESSION_MS_DEFAULT = 30_000
+"""A consumer that has not been heard of for so long is no member any more, and others get its
+slices; it chooses that when it registers. Below, a busy broker would take the living for dead."""
+
+CONSUMER_TELLS = 6
+CONSUMER_TELLS_PEERS = 3
+"""So often within its session time a broker's workers tell of a consumer that they hear of, and
+their broker tells the others, at least: one of each may get lost."""
+
+CONSUMER_LAG_SECONDS = 2.0
+"""A broker that was starved or stopped expires nobody for so long: it reads its news first."""
 
 POSITIONS_MAX = 100_000
 """Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""
@@ -244,11 +255,11 @@ GOSSIP_BACKOFF_SECONDS_MIN = 0.1
 GOSSIP_BACKOFF_SECONDS_MAX = 2.0
 """For a connection and its greeting; between attempts, doubling."""
 
-GOSSIP_TOMBSTONE_SECONDS = 600.0
+GOSSIP_TOMBSTONE_SECONDS = 660.0
 """How long it is remembered that a consumer has gone, for brokers that were cut off."""
 
 CONSUMER_TOUCH_SECONDS = 30.0
-"""How often the other brokers are told that a consumer is alive; membership ends after 120 s."""
+"""How often the other brokers are told that a consumer is alive, at most."""
 
 REGISTRATION_PEERS_SECONDS_MAX = 1.0
 """How long a registration waits for the other brokers; they learn of it later all the same."""
@@ -405,7 +416,8 @@ assert GOSSIP_TELL_SECONDS < GOSSIP_PROBE_ANSWER_SECONDS < GOSSIP_PROBE_SECONDS
 assert GOSSIP_FACT_BYTES_MAX < GOSSIP_PUSH_BYTES_MAX < GOSSIP_SYNC_BYTES_MAX
 assert 2 * GOSSIP_SYNC_BYTES_MAX < GOSSIP_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
 assert REGISTRATION_PEERS_SECONDS_MAX < VIEW_SECONDS_MAX
-assert 3 * CONSUMER_TOUCH_SECONDS < CONSUMER_SILENCE_SECONDS < GOSSIP_TOMBSTONE_SECONDS
+assert CONSUMER_SESSION_MS_MIN <= CONSUMER_SESSION_MS_DEFAULT <= CONSUMER_SESSION_MS_MAX
+assert CONSUMER_SESSION_MS_MAX < 1000 * GOSSIP_TOMBSTONE_SECONDS
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
 assert 4 * PING_SECONDS <= SILENCE_SECONDS_MIN < SILENCE_SECONDS_MAX
 assert STALL_SECONDS_MAX <= SILENCE_SECONDS_MIN, "whom others took over from listens first"

@@ -1,18 +1,21 @@
 """What a worker knows of the consumer groups: the supervisor's latest view, looked things up in."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from barco import limits
 from barco.errors import BarcoError, NotRegisteredError
 from barco.model.placement import Placement
 from barco.workers.seams import SupervisorLike
 
 TOUCH_INTERVAL_S = 10.0
-"""How often the supervisor is told of a consumer at most; membership ends after 120 s."""
+"""How often the supervisor is told of a consumer at most."""
 
-TOUCH_GATHER_S = 1.0
+TOUCH_GATHER_S = 0.5
 """Consumers that were heard of are gathered for this long, and told of together."""
 
 
@@ -26,6 +29,8 @@ class Member:
     start: str
     assigned: Mapping[str, tuple[int, ...]]
     """By topic the places of the ring: slices, numbered through from the lowest token."""
+    session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
+    """For how long it may be silent."""
     places: frozenset[int] = field(init=False, compare=False)
     """All of them."""
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
@@ -72,6 +77,8 @@ class Membership:
         self._touched: dict[str, float] = {}
         self._to_touch: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
+        self._waits: Counter[str] = Counter()
+        self._watching: asyncio.Task[None] | None = None
         self.on_change: Callable[[list[tuple[str, int]]], None] = lambda gone: None
         """With the keys of the registrations that have ended."""
 
@@ -116,7 +123,14 @@ class Membership:
         for topic, pairs in value["assigned"].items():
             slices = zip(pairs[::2], pairs[1::2], strict=True)
             assigned[topic] = tuple(self._first_places[token] + index for token, index in slices)
-        return Member(consumer_id, group, int(value["session"]), str(value["start"]), assigned)
+        return Member(
+            consumer_id,
+            group,
+            int(value["session"]),
+            str(value["start"]),
+            assigned,
+            int(value["sessionMs"]),
+        )
 
     def get(self, consumer_id: str) -> Member | None:
         """The member of that id in the view in force."""
@@ -138,8 +152,8 @@ class Membership:
             member = self._members.get(consumer_id)
         if member is None:
             raise NotRegisteredError(
-                "This consumerId is not registered, or it expired after two minutes of silence: "
-                "register again."
+                "This consumerId is not registered, or it was silent for longer than its "
+                "sessionMs: register again."
             )
         return member
 
@@ -163,12 +177,35 @@ class Membership:
         """Pass on, now and then, that a consumer is alive."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        if now - self._touched.get(consumer_id, -TOUCH_INTERVAL_S) < TOUCH_INTERVAL_S:
+        member = self._members.get(consumer_id)
+        often = TOUCH_INTERVAL_S
+        if member is not None:
+            often = min(often, member.session_ms / 1000 / limits.CONSUMER_TELLS)
+        if now - self._touched.get(consumer_id, -TOUCH_INTERVAL_S) < often:
             return
         self._touched[consumer_id] = now
         self._to_touch.add(consumer_id)
         if self._touching is None or self._touching.done():
             self._touching = loop.create_task(self._touch())
+
+    @contextmanager
+    def waiting(self, consumer_id: str) -> Iterator[None]:
+        """Around a poll that waits: a client that holds its connection open is alive."""
+        self._waits[consumer_id] += 1
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._waits[consumer_id] -= 1
+            if not self._waits[consumer_id]:
+                del self._waits[consumer_id]
+
+    async def _watch(self) -> None:
+        while self._waits:
+            for consumer_id in self._waits:
+                self.heard_of(consumer_id)
+            await asyncio.sleep(limits.CONSUMER_SESSION_MS_MIN / 1000 / limits.CONSUMER_TELLS)
 
     async def _touch(self) -> None:
         await asyncio.sleep(TOUCH_GATHER_S)

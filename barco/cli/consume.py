@@ -12,6 +12,7 @@ from typing import Any
 import barco
 from barco.cli import _shared
 from barco.client.codec import Event
+from barco.client.consumer import SESSION_S_MAX, SESSION_S_MIN
 from barco.client.reader import read_batches
 
 DESCRIPTION = """\
@@ -64,6 +65,9 @@ def add_parser(subparsers: Any) -> None:
         default="earliest",
         help="where to begin (default: %(default)s)",
     )
+    parser.add_argument("--session", metavar="SECONDS", type=_session, default=30.0,
+                        help="with --group: killed, it keeps its slices for so long, 5 to 600 "
+                        "(default: %(default)g)")  # fmt: skip
     parser.add_argument("--count", metavar="N", type=_shared.count, help="stop after N events")
     parser.add_argument("--follow", action="store_true", help="go on with new events")
     parser.add_argument("--timeout", metavar="SECONDS", type=_shared.seconds,
@@ -71,6 +75,13 @@ def add_parser(subparsers: Any) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--values", action="store_true", help="print values only")
     output.add_argument("--json", action="store_true", help="print an object a line")
+
+
+def _session(text: str) -> float:
+    value = _shared.seconds(text)
+    if not SESSION_S_MIN <= value <= SESSION_S_MAX:
+        raise argparse.ArgumentTypeError(f"from {SESSION_S_MIN:g} to {SESSION_S_MAX:g} seconds")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -181,7 +192,11 @@ def _consume_group(args: argparse.Namespace, printer: _Printer) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     quiet_s = args.timeout if args.timeout is not None else None if args.follow else QUIET_S
     with barco.Consumer(
-        args.topics, group=args.group, endpoint=args.endpoint, start=args.start
+        args.topics,
+        group=args.group,
+        endpoint=args.endpoint,
+        start=args.start,
+        session_seconds=args.session,
     ) as consumer:
         for batch in _polls(consumer, quiet_s):
             room = None if args.count is None else args.count - printer.count

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from barco import limits
 from barco.client.admin import AsyncAdmin
 from barco.client.codec import Event, decode_chunks, parse_skips
 from barco.client.delivery import retry_after
@@ -36,6 +37,8 @@ POLL_WAIT_S_MAX = 30.0
 ANSWER_GRACE_S = 10.0
 JOIN_GRACE_S = 1.0
 """A broker that takes longer is not waited for alone."""
+SESSION_S_MIN = limits.CONSUMER_SESSION_MS_MIN / 1000
+SESSION_S_MAX = limits.CONSUMER_SESSION_MS_MAX / 1000
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
@@ -52,6 +55,9 @@ class ConsumerOptions:
     """A name that is unique in the cluster; made from the host's name if empty."""
     poll_bytes: int = 1024 * 1024
     """Stored bytes of one poll, about; a single larger chunk is still returned."""
+    session_seconds: float = 30.0
+    """How long the brokers wait for the next poll before others of the group get the slices and
+    what was not committed: 5 s to 10 min. More than handling what one poll returns may take."""
     request_timeout_s: float = 30.0
     """For finding brokers, registering, committing, leaving: retries included."""
 
@@ -60,6 +66,8 @@ class ConsumerOptions:
             raise ValueError('start is "latest" or "earliest"')
         if self.poll_bytes < 1 or self.request_timeout_s <= 0:
             raise ValueError("poll_bytes and request_timeout_s are positive")
+        if not SESSION_S_MIN <= self.session_seconds <= SESSION_S_MAX:
+            raise ValueError(f"session_seconds is from {SESSION_S_MIN:g} to {SESSION_S_MAX:g}")
 
 
 class _Membership:
@@ -81,6 +89,7 @@ class _Membership:
         self._who = ("consumerId", options.consumer_id)
         start = "startFromEarliest" if options.start == "earliest" else "startFromLatest"
         registration = [self._who, ("group", group), ("onNewGroup", start)]
+        registration += [("sessionMs", str(round(options.session_seconds * 1000)))]
         registration += [("topic", topic) for topic in topics]
         self._register = _request("PUT", "register", registration)
         self._delivery = ""  # The last answer that arrived.

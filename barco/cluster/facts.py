@@ -212,6 +212,7 @@ class ConsumerInfo:
     group: str
     topics: tuple[str, ...]
     start: str
+    session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
 
     @property
     def session(self) -> int:
@@ -221,16 +222,18 @@ class ConsumerInfo:
     def fact(self) -> Fact:
         """To be spread."""
         version = (self.counter, self.ordinal, self.heard, int(self.removed_at > 0))
-        body = (self.group, self.topics, self.start, self.removed_at)
+        body = (self.group, self.topics, self.start, self.removed_at, self.session_ms)
         return Fact.make(CONSUMER, self.consumer_id, version, body)
 
     @classmethod
     def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> ConsumerInfo:
         """The opposite; ProtocolError for what cannot be."""
         counter, ordinal, heard, removed = version
-        _check(len(body) == 4 and _text(key, limits.CONSUMER_ID_BYTES_MAX), CONSUMER)
+        _check(len(body) == 5 and _text(key, limits.CONSUMER_ID_BYTES_MAX), CONSUMER)
         _check(counter < 2**48 and ordinal < limits.BROKERS_MAX and removed <= 1, CONSUMER)
-        group, topics, start, removed_at = body
+        group, topics, start, removed_at, session_ms = body
+        _check(_number(session_ms, limits.CONSUMER_SESSION_MS_MAX + 1), CONSUMER)
+        _check(session_ms >= limits.CONSUMER_SESSION_MS_MIN, CONSUMER)
         _check(_number(removed_at, 2**40) and bool(removed) == (removed_at > 0), CONSUMER)
         _check(_text(group, limits.GROUP_NAME_BYTES_MAX) and _text(start, 32), CONSUMER)
         _check(isinstance(topics, tuple), CONSUMER)
@@ -245,6 +248,7 @@ class ConsumerInfo:
             group=group,
             topics=topics,
             start=start,
+            session_ms=session_ms,
         )
 
     @classmethod

@@ -47,6 +47,13 @@ class Member:
     start: str
     session: int
     last_heard: float
+    session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
+    """For how long it may be silent."""
+
+    @property
+    def ends(self) -> float:
+        """When it is no member any more, if nobody hears of it until then."""
+        return self.last_heard + self.session_ms / 1000
 
 
 @dataclass(slots=True)
@@ -80,7 +87,7 @@ class Groups:
         self._left: dict[tuple[str, str], int] = {}
         self._removed: dict[str, int] = {}
         self._removed_floor = 0  # A view since this version or later knows of every removal.
-        # When each member was heard of, or earlier: the number settles what is equal.
+        # When each member ends, or earlier: the number settles what is equal.
         self._heard: list[tuple[float, int, Member]] = []
         self._heard_number = itertools.count()
         self._version = 1
@@ -94,8 +101,9 @@ class Groups:
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
         """Apply one request of a worker and return its result, or raise a BarcoError.
 
-        op is "register" (consumerId, group, topics, start), "touch" (consumerIds), "goodbye"
-        (consumerId) or "view" (since). A changed `version` means that workers need a new view.
+        op is "register" (consumerId, group, topics, start, sessionMs), "touch" (consumerIds),
+        "goodbye" (consumerId) or "view" (since). A changed `version` means that workers need a new
+        view.
         """
         if op == "register":
             return self._register_request(args, now)
@@ -116,6 +124,7 @@ class Groups:
             group=_string(args, "group"),
             topics=_strings(args, "topics"),
             start=_string(args, "start"),
+            session_ms=args.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT),
             now=now,
         )
         member = self._members[_string(args, "consumerId")]
@@ -127,7 +136,14 @@ class Groups:
         }
 
     def register(
-        self, consumer_id: str, *, group: str, topics: Sequence[str], start: str, now: float
+        self,
+        consumer_id: str,
+        *,
+        group: str,
+        topics: Sequence[str],
+        start: str,
+        now: float,
+        session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT,
     ) -> bool:
         """Make a consumer a member; true if it was one already, with the same parameters.
 
@@ -139,6 +155,7 @@ class Groups:
         self._check_topics(topics)
         if start not in (START_LATEST, START_EARLIEST):
             raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
+        _check_session(session_ms)
         wanted = tuple(sorted(set(topics)))
         member = self._members.get(consumer_id)
         if member is not None:
@@ -147,13 +164,12 @@ class Groups:
                     "The consumer is already registered with a different group or other topics: "
                     "say goodbye first, or choose another consumerId.",
                 )
-            member.last_heard = now
-            member.session = self._next_session()
-            self._change([consumer_id])
-            return True
-        self._admit(group)
-        self._enter(Member(consumer_id, group, wanted, start, self._next_session(), now))
-        return False
+        else:
+            self._admit(group)
+        session = self._next_session()
+        first = start if member is None else member.start
+        self._enter(Member(consumer_id, group, wanted, first, session, now, session_ms))
+        return member is not None
 
     def adopt(self, member: Member) -> None:
         """Take over a registration that another broker has admitted; it replaces what was here."""
@@ -203,8 +219,7 @@ class Groups:
 
     def silent(self, now: float) -> list[str]:
         """Members that have not been heard of for too long."""
-        limit = limits.CONSUMER_SILENCE_SECONDS
-        return [m.consumer_id for m in self._members.values() if now - m.last_heard >= limit]
+        return [m.consumer_id for m in self._members.values() if now >= m.ends]
 
     def tick(self, now: float) -> bool:
         """Remove members that have been silent for too long; true if there were any."""
@@ -216,20 +231,20 @@ class Groups:
     def deadline(self) -> float | None:
         """When `tick` next has something to do, if nobody is heard of until then."""
         while self._heard:
-            heard, number, member = self._heard[0]
+            ends, number, member = self._heard[0]
             if self._members.get(member.consumer_id) is not member:
                 heapq.heappop(self._heard)
-            elif member.last_heard > heard:
-                heapq.heapreplace(self._heard, (member.last_heard, number, member))
+            elif member.ends > ends:
+                heapq.heapreplace(self._heard, (member.ends, number, member))
             else:
-                return heard + limits.CONSUMER_SILENCE_SECONDS
+                return ends
         return None
 
     def view(self, since: int = 0) -> View:
         """What workers need to know, as plain values; only what changed after version `since`.
 
         {"version", "since" (0: everything, replace what you have), "removed": [group],
-        "groups": {group: {consumerId: None (it left) or {"session", "start",
+        "groups": {group: {consumerId: None (it left) or {"session", "start", "sessionMs",
         "assigned": {topic: [token, index, token, index, ...]}}}}}
 
         Removed groups are to be forgotten first: one that began anew is in "groups" as well.
@@ -281,6 +296,7 @@ class Groups:
         return {
             "session": member.session,
             "start": member.start,
+            "sessionMs": member.session_ms,
             "assigned": {
                 topic: [number for place in places for number in place]
                 for topic, places in self._assigned(member).items()
@@ -299,7 +315,7 @@ class Groups:
                 readers.insert(rank, name)
                 affected.update(self._around(readers, rank))
         self._members[name] = group.members[name] = member
-        heapq.heappush(self._heard, (member.last_heard, next(self._heard_number), member))
+        heapq.heappush(self._heard, (member.ends, next(self._heard_number), member))
         self._left.pop((member.group, name), None)
         self._change(affected)
 
@@ -351,6 +367,12 @@ def _check_id(what: str, value: str, length_max: int) -> None:
     # Printable ASCII only: ids end up in headers, logs and metrics of other people.
     if not 1 <= len(value) <= length_max or not (value.isascii() and value.isprintable()):
         raise RequestError(f"The {what} must have 1 to {length_max} printable ASCII characters.")
+
+
+def _check_session(value: object) -> None:
+    least, most = limits.CONSUMER_SESSION_MS_MIN, limits.CONSUMER_SESSION_MS_MAX
+    if type(value) is not int or not least <= value <= most:
+        raise RequestError(f"sessionMs is a number from {least:,} to {most:,}.")
 
 
 def _string(args: Mapping[str, Any], name: str) -> str:

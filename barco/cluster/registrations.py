@@ -41,7 +41,6 @@ class Registrations:
         self._known: dict[str, ConsumerInfo] = {}
         self._told: dict[str, float] = {}
         self._out: list[Fact] = []
-        self._forgotten: list[str] = []
 
     @property
     def version(self) -> int:
@@ -58,9 +57,11 @@ class Registrations:
         return out
 
     def forgotten(self) -> list[str]:
-        """Consumers of which nothing need be remembered any more, since the last call."""
-        out, self._forgotten = self._forgotten, []
-        return out
+        """Consumers of which nothing need be remembered any more."""
+        gone = [c for c, info in self._known.items() if info.removed_at and not self._fresh(info)]
+        for consumer_id in gone:
+            del self._known[consumer_id]
+        return gone
 
     def _next_session(self) -> int:
         self._counter += 1
@@ -96,6 +97,7 @@ class Registrations:
                 group=member.group,
                 topics=member.topics,
                 start=member.start,
+                session_ms=member.session_ms,
             )
         )
 
@@ -103,7 +105,9 @@ class Registrations:
         info = self._known.get(consumer_id)
         if info is None or info.removed_at:
             return
-        if now - self._told.get(consumer_id, -1e9) >= limits.CONSUMER_TOUCH_SECONDS:
+        often = info.session_ms / 1000 / limits.CONSUMER_TELLS_PEERS
+        pause = min(limits.CONSUMER_TOUCH_SECONDS, often)
+        if now - self._told.get(consumer_id, -1e9) >= pause:
             self._told[consumer_id] = now
             self._publish(replace(info, heard=info.heard + 1))
 
@@ -148,7 +152,15 @@ class Registrations:
             self._told[info.consumer_id] = now
             return
         self._groups.adopt(
-            Member(info.consumer_id, info.group, info.topics, info.start, info.session, now)
+            Member(
+                info.consumer_id,
+                info.group,
+                info.topics,
+                info.start,
+                info.session,
+                now,
+                info.session_ms,
+            )
         )
 
     def _fresh(self, info: ConsumerInfo) -> bool:
@@ -157,16 +169,12 @@ class Registrations:
     # --- Time -----------------------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        """Expire what has been silent; forget those that have gone."""
+        """Expire what has been silent."""
         silent = self._groups.silent(now)
         for consumer_id in silent:
             # The same registration, ended: another broker that has heard of it revives it.
             self._publish(replace(self._known[consumer_id], removed_at=self._second()))
             self._groups.goodbye(consumer_id)
-        gone = [c for c, info in self._known.items() if info.removed_at and not self._fresh(info)]
-        for consumer_id in gone:
-            del self._known[consumer_id]
-            self._forgotten.append(consumer_id)
         return bool(silent)
 
     def deadline(self) -> float | None:

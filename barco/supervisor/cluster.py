@@ -134,8 +134,6 @@ class Cluster:
         sends = self._control.tick(now)
         if self._forget_at <= now:
             self._forget_at = now + FORGET_SECONDS
-            if self._registrations.tick(now):
-                sends += self._control.refresh()
             for consumer_id in self._registrations.forgotten():
                 self.node.machine.forget(CONSUMER, consumer_id)
         self._publish()

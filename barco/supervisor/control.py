@@ -5,12 +5,13 @@ workers are sent the change, and the one that asked is answered when every live 
 a poll that lands on any of them a moment later is known there.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from barco.errors import BarcoError, NotReadyError, ProtocolError
-from barco.limits import FRAME_BYTES_MAX, VIEW_SECONDS_MAX
+from barco.limits import CONSUMER_LAG_SECONDS, FRAME_BYTES_MAX, VIEW_SECONDS_MAX
 from barco.protocol import messages
 
 Sends = list[tuple[int, dict[str, Any]]]
@@ -66,6 +67,9 @@ class Control:
         self._sent: dict[int, int] = {}
         self._waiting: list[Waiting] = []
         self._seen_by: dict[int, int] = {}
+        self._ticked = math.inf
+        self._expires_at = -math.inf
+        """Before, nobody is: this broker stood still, and what it was told waits to be read."""
 
     def worker_ready(self, worker: int) -> Sends:
         """A worker is there: it gets the whole view."""
@@ -129,8 +133,12 @@ class Control:
     def tick(self, now: float) -> Sends:
         """Expire consumers, and answers that waited for too long."""
         sends: Sends = []
+        if now - self._ticked > CONSUMER_LAG_SECONDS:
+            self._expires_at = now + CONSUMER_LAG_SECONDS
+        self._ticked = now
         deadline = self._machine.deadline()
-        if deadline is not None and deadline <= now and self._machine.tick(now):
+        expires = deadline is not None and max(deadline, self._expires_at) <= now
+        if expires and self._machine.tick(now):
             sends += self._views(self._sent)
         late = [item for item in self._waiting if item.deadline <= now]
         self._waiting = [item for item in self._waiting if item.deadline > now]

@@ -168,6 +168,21 @@ def test_a_client_that_went_away_is_handed_nothing(
             assert waiting.result(30) == [number]
 
 
+def test_the_dead_keep_their_slices_for_as_long_as_they_said(broker: RunningBroker) -> None:
+    for number in range(8):
+        broker.produce("t", lines(number), key=key_of(broker, "t", number))
+    broker.register("dead", "t", sessionMs=5_000)
+    broker.register("lives", "t", sessionMs=5_000)
+    assert len(broker.values("dead")) == len(broker.values("lives")) == 4
+    began, got = time.monotonic(), []
+    while len(got) < 4 and time.monotonic() < began + 60:
+        # One that waits is alive, for however long.
+        answer = broker.poll("lives", waitMs=30_000)
+        assert answer.status == 200, answer
+        got += [value for item in answer.json for value in item["values"]]
+    assert len(got) == 4 and time.monotonic() - began > 3
+
+
 @pytest.mark.parametrize("engine", ["io_uring", "epoll"])
 def test_an_answer_that_breaks_in_its_middle_comes_again(
     start_broker: Callable[..., RunningBroker], engine: str

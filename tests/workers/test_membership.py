@@ -1,5 +1,6 @@
 """What a worker knows of the groups: views that hold only what changed add up to the whole."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -71,3 +72,38 @@ def test_who_is_not_concerned_stays_the_same_member() -> None:
     kept.apply(groups.view(kept.version))
     assert kept.get("c10") is first and kept.get("c29") is last
     assert kept.get("c11") is not None and kept.get("c11") != first
+
+
+class Listening:
+    """A supervisor that is told who was heard of."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[float, str]] = []
+
+    async def request(self, op: str, args: Any) -> dict[str, Any]:
+        assert op == "touch"
+        now = asyncio.get_running_loop().time()
+        self.heard += [(now, name) for name in args["consumerIds"]]
+        return {}
+
+
+def test_who_waits_is_heard_of_often_enough_for_its_session() -> None:
+    async def check() -> None:
+        supervisor, groups = Listening(), Groups(SLICES)
+        kept = Membership(supervisor, RING)
+        for name, session_ms in (("quick", 5_000), ("slow", 600_000)):
+            groups.register(
+                name, group="g", topics=["t"], start=START_LATEST, now=0, session_ms=session_ms
+            )
+        kept.apply(groups.view())
+        with kept.waiting("quick"), kept.waiting("quick"), kept.waiting("slow"):
+            await asyncio.sleep(2.0)
+        told = [name for _, name in supervisor.heard]
+        assert told.count("quick") >= 2 and told.count("slow") == 1
+        await asyncio.sleep(1.5)  # What was heard at the end is told.
+        told.clear()
+        told += [name for _, name in supervisor.heard]
+        await asyncio.sleep(1.5)
+        assert len(supervisor.heard) == len(told), "nobody waits any more"
+
+    asyncio.run(check())

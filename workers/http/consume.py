@@ -190,7 +190,8 @@ class Consume:
             args = {**args, "first": False}
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
-                woken = await self._wait(member, left)
+                with self._context.membership.waiting(member.consumer_id):
+                    woken = await self._wait(member, left)
             if not woken and loop.time() < deadline:
                 # News that were none for this consumer, or a worker that could not be asked.
                 await asyncio.sleep(min(_PAUSE_S, left))
@@ -378,12 +379,17 @@ def _registration(request: Request) -> dict[str, Any]:
             raise RequestError("The body is to be a JSON object.")
         consumer_id, group = given.get("id"), given.get("group", "default")
         topics, policy = given.get("topics"), given.get("onNewGroup", 0)
+        session_ms = given.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT)
         start = {0: START_LATEST, 1: START_EARLIEST}.get(policy) if policy in (0, 1) else policy
     else:
         consumer_id = request.value("consumerId", "consumer_id")
         group = request.value("group") or "default"
         topics = request.values("topic")
         start = request.value("onNewGroup") or START_LATEST
+        # One over the most is refused, not cut down: nobody is to wait for longer than it says.
+        most = limits.CONSUMER_SESSION_MS_MAX + 1
+        default = limits.CONSUMER_SESSION_MS_DEFAULT
+        session_ms = request.number("sessionMs", default=default, most=most)
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
         raise RequestError("The topics are a list of names.")
     if not consumer_id or not topics:
@@ -393,7 +399,8 @@ def _registration(request: Request) -> dict[str, Any]:
     if start not in (START_LATEST, START_EARLIEST):
         raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
     topics = list(dict.fromkeys(topics))
-    return {"consumerId": consumer_id, "group": group, "topics": topics, "start": start}
+    who = {"consumerId": consumer_id, "group": group, "sessionMs": session_ms}
+    return who | {"topics": topics, "start": start}
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:

@@ -43,6 +43,7 @@ class GroupRoutes:
             "members": [
                 {
                     "consumerId": member.consumer_id,
+                    "sessionMs": member.session_ms,
                     "topics": sorted(member.assigned),
                     "slices": {
                         topic: list(indexes) for topic, indexes in sorted(member.assigned.items())

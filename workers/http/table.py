@@ -134,6 +134,12 @@ _REGISTER = Route(
         Parameter("group", "Name of the group; else `default`."),
         Parameter("topic", "A topic to read; several are allowed.", required=True, repeated=True),
         Parameter("onNewGroup", "startFromLatest (else) or startFromEarliest."),
+        Parameter(
+            "sessionMs",
+            "For how long the consumer may be silent: 5,000 to 600,000, else 30,000. Then its "
+            "slices go to others. A poll that waits is not silent.",
+            "integer",
+        ),
     ),
     body={"application/json": _OBJECT},
     answers={

@@ -115,6 +115,7 @@ def test_load(broker, run, tmp_path):
         (["load", "/no/such/file", "--topic", "t"], 1, "cannot read /no/such/file"),
         (["load", "--topic", "t"], 2, "required: FILE"),
         (["consume", "t", "--from", "noon"], 2, "neither earliest"),
+        (["consume", "t", "--group", "g", "--session", "4.9"], 2, "from 5 to 600 seconds"),
         (["consume", "t", "--group", "g", "--from", "12"], 2, "barco groups seek"),
         (["consume", "t", "--count", "0"], 2, "whole number from 1"),
         (["consume", "t", "u", "--follow"], 2, "--group"),

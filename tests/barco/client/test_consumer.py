@@ -179,6 +179,8 @@ def test_closing_wakes_a_waiting_poll_and_ends_the_consumer(broker):
 def test_wrong_use_is_refused_at_once(broker):
     with pytest.raises(ValueError, match="at least one topic"):
         barco.Consumer([], endpoint=broker.endpoint)
+    with pytest.raises(ValueError, match="from 5 to 600"):
+        barco.Consumer("t", session_seconds=4.0)
     with pytest.raises(ValueError, match="latest"):
         barco.Consumer("t", endpoint=broker.endpoint, start="yesterday")
     with pytest.raises(ValueError, match="not a topic"):

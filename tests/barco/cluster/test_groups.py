@@ -8,6 +8,7 @@ from barco.cluster.groups import START_EARLIEST, START_LATEST, Groups, Member
 from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
 from barco.protocol import frame
 
+SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
 RING_OF_ONE = [(-(2**63), index) for index in range(8)]
 RING_OF_THREE = [(token, index) for token in (-100, 0, 100) for index in range(2)]
 
@@ -94,20 +95,37 @@ def test_silence_ends_membership() -> None:
     assert groups.deadline() is None
     join(groups, "a", now=0)
     join(groups, "b", now=0)
-    groups.touch(["b", "nobody"], 60)
-    assert groups.deadline() == limits.CONSUMER_SILENCE_SECONDS
-    assert groups.tick(119.9) is False
-    assert groups.tick(120.0) is True
+    groups.touch(["b", "nobody"], SESSION_S / 2)
+    assert groups.deadline() == SESSION_S
+    assert groups.tick(SESSION_S - 0.1) is False
+    assert groups.tick(SESSION_S) is True
     assert groups.assignment("g") == {"b": {"t": RING_OF_ONE}}
-    groups.tick(180.0)
+    groups.tick(1.5 * SESSION_S)
     assert groups.view()["groups"] == {}
+
+
+def test_each_consumer_says_how_long_it_may_be_silent() -> None:
+    groups = Groups(RING_OF_ONE)
+    for name, session_ms in (("slow", 600_000), ("quick", 5_000)):
+        given = {"consumerId": name, "group": "g", "topics": ["t"], "start": START_LATEST}
+        groups.request("register", given | {"sessionMs": session_ms}, 0.0)
+    assert groups.deadline() == 5.0 and groups.tick(4.9) is False and groups.tick(5.0) is True
+    assert groups.assignment("g") == {"slow": {"t": RING_OF_ONE}}
+    assert groups.view()["groups"]["g"]["slow"]["sessionMs"] == 600_000
+    given |= {"consumerId": "slow", "sessionMs": 6_000}
+    groups.request("register", given, 10.0)  # It may change its mind.
+    assert groups.deadline() == 16.0
+    for wrong in (4_999, 600_001, 5_000.0, "5000", None, True):
+        with pytest.raises(RequestError):
+            groups.request("register", given | {"sessionMs": wrong}, 11.0)
+    assert groups.deadline() == 16.0
 
 
 def test_time_that_goes_back_expires_nobody() -> None:
     groups = Groups(RING_OF_ONE)
     join(groups, "a", now=100)
     groups.touch(["a"], 50)
-    assert groups.deadline() == 100 + limits.CONSUMER_SILENCE_SECONDS
+    assert groups.deadline() == 100 + SESSION_S
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a\nb", "a\0b", "é", "\x7f"])
@@ -220,7 +238,7 @@ def test_who_leaves_and_returns_expires_by_its_last_life() -> None:
     groups.goodbye("a")
     assert groups.deadline() is None
     join(groups, "a", now=50)
-    assert groups.deadline() == 50 + limits.CONSUMER_SILENCE_SECONDS
+    assert groups.deadline() == 50 + SESSION_S
 
 
 def test_a_view_from_the_future_is_whole() -> None:

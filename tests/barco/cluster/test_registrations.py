@@ -12,6 +12,7 @@ from barco.cluster.facts import CONSUMER, Fact
 from barco.cluster.registrations import Registrations
 from barco.errors import AlreadyRegisteredError
 
+SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
 SLICES = [(token, index) for token in (-100, 0, 100) for index in range(2)]
 
 
@@ -137,17 +138,32 @@ def test_news_of_a_consumer_is_told_now_and_then_only() -> None:
     for second in range(60):
         site.registrations.request("touch", {"consumerIds": ["c"]}, float(second))
         told += len(site.registrations.outgoing())
-    assert told == 1
+    assert told == 5  # Of a session of 30 s.
+
+
+def test_all_know_how_long_a_consumer_may_be_silent_and_hear_of_it_in_time() -> None:
+    sites = [Site(0), Site(1)]
+    given = {"consumerId": "c", "group": "g", "topics": ["t"], "start": "startFromLatest"}
+    sites[0].request("register", 0.0, **given, sessionMs=5_000)
+    spread(sites)
+    for tick in range(1, 40):  # Alive at one of them only.
+        now = tick / 2
+        sites[0].request("touch", now, consumerIds=["c"])
+        spread(sites, now)
+        assert not any(site.registrations.tick(now) for site in sites)
+    assert sites[1].registrations.deadline() <= 20.0 + 5.0
+    assert all(site.registrations.tick(25.0) for site in sites)
+    assert sites[0].groups() == sites[1].groups() == {}
 
 
 def test_expired_at_one_and_heard_of_at_the_other_lives_on() -> None:
     sites = [Site(0), Site(1)]
     sites[0].register("c")
     spread(sites)
-    assert sites[0].registrations.tick(limits.CONSUMER_SILENCE_SECONDS)
+    assert sites[0].registrations.tick(SESSION_S)
     sites[0].collect()
-    sites[1].request("touch", limits.CONSUMER_SILENCE_SECONDS, consumerIds=["c"])
-    spread(sites, limits.CONSUMER_SILENCE_SECONDS)
+    sites[1].request("touch", SESSION_S, consumerIds=["c"])
+    spread(sites, SESSION_S)
     assert same(sites)
     assert list(sites[0].groups()) == ["g"]
 

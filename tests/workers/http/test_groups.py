@@ -148,3 +148,21 @@ def test_bad_bodies_are_400(body: bytes) -> None:
         assert answer.status == 400
 
     scenario()
+
+
+@run
+async def test_a_consumer_says_how_long_it_may_be_silent() -> None:
+    broker = Broker()
+    query = {"consumerId": "c", "group": "g", "topic": "t"}
+    for wrong in ("4999", "600001", "x", "-1"):
+        path = "/v1/consumer/register"
+        assert (await broker.request("PUT", path, query | {"sessionMs": wrong})).status == 400
+    assert (await broker.request("PUT", path, query | {"sessionMs": "600000"})).status == 200
+    for body, status in (({"sessionMs": 5000}, 200), ({"sessionMs": "5000"}, 400)):
+        whole = {"id": "d", "group": "g", "topics": ["t"]} | body
+        headers = {"Content-Type": "application/json"}
+        raw = json.dumps(whole).encode()
+        answer = await broker.request("POST", path, headers=headers, body=raw)
+        assert answer.status == status
+    group = (await broker.request("GET", "/v1/groups/g")).json
+    assert [each["sessionMs"] for each in group["members"]] == [600_000, 5_000]
