@@ -160,6 +160,12 @@ class Catalog:
             self._insert(self._file(key))
             self._streams.clear()
 
+    def cut(self, key: SegmentKey) -> None:
+        """A segment's file has become shorter."""
+        segment = self._segments.get(key)
+        if segment is not None:
+            segment.size = self._file(key).size
+
     def remove(self, key: SegmentKey) -> None:
         """Forgets a segment whose file is gone."""
         self._removed = True

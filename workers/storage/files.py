@@ -13,7 +13,7 @@ from barco.errors import BarcoError, CorruptDataError, DiskFullError
 from barco.types import MiB
 from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.catalog import Catalog
+from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.errors import CorruptLineageError
 from barco.workers.storage.extents import StreamExtents
 from barco.workers.storage.lineage import Lineage
@@ -21,6 +21,7 @@ from barco.workers.storage.reader import Locate, LocateTimestamp, LogReader
 from barco.workers.storage.retention import Policy, Retention
 from barco.workers.storage.scan import SegmentSummary
 from barco.workers.storage.segment import SegmentPool
+from barco.workers.storage.slack import give_back
 
 SIDECAR_RETRY_SECONDS = 2.0
 
@@ -123,8 +124,16 @@ class ShardFiles:
         )
         self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
 
+    async def _cut_ended(self) -> None:
+        """The ends of segments that an earlier life did not come to cut."""
+        for generation in self.lineage.generations():
+            if generation.sealed and not generation.expired:
+                for index in await give_back(self._shard, generation, self._bulk):
+                    self._catalog.cut(SegmentKey(generation.epoch, index))
+
     async def _build_missing(self) -> None:
         try:
+            await self._cut_ended()
             await self._catalog.build_missing()
         except Exception as error:  # noqa: BLE001 - nobody else looks at this task.
             self._on_error(error if isinstance(error, BarcoError) else BarcoError(repr(error)))

@@ -20,6 +20,7 @@ from barco.workers.storage.errors import CorruptLogError, explain, fsync_directo
 from barco.workers.storage.index import read_summary
 from barco.workers.storage.lineage import Generation, Lineage
 from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
+from barco.workers.storage.slack import cut
 from barco.workers.storage.trash import discard, empty_trash
 
 GENESIS_EPOCH = 1
@@ -330,14 +331,7 @@ def trim(
         if used == 0:
             discard(shard, path)
         elif used < source.size:
-            _cut(path, -(-used // PAGE_BYTES) * PAGE_BYTES)
-
-
-def _cut(path: Path, size: int) -> None:
-    try:
-        os.truncate(path, size)
-    except OSError as error:
-        raise explain(error, path, "cut the unused end of") from error
+            cut(path, used)
 
 
 def remove_empty(shard: Path, epoch: int, result: scan.ScanResult) -> None:

@@ -37,6 +37,7 @@ from barco.workers.storage.recovery import (
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary, Tags
 from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
+from barco.workers.storage.slack import cut
 from barco.workers.storage.trash import discard, empty_trash
 
 EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
@@ -369,12 +370,26 @@ class ReplicaStore(ShardFiles):
             self._seal_core(tail) if epoch == self.epoch else self._seal_copy(epoch, tail)
         )
         await self._bulk.run(self.lineage.sealed, epoch, tail, place[0], place[1])
+        await self._give_back(epoch)
         if tail and not segments:
             await self._bulk.run(self.lineage.expired, epoch)  # Nobody had any of it any more.
         for index in segments:
             self._catalog.add_known(epoch, index)
         self._copies.pop(epoch, None)
         await self._bulk.run(kept.forget, self._shard, epoch)
+
+    async def _give_back(self, epoch: int) -> None:
+        """Nothing is appended to its last segment any more."""
+        if epoch == self.epoch:
+            state = self._core.log_state()
+            index, used = state["segment"], state["segment_used"]
+        elif epoch in self._copies and epoch not in self._damaged:
+            position = self._copies[epoch].position
+            index, used = position.segment, position.offset
+        else:
+            return  # A start looks at it again.
+        if index >= 0 and used:
+            await self._bulk.run(cut, layout.segment_path(self._shard, epoch, index), used)
 
     async def _seal_core(self, tail: int) -> tuple[list[int], tuple[int, int]]:
         """Segments with history, and where it ends."""

@@ -1,0 +1,48 @@
+"""The room that fail-overs take: what they have written, not what was made for it."""
+
+from pathlib import Path
+
+from replicas import Member, Shard, same_everywhere
+
+from barco.types import MiB
+
+SEGMENT = 8 * MiB
+KILLS = 6
+
+
+def taken(member: Member) -> int:
+    """Bytes on the disk, trash included."""
+    return sum(
+        path.stat().st_blocks * 512
+        for path in member.data_dir.glob("shard-*/**/*")
+        if path.is_file()
+    )
+
+
+def test_fail_overs_do_not_keep_what_was_made_ahead(tmp_path: Path) -> None:
+    """README: the events, and three segments for each shard that a broker holds a copy of."""
+    shard = Shard(tmp_path, segment_bytes=SEGMENT)
+    try:
+        shard.start()
+        number = 0
+        for turn in range(KILLS):
+            leader = shard.leader()
+            for _ in range(5):
+                assert leader.produce(str(number)) == 200
+                number += 1
+            leader.kill()
+            shard.leader([member for member in shard.members if member is not leader])
+            if turn < KILLS - 1:
+                leader.start()
+        leader.start()
+        shard.leader([leader])
+        assert same_everywhere(shard) == [str(each) for each in range(number)]
+        generations = len(list(shard.members[2].data_dir.glob("shard-*/gen-*")))
+        assert generations > KILLS
+        for member in shard.members:
+            # 64 KiB for each generation: its groups, and what the file system adds.
+            assert taken(member) <= 3 * SEGMENT + generations * 64 * 1024, member.ordinal
+    finally:
+        for member in shard.members:  # Shown when the test fails.
+            print(f"--- broker {member.ordinal}: {taken(member)}\n{member.log[-2000:]}")
+        shard.end()
