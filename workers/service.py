@@ -99,6 +99,8 @@ class ShardService:
         """Figures of the storage; set by the worker as well."""
         self.splits: Splits = _no_splits
         """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
+        self.disks: Callable[[], Mapping[int, str]] = dict
+        """By ordinal the disks that the shard's lineage names; set by the host of a replica."""
         self.unreached: Callable[[], list[int]] = list
         """Shards whose leader is not known, or not connected to; set by the network."""
         self.wall_us = wall_us

@@ -251,11 +251,11 @@ class Worker:
         if self._end is not None and not self._end.done():
             self._end.set_result(status)
 
-    def _fatal(self, text: str) -> None:
+    def _fatal(self, text: str, status: int = 1) -> None:
         """The last word: one line, through the channel and in the log."""
         log.critical(text)
         self._supervision.send({"type": messages.FATAL, "text": text})
-        self._finish(1)
+        self._finish(status)
 
     def _tell_lead(self, epoch: int) -> None:
         """The supervisor spreads which generation is led here."""

@@ -8,15 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import barco
 from barco import config as configuration
+from barco.cli._known import known_disk
 from barco.cli.serve import add_common, settings
-from barco.client.discovery import join_endpoint
 from barco.config import Config
-from barco.errors import BarcoError, ConfigError, DataDirError
+from barco.errors import DataDirError
 from barco.supervisor import datadir, machine
-
-ASK_SECONDS = 1.0
 
 DESCRIPTION = """\
 Prepare an empty directory for a broker: give it an identity, and fix the number of its workers and
@@ -102,30 +99,3 @@ def tell(identity: datadir.Identity, path: Path, as_json: bool) -> None:
         f"{path} is formatted for {identity.workers} worker(s) and"
         f" {identity.slices_per_range} slices, cluster {identity.cluster_uuid}\n"
     )
-
-
-def known_disk(config: Config) -> str | None:
-    """The disk_uuid with which other brokers of the cluster know this one; None if nobody does.
-
-    Whoever does not answer is not waited for: the replicas themselves refuse a disk that they do
-    not know, this only says so earlier.
-    """
-    ordinal, uuid = config.broker.ordinal, configuration.cluster_uuid(config)
-    for other, host in enumerate(config.cluster.brokers):
-        if other == ordinal or len(config.cluster.brokers) == 1:
-            continue
-        endpoint = join_endpoint(host, config.ports.discovery)
-        try:
-            with barco.Admin(endpoint, timeout_s=ASK_SECONDS) as admin:
-                told = admin.brokers()
-        except BarcoError:
-            continue
-        if told.get("clusterUuid") != uuid:
-            raise ConfigError(
-                f"broker {other} at {endpoint} is of cluster {told.get('clusterUuid')}, not of"
-                f" {uuid}: correct cluster.uuid or cluster.brokers"
-            )
-        for broker in told.get("brokers", []):
-            if broker.get("ordinal") == ordinal and broker.get("diskUuid"):
-                return str(broker["diskUuid"])
-    return None

@@ -4,7 +4,8 @@ import argparse
 import os
 from typing import Any
 
-from barco.cli.format import format_for, known_disk, refuse_formatted, tell
+from barco.cli._known import known_disk
+from barco.cli.format import format_for, tell
 from barco.cli.serve import add_common, settings
 from barco.errors import ConfigError, DataDirError
 from barco.supervisor import datadir, machine
@@ -17,6 +18,10 @@ ones: the lost disk counts as the one loss that the cluster survives.
 
 At least one other broker must answer, to say which disk is lost (or --disk says it). The lost disk
 must not come back: its identity is never let in again.
+
+A directory that barco serve has formatted, because no other broker answered, and that the others
+then refused, may be used: nobody counts on what is in it. One whose disk was ever a member is left
+as it is.
 """
 
 EPILOG = """\
@@ -66,13 +71,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("a single broker has no copies elsewhere: pass the --config of a cluster")
     lock = datadir.claim(path)
     try:
-        refuse_formatted(path)
+        identity = datadir.load(path)
         lost = args.disk or known_disk(config)
         if lost is None:
             raise DataDirError(
                 f"no other broker knows broker {config.broker.ordinal}: start one of them, or say"
                 " which disk is lost with --disk (barco format is for one that never had any)"
             )
+        if identity is not None:
+            datadir.clear_stranger(path, identity, lost)
         identity = format_for(config, path, replaces=lost)
     finally:
         os.close(lock)

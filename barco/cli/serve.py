@@ -11,6 +11,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco import limits, log
+from barco.cli._known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
@@ -128,6 +129,7 @@ def run(args: argparse.Namespace) -> int:
         data_dir=data_dir,
         dev=args.config is None,
         insecure_allow_open=args.insecure_allow_open,
+        known_disk=known_disk,
     )
     return run_broker(plan, lambda ready: _announce(ready, args.json))
 

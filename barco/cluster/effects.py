@@ -114,6 +114,8 @@ class Stop:
     """This process must not go on: its journal failed, or its disk is not the one it should be."""
 
     reason: str
+    refused: bool = False
+    """The others do not let this disk in: to start again would change nothing."""
 
 
 Effect = (

@@ -328,7 +328,9 @@ class Replica(Standing):
             self._effects.append(
                 Stop(
                     f"broker {sender.ordinal} knows broker {self._me.ordinal} with disk "
-                    f"{message.known.disk_uuid.hex()}: mount that one, or run `barco replace`"
+                    f"{message.known.disk_uuid.hex()}: bring that data directory back or, if it"
+                    " is lost, run `barco replace` for this one and start again",
+                    refused=True,
                 )
             )
 

@@ -48,6 +48,11 @@ class Standing(Ownership):
                 return True
         return False
 
+    def disks(self) -> dict[int, str]:
+        """The disk_uuid of each member of the open generations, by ordinal."""
+        members = (member for held in self._open() for member in held.generation.members)
+        return {each.ordinal: each.disk_uuid.hex() for each in members if each.disk_uuid}
+
     def _would(self, ordinal: int) -> bool:
         peer = self._peers.get(ordinal)
         if peer is None or peer.ping is None or self._down(ordinal):

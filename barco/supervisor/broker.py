@@ -38,6 +38,8 @@ class Plan:
     dev: bool = True
     insecure_allow_open: bool = False
     command: Sequence[str] = COMMAND
+    known_disk: Callable[[Config], str | None] = lambda config: None
+    """The disk with which other brokers know this one (`barco.cli._known.known_disk`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,12 @@ def identify(plan: Plan) -> Identity:
     identity = datadir.load(plan.data_dir)
     slices = config.cluster.slices_per_range
     if identity is None:
+        if (known := plan.known_disk(config)) is not None:
+            raise DataDirError(
+                f"{plan.data_dir} is empty, and broker {config.broker.ordinal} of this cluster is"
+                f" known with disk {known}: bring its data directory back or, if it is lost, run"
+                " barco replace with the same options, then barco serve"
+            )
         identity = datadir.format_data_dir(
             plan.data_dir,
             workers=machine.worker_count(config),
@@ -123,6 +131,12 @@ def check_membership(plan: Plan, identity: Identity) -> None:
         raise DataDirError(
             f"{path} was formatted for {kinds[identity.ring_size == 1]}, not for"
             f" {kinds[ring_size == 1]}: pass the --config it was made with, or another --data-dir"
+        )
+    if ring_size > 1 and identity.ring_size != ring_size:
+        raise DataDirError(
+            f"{path} was formatted for a cluster of {identity.ring_size} brokers, and"
+            f" cluster.brokers lists {ring_size}: a cluster can not grow or shrink in this version;"
+            " restore the list it was made with, or load the events into a new cluster"
         )
     wanted = configuration.cluster_uuid(config)
     if wanted and identity.cluster_uuid != wanted:

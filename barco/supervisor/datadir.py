@@ -7,6 +7,7 @@ never changes: what it fixes (workers, slices) decides where every stored event 
 import fcntl
 import json
 import os
+import shutil
 import time
 import uuid
 from dataclasses import asdict, dataclass, fields
@@ -76,6 +77,31 @@ def format_data_dir(
     except OSError as error:
         raise _refusal(path, error) from None
     return identity
+
+
+def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
+    """Empty a directory that was formatted and then refused by the others; `claim` it before.
+
+    DataDirError if it may hold a copy that somebody counts on: the disk is the one that is known,
+    or its own lineage names it as a member. Interrupted, it can be done again.
+    """
+    shards = sorted(path.glob("shard-*"))
+    names = (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode())
+    logs = (log for shard in shards for log in shard.glob("lineage*") if log.is_file())
+    try:
+        named = any(name in log.read_bytes() for log in logs for name in names)
+        if identity.disk_uuid == lost or identity.replaces or named:
+            raise DataDirError(
+                f"{path} is already formatted, as disk {identity.disk_uuid}, and may hold copies"
+                " that count: start the broker with it, or pass another --data-dir"
+            )
+        for shard in shards:
+            shutil.rmtree(shard)
+        shutil.rmtree(path / RUN, ignore_errors=True)
+        (path / IDENTITY).unlink()
+        _sync_directory(path)
+    except OSError as error:
+        raise _refusal(path, error) from None
 
 
 def load(path: Path) -> Identity | None:

@@ -300,7 +300,7 @@ class Keeper:
         self.restarts += 1
         obituary = f"worker {self.worker} {life.obituary()}"
         if life.process.returncode == EXIT_CONFIG:
-            raise ConfigError(obituary)
+            raise ConfigError(life.last_word or obituary)
         delay = self._policy.died(now, now - life.started)
         if delay is None:
             raise CrashLoopError(

@@ -20,6 +20,8 @@ import pytest
 
 import barco
 from barco import _native
+from barco import config as settings
+from barco.cli.format import format_for
 from barco.client.codec import token_of
 from barco.client.transport import Pool, Request
 from barco.errors import BarcoError
@@ -355,8 +357,18 @@ def test_a_lost_disk_is_replaced(cluster):
     shutil.rmtree(cluster.data(victim))
     command = [sys.executable, "-P", "-m", "barco"]
     config = ["--config", str(cluster.config(victim))]
-    refused = run([*command, "format", *config])
-    assert refused.returncode == 78 and "run barco replace" in refused.stderr, refused
+    for name in ("format", "serve"):
+        refused = run([*command, name, *config])
+        told = refused.stderr.splitlines()[-1]
+        assert refused.returncode == 78 and "run barco replace" in told, refused
+        assert not (cluster.data(victim) / "broker.json").exists(), "serve does not format it"
+    # As serve makes it where nobody answers, which the others then refuse.
+    loaded = settings.resolved(settings.load(cluster.config(victim), {}))
+    stranger = format_for(loaded, cluster.data(victim))
+    refused = run([*command, "serve", *config])
+    told = refused.stderr.splitlines()[-1]
+    assert refused.returncode == 78 and told.startswith("barco: broker "), refused
+    assert "run `barco replace`" in told and stranger.disk_uuid not in told
     done = run([*command, "replace", *config])
     assert done.returncode == 0, done
     cluster.start(victim)

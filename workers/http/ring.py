@@ -15,6 +15,8 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
         return [{**broker, "token": token, "diskUuid": options.disk_uuid}]
     placement, replicas = options.placement, context.replicas
     found = []
+    # The lineage knows the disks of brokers that nobody has heard of since the last start.
+    disks = context.service.disks()
     for index in range(options.ring_size):
         ordinal = placement.leader(index)
         heard = context.service.neighbours.brokers.get(ordinal)
@@ -29,7 +31,7 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
             "token": str(int(placement.token(index))),
             "state": heard.state if heard else "unknown",
             "ports": dict(heard.ports) if heard else options.ports,
-            "diskUuid": heard.disk_uuid if heard else None,
+            "diskUuid": disks.get(ordinal) or (heard.disk_uuid if heard else None),
             "version": heard.version if heard else None,
             "shardEndpoints": endpoints,
         }

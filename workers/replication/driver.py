@@ -17,6 +17,7 @@ from barco.cluster import effects as fx
 from barco.cluster import events as ev
 from barco.cluster.core import Recovered, Settings
 from barco.cluster.replica import Replica
+from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
@@ -66,10 +67,11 @@ class Driver:
         on_lead: Callable[[Generation], None],
         on_follow: Callable[[Generation], None],
         on_stop: Callable[[str], None],
-        fatal: Callable[[str], None],
+        fatal: Callable[..., None],
     ) -> None:
         """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
-        here. `on_stop`: no longer. `fatal`: end the process."""
+        here. `on_stop`: no longer. `fatal`: end the process, with a
+        last word and perhaps an exit status."""
         self._settings = settings
         self._reactor = reactor
         self._store = store
@@ -194,6 +196,10 @@ class Driver:
         if self.role in ("leader", "fenced"):
             return True
         return not self._machine.catching_up() and not self.logs.sealing
+
+    def disks(self) -> dict[int, str]:
+        """The disk of each member of the shard, by ordinal, as the lineage has them."""
+        return self._machine.disks() if self._started else {}
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
@@ -456,7 +462,10 @@ class Driver:
         self.logs.seal(effect.gid, effect.tail)
 
     def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
-        self._fatal(effect.reason)
+        if effect.refused:
+            self._fatal(effect.reason, ConfigError.exit_code)
+        else:
+            self._fatal(effect.reason)
 
     def _serve(self, effect: fx.Serve, group: bytearray | None) -> None:
         self._serving.serve(effect)

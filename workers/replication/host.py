@@ -58,7 +58,7 @@ class ReplicaHost:
         bulk: BulkIo,
         service: ShardService,
         network: Network,
-        fatal: Callable[[str], None],
+        fatal: Callable[..., None],
     ) -> None:
         self._options = options
         self._reactor = reactor
@@ -105,6 +105,7 @@ class ReplicaHost:
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
         self._service.splits = self._store.extents.splits
         self._service.gate = self.driver
+        self._service.disks = self.driver.disks
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)

@@ -30,6 +30,29 @@ def test_format_and_load(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in path.iterdir()) == ["broker.json"]
 
 
+def test_a_directory_that_was_refused_is_given_up_and_no_other(tmp_path: Path) -> None:
+    """Made by serve while nobody answered; the others then named another disk."""
+    lost, again = "cd" * 16, "ef" * 16
+    identity = datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8, ring_size=3)
+    log = tmp_path / "shard-0001" / "lineage.log"
+    log.parent.mkdir()
+    for named in (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode()):
+        log.write_bytes(b"some" + named + b"more")
+        with pytest.raises(DataDirError, match="may hold copies that count"):
+            datadir.clear_stranger(tmp_path, identity, lost)
+    log.write_bytes(b"somebody else: " + bytes.fromhex(lost))
+    with pytest.raises(DataDirError, match="start the broker with it"):
+        datadir.clear_stranger(tmp_path, identity, identity.disk_uuid)
+    assert log.exists() and datadir.load(tmp_path) == identity
+    datadir.clear_stranger(tmp_path, identity, lost)
+    assert datadir.load(tmp_path) is None and not log.parent.exists()
+    made = datadir.format_data_dir(
+        tmp_path, workers=1, slices_per_range=8, ring_size=3, replaces=lost
+    )
+    with pytest.raises(DataDirError, match="already formatted"):
+        datadir.clear_stranger(tmp_path, made, again)
+
+
 def test_one_from_before_there_were_rings(tmp_path: Path) -> None:
     identity = datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
     written = json.loads((tmp_path / "broker.json").read_text())
