@@ -178,11 +178,23 @@ def test_a_query_that_needs_no_more_of_a_task_is_no_error() -> None:
     assert out == "1"
 
 
-def test_a_failure_to_import_breaks_no_other_source() -> None:
+def test_a_failure_to_import_breaks_no_other_source_and_is_told() -> None:
     """Spark imports every package pyspark_* when a session asks for its first Python source."""
     out = run_python(
         "import sys\n"
-        "sys.modules['pyarrow'] = None\n"
+        "sys.modules['barco._native'] = None\n"
+        "import pyspark_barco, pyspark.cloudpickle as pickle\n"
+        "source = pickle.loads(pickle.dumps(pyspark_barco.DefaultSource))\n"
+        "print(source.name())\n"
+        "try:\n"
+        "    source({})\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    assert out.startswith("barco\n") and "barco._native" in out and "pip install" in out
+    out = run_python(
+        "import sys\n"
+        "sys.modules['pyspark.sql.datasource'] = None\n"
         "import pyspark_barco\n"
         "print(hasattr(pyspark_barco, 'DefaultSource'))\n"
     )
