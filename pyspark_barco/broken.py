@@ -1,6 +1,5 @@
 """What `format("barco")` is where barco cannot be imported."""
 
-
 from pyspark.sql.datasource import DataSource
 
 

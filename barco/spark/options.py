@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from barco.limits import POLL_BYTES_MAX
+from barco.limits import GROUP_NAME_BYTES_MAX, POLL_BYTES_MAX
+from barco.protocol.cursor import Cursor
 from barco.types import MiB
 
 T = TypeVar("T")
@@ -23,10 +24,11 @@ EARLIEST, LATEST = -2, -1
 Place = str | int
 """Where in a slice: "earliest", "latest", "timestamp:<µs>" or an offset."""
 
-_IGNORED = re.compile(
-    r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|fail[-_]?fast|path|mode", re.ASCII
-)
-"""Kafka's own settings, which mean nothing here, and what Spark adds."""
+_IGNORED = re.compile(r"fail[-_]?fast|path|mode|kafka\.security\.protocol", re.ASCII)
+"""What Spark adds, and that there is no security, which is so."""
+
+_KAFKAS = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*", re.ASCII)
+"""Kafka's own settings, which nobody would keep here."""
 
 _SECURITY = re.compile(
     r"user(name)?|password|token|kafka\.(sasl|ssl)\..*|kafka\.security\.protocol", re.ASCII
@@ -45,14 +47,16 @@ class Places:
     """Where to begin or to end: one word for all slices, offsets or times by topic."""
 
     word: str = ""
-    by_topic: Mapping[str, Mapping[int, Place]] = field(default_factory=dict)
+    by_topic: Mapping[str, Mapping[int | str, Place]] = field(default_factory=dict)
+    """By the number of a partition, or by the name of a slice."""
     given: bool = False
 
-    def of(self, topic: str, partition: int, default: Place) -> Place:
+    def of(self, topic: str, partition: int, default: Place, name: str = "") -> Place:
         """The place in one slice; `default` where the user named none."""
         if self.word:
             return self.word
-        return self.by_topic.get(topic, {}).get(partition, default)
+        named = self.by_topic.get(topic, {})
+        return named.get(partition, named.get(name, default))
 
     def names(self, place: Place) -> bool:
         """Whether it is said of all slices, or of one."""
@@ -94,6 +98,8 @@ class ReadOptions:
     """Uncompressed bytes of one Arrow batch, about."""
     timeout_s: float = 120.0
     """How long a slice that nobody serves is waited for, before the task fails."""
+    group: str | None = None
+    """The consumer group whose positions are those of the stream, for others to see."""
     include_headers: bool = False
     columns: tuple[str, ...] = ()
 
@@ -120,11 +126,14 @@ class ReadOptions:
             fetch_bytes=min(reading.number("fetchBytes", None) or 8 * MiB, POLL_BYTES_MAX),
             batch_bytes=min(reading.number("batchBytes", None) or 1 * MiB, 256 * MiB),
             timeout_s=(reading.number("fetchTimeoutMs", None) or 120_000) / 1000,
+            group=_group_of(reading),
             include_headers=reading.flag("includeHeaders", False),
             columns=reading.take("columns", _words, ()),
         )
         if stream and options.ending.given:
             raise OptionError("ending offsets and timestamps are for batch reads only")
+        if not stream and options.group is not None:
+            raise OptionError("option groupId: a batch read has no position, only a stream has")
         if not stream and options.starting.word == "latest":
             raise OptionError(
                 "option startingOffsets: a batch read that begins at the latest ends there"
@@ -178,6 +187,11 @@ class Reading:
                     f"option {name}: barco has neither TLS nor credentials in this version; leave "
                     "it out, and keep the brokers on a network of your own"
                 )
+            if _KAFKAS.fullmatch(name) and not _IGNORED.fullmatch(name):
+                raise OptionError(
+                    f"option {name}: it is of Kafka's client, which is not used here: leave it out "
+                    "(fetchTimeoutMs, writeTimeoutMs, fetchBytes and groupId are barco's)"
+                )
             if not _IGNORED.fullmatch(name):
                 raise OptionError(
                     f"there is no option {name!r}; there are: {', '.join(sorted(self._known))}"
@@ -190,6 +204,19 @@ def endpoints_of(reading: Reading) -> tuple[str, ...]:
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
         found = reading.take(name, _endpoints, found)
     return found
+
+
+def _group_of(reading: Reading) -> str | None:
+    found: str | None = None
+    for name in ("kafka.group.id", "groupId"):
+        found = reading.take(name, _group, found)
+    return found
+
+
+def _group(text: str) -> str:
+    if not (0 < len(text) <= GROUP_NAME_BYTES_MAX and text.isascii() and text.isprintable()):
+        raise ValueError(f"1 to {GROUP_NAME_BYTES_MAX} printable ASCII characters")
+    return text
 
 
 def _endpoints(text: str) -> tuple[str, ...]:
@@ -262,10 +289,13 @@ def _offsets(text: str) -> Places | None:
     if word in ("earliest", "latest"):
         return Places(word=word, given=True)
     names = {EARLIEST: "earliest", LATEST: "latest"}
-    table: dict[str, dict[int, Place]] = {}
+    table: dict[str, dict[int | str, Place]] = {}
     for topic, named in _by_partition(text):
         table[topic] = {}
         for partition, value in named.items():
+            if "/" in partition:  # As a stream's progress has it.
+                table[topic][_slice_name(partition)] = Cursor.parse(str(value)).offset
+                continue
             offset = _whole(value)
             if offset < EARLIEST:
                 raise ValueError(f"{offset} is no offset")
@@ -273,8 +303,14 @@ def _offsets(text: str) -> Places | None:
     return Places(by_topic=table, given=True)
 
 
+def _slice_name(text: str) -> str:
+    if not re.fullmatch(r"-?[0-9]+/[0-9]+", text, re.ASCII):
+        raise ValueError(f"{text!r} is neither a partition's number nor a slice's name")
+    return text
+
+
 def _by_time(text: str) -> Places | None:
-    table: dict[str, dict[int, Place]] = {}
+    table: dict[str, dict[int | str, Place]] = {}
     for topic, named in _by_partition(text):
         table[topic] = {_whole(p): _timestamp(str(value)) for p, value in named.items()}
     return Places(by_topic=table, given=True)

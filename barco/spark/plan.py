@@ -143,12 +143,12 @@ def wanted(slices: Iterable[Slice], options: ReadOptions) -> list[Slice]:
 def check_places(slices: Iterable[Slice], options: ReadOptions) -> None:
     """OptionError if offsets or times are of what is not read: a misspelt topic would be read from
     somewhere else."""
-    there: dict[str, set[int]] = {}
+    there: dict[str, set[int | str]] = {}
     for each in slices:
-        there.setdefault(each.topic, set()).add(each.partition)
+        there.setdefault(each.topic, set()).update((each.partition, each.name))
     for which, places in (("starting", options.starting), ("ending", options.ending)):
         for topic, named in places.by_topic.items():
-            wrong = sorted(named.keys() - there.get(topic, named.keys()))
+            wrong = sorted(named.keys() - there.get(topic, named.keys()), key=str)
             if not is_read(topic, options) or wrong:
                 what = f"partition {wrong[0]} of topic {topic}" if wrong else f"topic {topic}"
                 raise OptionError(
@@ -183,7 +183,7 @@ def start_of(
     default: Place = "earliest",
 ) -> int:
     """Where a query begins in a slice. DataLossError or OptionError: it cannot begin there."""
-    place = options.starting.of(slice_.topic, slice_.partition, default)
+    place = options.starting.of(slice_.topic, slice_.partition, default, slice_.name)
     offset = offset_at(place, slice_, times)
     late = isinstance(place, str) and ":" in place and offset >= slice_.end > slice_.start
     if late and options.strict_times:
@@ -199,7 +199,7 @@ def end_of(
     slice_: Slice, options: ReadOptions, times: Mapping[tuple[str, str], Mapping[int, int]]
 ) -> int:
     """Where a batch query ends in a slice (exclusive)."""
-    place = options.ending.of(slice_.topic, slice_.partition, "latest")
+    place = options.ending.of(slice_.topic, slice_.partition, "latest", slice_.name)
     return _within(slice_, offset_at(place, slice_, times), options, "ending")
 
 

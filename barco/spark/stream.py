@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from barco.errors import NotFoundError
 from barco.protocol.cursor import Cursor
 from barco.spark.fetch import Brokers, DataLossError
+from barco.spark.group import GroupPositions
 from barco.spark.options import ReadOptions
 from barco.spark.plan import (
     Range,
@@ -100,6 +101,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Ends | None = None
         self._newest: Position | None = None
         self._held_since: float | None = None
+        self._group: GroupPositions | None = None
+        if options.group is not None:
+            self._group = GroupPositions(options.group, options.endpoints)
 
     # --- Positions ------------------------------------------------------------------------------
 
@@ -124,6 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = places_of(start)
         ends = self._look_again(begin)
         self._newest = position(begin | ends)
+        self._tell(begin)
         if self._now and self._target is None:
             self._target = ends
         if self._target is not None:
@@ -136,6 +141,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             full = limited(begin, full, limit.max_rows)
         return start if self._too_few(new) else position(full)
+
+    def _tell(self, begin: Ends) -> None:
+        """Spark asks for the next batch when the last one is stored; `commit` it calls later, and
+        for the last batch of a run never."""
+        if self._group is None:
+            return
+        places: dict[str, dict[int, Cursor]] = {}
+        for (topic, name), cursor in begin.items():
+            if (slice_ := self._slices.get((topic, name))) is not None:
+                places.setdefault(topic, {})[slice_.partition] = cursor
+        self._group.tell(places)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """maxOffsetsPerTrigger."""

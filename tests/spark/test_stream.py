@@ -60,7 +60,7 @@ class Query:
 
 
 def test_available_now(spark: Any, broker: Any, tmp_path: Path) -> None:
-    query = Query(spark, broker, "s1", tmp_path, maxOffsetsPerTrigger="3000")
+    query = Query(spark, broker, "s1", tmp_path, maxOffsetsPerTrigger="3000", groupId="watched")
     produce(broker, "s1", range(8000))
     batches = query.run_available()
     assert sum(each.numInputRows for each in batches) == 8000
@@ -70,6 +70,16 @@ def test_available_now(spark: Any, broker: Any, tmp_path: Path) -> None:
     ends = json.loads(source.endOffset)["s1"]
     assert len(ends) == 8 and source.latestOffset == source.endOffset
     assert source.description.startswith("org.apache.spark")
+    first = batches[0]
+    for which, rows in (("starting", 8000 - first.numInputRows), ("ending", first.numInputRows)):
+        given = {"subscribe": "s1", f"{which}Offsets": first.sources[0].endOffset}
+        reader = spark.read.format("barco").option("endpoints", endpoint_of(broker))
+        assert reader.options(**given).load().count() == rows
+    group = broker.request("GET", "/v1/groups/watched").json
+    assert group["lag"] == 0 and len(group["positions"]) == 8
+    for place in group["positions"]:
+        cursor = ends[f"{place['token']}/{place['rangeIndex']}"]
+        assert int(place["offset"]) == int(cursor.partition("-")[2], 16)
     assert query.run_available() == []  # Nothing new: no batch, and it ends.
     produce(broker, "s1", range(8000, 9000))
     batches = query.run_available()

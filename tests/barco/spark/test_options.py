@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from barco.spark.commit import WriteOptions
 from barco.spark.options import OptionError, Places, ReadOptions, duration_s
 
 
@@ -98,9 +99,37 @@ def test_patterns_are_checked() -> None:
         ReadOptions.parse({"subscribePattern": "("}, stream=False)
 
 
-def test_kafkas_own_settings_mean_nothing_here() -> None:
-    given = {"kafka.group.id": "g", "groupIdPrefix": "p", "fetchOffset.numRetries": "3"}
-    assert parse(**given) == parse()
+@pytest.mark.parametrize(
+    "name",
+    (
+        "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+        "kafkaConsumer.pollTimeoutMs", "kafka.max.poll.records", "kafka.acks",
+    ),
+)  # fmt: skip
+def test_kafkas_own_settings_are_refused_by_name(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name.lower()}: it is of Kafka's client"):
+        parse(**{name: "3"})
+    with pytest.raises(OptionError, match=f"option {name.lower()}: it is of Kafka's client"):
+        WriteOptions.parse({"topic": "t", name: "3"})
+
+
+@pytest.mark.parametrize("name", ("groupId", "kafka.group.id"))
+def test_the_group_of_a_stream(name: str) -> None:
+    assert parse(stream=True, **{name: "a group"}).group == "a group"
+    for stream, text in ((False, "g"), (True, ""), (True, "\n")):
+        with pytest.raises(OptionError):
+            parse(stream=stream, **{name: text})
+
+
+def test_offsets_as_the_progress_of_a_stream_has_them() -> None:
+    text = '{"t":{"-9/0":"00000004-000000000000001f","0/3":"00000004-0000000000000000"}}'
+    for which in ("startingOffsets", "endingOffsets"):
+        options = parse(**{which: text})
+        places = options.starting if which == "startingOffsets" else options.ending
+        assert places.of("t", 0, "?", "-9/0") == 31 and places.of("t", 1, "?", "0/1") == "?"
+    for wrong in ('{"t":{"0/0":"7"}}', '{"t":{"a/0":"00000004-000000000000001f"}}'):
+        with pytest.raises(OptionError):
+            parse(startingOffsets=wrong)
 
 
 def test_a_stream_has_no_end() -> None:
