@@ -334,6 +334,12 @@ class Staging:
         self._same(term)
         return self.state(writer, batch)
 
+    def touch(self, writer: str, batch: int) -> dict[str, Any]:
+        """Its tasks are alive: it does not expire for a while."""
+        if (write := self.writes.get((writer, batch))) is not None:
+            write.touched = self._now_us() / 1e6
+        return self.state(writer, batch)
+
     async def abort(self, writer: str, batch: int) -> None:
         """Give it up. ConflictError: it has begun to be committed. Unknown ones are gone."""
         write = self.writes.get((writer, batch))

@@ -14,14 +14,12 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
-from barco import _native
 from barco.client.batching import SliceKey
 from barco.client.ring import Ring
 from barco.errors import BarcoError
 from barco.protocol.batch import CONTENT_TYPE
+from barco.spark.alive import Alive
 from barco.spark.commit import (
     PATIENCE_SECONDS,
     Shard,
@@ -30,8 +28,8 @@ from barco.spark.commit import (
     needed_of,
     write_path,
 )
-from barco.spark.options import OptionError
-from barco.spark.tokens import Columns, Router, data_of, offsets_of
+from barco.spark.rows import StageError, columns_of, encode, largest_row, placed, refuse
+from barco.spark.tokens import ROW_BYTES, Columns, Router, offsets_of, sizes_between
 from barco.types import MiB
 
 QUEUED_MAX = 4
@@ -44,47 +42,8 @@ BUNDLED_BYTES_MAX = 16 * MiB
 """Over it all that is encoded goes as it is."""
 HELD_BYTES_MAX = 64 * MiB
 """Of rows that wait for company; over it all of them are sent as they are."""
-ROW_BYTES = 8
-"""What a row counts at least: a piece has at most 65,536."""
 SPAN_US_MAX = 2**32 - 1
 """Between the timestamps of one batch."""
-
-_TEXT = (BinaryType(), StringType())
-_COLUMNS = {
-    "key": _TEXT,
-    "value": _TEXT,
-    "topic": (StringType(),),
-    "timestamp": (TimestampType(), LongType()),
-}
-_PASSED_OVER = ("partition", "offset", "epoch", "timestampType", "token", "slice")
-"""What a read of barco or Kafka has as well: it is given anew."""
-
-
-class StageError(BarcoError):
-    """A task could not stage its rows; Spark runs it again."""
-
-    slug = "stage"
-    title = "The rows could not be staged"
-
-
-def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """OptionError unless the rows can be events."""
-    known = {field.name: field for field in schema.fields}
-    if "value" not in known:
-        raise OptionError(f"the rows have no column 'value', but: {', '.join(known) or 'none'}")
-    for name, column in known.items():
-        if name in _PASSED_OVER:
-            continue
-        if name not in _COLUMNS:
-            raise OptionError(
-                f"column {name!r} cannot be written: there are {', '.join(_COLUMNS)}; "
-                "put the rest into the value, with to_json(struct(*)) or the like"
-            )
-        if column.dataType not in _COLUMNS[name]:
-            may = " or ".join(each.simpleString() for each in _COLUMNS[name])
-            raise OptionError(f"column {name} is {may}, not {column.dataType.simpleString()}")
-    if options.topic is None and "topic" not in known:
-        raise OptionError("say where to with option topic, or with a column of that name")
 
 
 class _Sender(threading.Thread):
@@ -104,7 +63,8 @@ class _Sender(threading.Thread):
                 path, body = item
                 answer = self._shard.put(path, body, CONTENT_TYPE)
                 if answer.status != 200:
-                    raise StageError(f"{self._shard.endpoint}: {answer.words}")
+                    which = f" {largest_row(body)}" if answer.status == 413 else ""
+                    raise StageError(f"{self._shard.endpoint}: {answer.words}{which}")
         except BaseException as error:  # noqa: BLE001 - raised where the rows come from.
             self.error = error
         finally:
@@ -244,7 +204,8 @@ class Task:
         self._options = options
         self._ring = ring
         self._staged = staged
-        self._path = f"{write_path(staged.writer, batch)}/staged?attempt={quote(staged.attempt)}"
+        self._write = write_path(staged.writer, batch)
+        self._path = f"{self._write}/staged?attempt={quote(staged.attempt)}"
         self._router = Router(ring)
         self._shards: dict[str, _Copies] = {}
         self._held: dict[tuple[str, SliceKey], _Held] = {}
@@ -254,6 +215,7 @@ class Task:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Stages every row; returns when all are."""
+        alive = Alive(self._ring, self._write)
         try:
             for batch in batches:
                 self._add(batch)
@@ -266,37 +228,43 @@ class Task:
             for shard in self._shards.values():
                 shard.give_up()
             raise
+        finally:
+            alive.end()
         return self._staged
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        if batch.schema.get_field_index("topic") >= 0 and self._options.topic is None:
-            topics = batch.column("topic")
-            if topics.null_count:
-                raise StageError("a row's topic is null")
-            for topic in pc.unique(topics).to_pylist():
-                self._add_rows(str(topic), batch.filter(pc.equal(topics, topic)))
-        else:
-            assert self._options.topic is not None, "check_schema() saw to it"
-            self._add_rows(self._options.topic, batch)
-
-    def _add_rows(self, topic: str, batch: pa.RecordBatch) -> None:
-        for slice_key, columns in self._router.split(columns_of(batch)):
-            held = self._held.setdefault((topic, slice_key), _Held())
-            size = _size(columns)
-            held.parts.append(columns)
-            held.bytes += size
-            self._held_bytes += size
-            if held.bytes >= self._options.piece_bytes:
-                self._held_bytes -= held.bytes
-                rest = self._send_pieces(topic, slice_key, held.take())
-                if rest is not None:
-                    held.parts.append(rest)
-                    held.bytes = _size(rest)
-                    self._held_bytes += held.bytes
+        columns = columns_of(batch)
+        numbers = self._router.numbers(columns)
+        if batch.schema.get_field_index("partition") >= 0:
+            numbers = placed(batch.column("partition"), columns, numbers, len(self._ring.slices))
+        topics, names = None, [self._options.topic or ""]
+        if self._options.topic is None:
+            encoded = batch.column("topic").dictionary_encode()
+            refuse(columns, encoded.is_null(), "its topic is null")
+            topics = encoded.indices.to_numpy()
+            names = encoded.dictionary.to_pylist()
+        split = self._router.split(columns, numbers, topics, len(names))
+        for topic, slice_key, part, size in split:
+            self._add_rows(names[topic], slice_key, part, size)
         if self._held_bytes > HELD_BYTES_MAX:
             self._flush()
+
+    def _add_rows(self, topic: str, slice_key: SliceKey, columns: Columns, size: int) -> None:
+        held = self._held.get((topic, slice_key))
+        if held is None:
+            held = self._held[topic, slice_key] = _Held()
+        held.parts.append(columns)
+        held.bytes += size
+        self._held_bytes += size
+        if held.bytes >= self._options.piece_bytes:
+            self._held_bytes -= held.bytes
+            rest = self._send_pieces(topic, slice_key, held.take())
+            if rest is not None:
+                held.parts.append(rest)
+                held.bytes = _size(rest)
+                self._held_bytes += held.bytes
 
     def _flush(self) -> None:
         for (topic, slice_key), held in self._held.items():
@@ -366,49 +334,4 @@ def _measures(columns: Columns) -> list[Any]:
 
 
 def _size(columns: Columns) -> int:
-    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
-    ends = [offsets_of(array) for array in arrays]
-    return max(ROW_BYTES * len(columns.value), *(int(each[-1]) - int(each[0]) for each in ends))
-
-
-def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Key, value and time of a batch's rows, as bytes and microseconds."""
-    values = batch.column("value").cast(pa.binary())
-    if values.null_count:
-        raise StageError("a row's value is null: events have a value, which may be empty")
-    key = None
-    if batch.schema.get_field_index("key") >= 0:
-        key = batch.column("key").cast(pa.binary())
-    return Columns(key, values, _times(batch))
-
-
-def _times(batch: pa.RecordBatch) -> Any:
-    if batch.schema.get_field_index("timestamp") < 0:
-        return None
-    column = batch.column("timestamp")
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz))
-    numbers = column.cast(pa.int64())
-    if numbers.null_count:
-        numbers = numbers.fill_null(time.time_ns() // 1000)
-    return numbers.to_numpy(zero_copy_only=False)
-
-
-def encode(columns: Columns, acceleration: int) -> bytes:
-    """The rows as application/vnd.barco.batch, compressed."""
-    key, value, times = columns
-    valid = None
-    if key is not None and key.null_count:
-        valid = key.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-    try:
-        return _native.batch_columns(
-            offsets_of(value).data,
-            data_of(value),
-            None if key is None else offsets_of(key).data,
-            None if key is None else data_of(key),
-            valid,
-            None if times is None else np.ascontiguousarray(times).data,
-            acceleration,
-        )
-    except ValueError as error:
-        raise StageError(f"the rows cannot be events: {error}") from None
+    return int(sizes_between(columns, np.array([0, len(columns.value)]))[0])

@@ -21,7 +21,8 @@ from barco.spark.commit import (
     staged_of,
 )
 from barco.spark.options import OptionError
-from barco.spark.stage import StageError, Task, check_schema
+from barco.spark.rows import StageError, check_schema
+from barco.spark.stage import Task
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 

@@ -15,6 +15,9 @@ from barco import _native
 from barco.client.batching import SliceKey
 from barco.client.ring import Ring
 
+ROW_BYTES = 8
+"""What a row counts at least: a piece has at most 65,536."""
+
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
 Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -76,14 +79,26 @@ class Router:
         tokens = np.frombuffer(_native.tokens(offsets_of(array).data, data_of(array)), np.int64)
         return self._owners[np.searchsorted(self._starts, tokens, side="right") - 1]
 
-    def split(self, columns: Columns) -> Iterator[tuple[SliceKey, Columns]]:
-        """The rows by slice; those of one slice stay in their order."""
-        count = len(columns.value)
-        numbers = self.numbers(columns)
-        sizes = np.bincount(numbers, minlength=len(self._ring.slices))
+    def split(
+        self,
+        columns: Columns,
+        numbers: Numbers | None = None,
+        topics: Numbers | None = None,
+        topics_count: int = 1,
+    ) -> Iterator[tuple[int, SliceKey, Columns, int]]:
+        """The rows by topic and slice, in one pass, and their size; those of one place stay in
+        their order.
+
+        `numbers`: of their slices, if they are known; `topics`: numbers too, else all are of 0.
+        """
+        count, slices = len(columns.value), len(self._ring.slices)
+        places = self.numbers(columns) if numbers is None else numbers
+        if topics is not None:
+            places = topics * np.int32(slices) + places
+        sizes = np.bincount(places, minlength=topics_count * slices)
         if sizes.max(initial=0) < count:
-            few = np.uint16 if len(self._ring.slices) <= 65_536 else np.int32
-            order = np.argsort(numbers.astype(few), kind="stable")  # By radix, if they are few.
+            few = np.uint16 if len(sizes) <= 65_536 else np.int32
+            order = np.argsort(places.astype(few), kind="stable")  # By radix, if they are few.
             indices = pa.array(order)
             key, value, time_us = columns
             columns = Columns(
@@ -91,8 +106,19 @@ class Router:
                 value.take(indices),
                 None if time_us is None else time_us[order],
             )
-        start = 0
-        for number in np.flatnonzero(sizes):
-            stop = start + int(sizes[number])
-            yield self._ring.slices[number], columns.cut(start, stop)
-            start = stop
+        found = np.flatnonzero(sizes)
+        bounds = np.concatenate(([0], np.cumsum(sizes[found])))
+        bytes_ = sizes_between(columns, bounds).tolist()
+        cuts = bounds.tolist()
+        for turn, place in enumerate(found.tolist()):
+            topic, number = divmod(place, slices)
+            part = columns.cut(cuts[turn], cuts[turn + 1])
+            yield topic, self._ring.slices[number], part, bytes_[turn]
+
+
+def sizes_between(columns: Columns, bounds: Numbers) -> Numbers:
+    """What the rows between two bounds each come to: by values, by keys, or by number."""
+    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
+    measures = [np.diff(offsets_of(array)[bounds]) for array in arrays]
+    sizes: Numbers = np.maximum.reduce([ROW_BYTES * np.diff(bounds), *measures])
+    return sizes

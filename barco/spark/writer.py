@@ -19,7 +19,8 @@ from barco.spark.commit import (
     staged_of,
 )
 from barco.spark.options import OptionError
-from barco.spark.stage import Task, check_schema
+from barco.spark.rows import check_schema
+from barco.spark.stage import Task
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchWriter":

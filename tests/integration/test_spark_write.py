@@ -33,7 +33,9 @@ from barco.spark.commit import (
     ring_of,
     write_path,
 )
-from barco.spark.stage import StageError, Task
+from barco.spark.fetch import Answer
+from barco.spark.rows import StageError
+from barco.spark.stage import Task
 
 ROWS = 4000
 
@@ -216,18 +218,125 @@ def test_the_whole_broker_is_killed_between_the_steps(
     check(broker, 0, 1)
 
 
-def test_rows_that_cannot_be_events(broker: RunningBroker) -> None:
+def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
+    """Good rows, and one that is not."""
+    rows = [{"key": b"key-%d" % n, "value": b"value-%d" % n} for n in range(count)]
+    rows[count // 2] |= wrong
+    types = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32()}
+    return pa.record_batch(
+        {n: pa.array([row.get(n) for row in rows], types[n]) for n in {**rows[0], **wrong}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"value": b"v" * (2 << 20)}, r"413.*2097158 bytes.*key b'key-25'.*\(2097152 bytes\)"),
+        ({"key": b"k" * 70_000}, r"key b'kkk.*\(70000 bytes\) and value b'value-25'.*65535"),
+        ({"value": None}, r"the row with key b'key-25': its value is null"),
+        ({"partition": 8}, r"key-25.*value-25.*partitions are 0 to 7"),
+        ({"partition": -1, "key": None}, r"without a key and value b'value-25'.*0 to 7"),
+    ],
+    ids=["large", "long key", "null", "no such partition", "negative partition"],
+)
+def test_rows_that_cannot_be_events_are_named(
+    broker: RunningBroker, wrong: dict[str, Any], said: str
+) -> None:
+    given = options(broker)
+    task = Task(given, ring_of(given), 0, Staged("odd", 0, new_attempt(0)))
+    with pytest.raises(StageError, match=said):
+        task.write([columns_with(wrong)])
+    assert stored(broker) == Counter()
+
+
+def test_a_partition_is_where_a_row_without_a_key_goes(broker: RunningBroker) -> None:
+    given = options(broker)
+    rows = pa.record_batch(
+        {
+            "value": pa.array([b"%d" % n for n in range(80)]),
+            "partition": pa.array([n % 8 if n % 5 else None for n in range(80)], pa.int32()),
+        }
+    )
+    staged = Task(given, ring_of(given), 0, Staged("p", 0, new_attempt(0))).write([rows])
+    assert commit(given, 0, [staged]) == 80
+    places = {}
+    for partition in range(8):
+        for value in values_of(broker, partition):
+            places[int(value)] = partition
+    assert len(places) == 80 and all(places[n] == n % 8 for n in range(80) if n % 5)
+    # A key has a place of its own: the same one is no contradiction, another one is.
+    ring = ring_of(given)
+    own = ring.slices.index(ring.slice_of_key(b"key-25"))
+    for partition in (own, (own + 1) % 8):
+        task = Task(given, ring, 1, Staged("p", 0, new_attempt(0)))
+        if partition == own:
+            task.write([columns_with({"partition": partition})])
+            continue
+        with pytest.raises(StageError, match="key-25.*not that of its key"):
+            task.write([columns_with({"partition": partition})])
+
+
+def values_of(broker: RunningBroker, partition: int) -> list[bytes]:
+    slices = broker.request("GET", "/v1/topic/t/slices").json["slices"]
+    slices.sort(key=lambda each: (int(each["token"]), int(each["index"])))
+    each = slices[partition]
+    path = f"/v1/topic/t/slices/{each['token']}/{each['index']}/events"
+    answer = broker.request("GET", path, headers={"Accept": "application/json"})
+    found = json.loads(answer.body) if answer.status == 200 else []
+    parts = found if isinstance(found, list) else [found]
+    return [str(value).encode() for part in parts for value in part["values"]]
+
+
+def test_many_topics_in_one_pass(broker: RunningBroker) -> None:
+    given = WriteOptions(endpoints=options(broker).endpoints, timeout_s=60)
+    names = [f"many-{n % 37}" for n in range(ROWS)]
+    values = [b"%d" % n for n in range(ROWS)]
+    keys = [b"k%d" % (n % 11) if n % 3 else None for n in range(ROWS)]
+    rows = pa.record_batch(
+        {"topic": pa.array(names), "key": pa.array(keys), "value": pa.array(values)}
+    )
+    batches = [rows.slice(at, 700) for at in range(0, ROWS, 700)]
+    staged = Task(given, ring_of(given), 0, Staged("m", 0, new_attempt(0))).write(batches)
+    assert commit(given, 0, [staged]) == ROWS
+    for topic in ("many-0", "many-36"):
+        wanted = Counter(v for name, v in zip(names, values, strict=True) if name == topic)
+        assert stored(broker, topic) == wanted
+    task = Task(given, ring_of(given), 1, Staged("m", 0, new_attempt(0)))
+    with pytest.raises(StageError, match="value b'y': its topic is null"):
+        task.write([pa.record_batch({"topic": pa.array(["a", None]), "value": [b"x", b"y"]})])
+
+
+def test_a_task_that_stages_nothing_says_that_it_is_alive(broker: RunningBroker) -> None:
+    """To every process that holds a shard, as long as it runs."""
     given = options(broker)
     ring = ring_of(given)
-    for rows in (
-        {"value": pa.array([b"x" * (2 << 20)])},
-        {"value": pa.array([b"x"]), "key": pa.array([b"k" * 70_000])},
-        {"value": pa.array([None], pa.binary())},
-    ):
-        task = Task(given, ring, 0, Staged("odd", 0, new_attempt(0)))
-        with pytest.raises(StageError):
-            task.write([pa.record_batch(rows)])
-    assert stored(broker) == Counter()
+    first = Task(given, ring, 0, Staged("job", 0, new_attempt(0))).write(batches(0))
+    asked: list[tuple[str, str, bytes]] = []
+
+    class Telling(Shard):
+        def once(self, path: str, body: bytes, kind: str) -> Answer:
+            answer = super().once(path, body, kind)
+            asked.append((self.endpoint, answer.problem.get("state", ""), body))
+            return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barco.spark.alive.Shard", Telling)
+        patch.setattr("barco.spark.alive.ALIVE_SECONDS", 0.05)
+
+        def slow() -> "Iterator[pa.RecordBatch]":
+            until = time.monotonic() + 30
+            while len({endpoint for endpoint, _, _ in asked}) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+            yield from batches(ROWS)
+
+        second = Task(given, ring, 0, Staged("job", 1, new_attempt(1))).write(slow())
+    assert {each[0] for each in asked} == {*first.rows, *second.rows}
+    assert {each[1:] for each in asked} == {("staged", b'{"state":"staged"}')}
+    count = len(asked)
+    assert commit(given, 0, [first, second]) == 2 * ROWS
+    time.sleep(0.2)
+    assert len(asked) <= count + 2, "the task has ended"
+    check(broker, 0, 1)
 
 
 def test_several_topics_and_times(broker: RunningBroker) -> None:

@@ -229,6 +229,25 @@ async def test_expiry_and_giving_up() -> None:
 
 
 @run
+async def test_what_is_told_to_be_alive_does_not_expire() -> None:
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    await stage(broker, [b"1"], writer="old")
+    step = int(limits.STAGED_SECONDS_MAX * 0.7e6)
+    for _ in range(3):
+        broker.reactors[0].clock_us += step
+        path, body = "/v1/writes/old/0", b'{"state":"staged"}'
+        told = await broker.request("PUT", path, headers=JSON, body=body, worker=0)
+        assert (told.status, told.json["state"]) == (200, "staged")
+        assert await service.staging.expire() == 0
+    none = await broker.request("PUT", "/v1/writes/no/0", headers=JSON, body=body, worker=0)
+    assert none.status == 404
+    broker.reactors[0].clock_us += int(limits.STAGED_SECONDS_MAX * 1e6) + 1
+    assert await service.staging.expire() == 1
+
+
+@run
 async def test_what_has_begun_neither_expires_nor_is_given_up() -> None:
     broker = Broker()
     service = broker.services[0]

@@ -50,9 +50,11 @@ class Writes:
         return json_response({"rows": rows, "duplicate": rows == 0})
 
     async def put(self, request: Request) -> Response:
-        """Prepare it, or commit it."""
+        """Prepare it, or commit it; or say that its tasks are alive."""
         writer, batch = _write_of(request)
         given = request.json()
+        if given == {"state": "staged"}:
+            return json_response(self._context.service.staging.touch(writer, batch))
         if not isinstance(given, dict) or given.keys() != {"state", "attempts", "rows"}:
             raise RequestError("The body is a JSON object with state, attempts and rows.")
         if given["state"] not in _STATES:

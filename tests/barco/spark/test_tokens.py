@@ -11,7 +11,7 @@ from barco.client.ring import single_endpoint_ring
 from barco.protocol.batch import decode_batch
 from barco.spark.commit import WriteOptions
 from barco.spark.options import OptionError
-from barco.spark.stage import StageError, columns_of, encode
+from barco.spark.rows import StageError, columns_of, encode
 from barco.spark.tokens import Columns, Router
 
 RING = single_endpoint_ring("127.0.0.1:1")
@@ -28,7 +28,7 @@ def test_every_row_goes_where_its_key_belongs() -> None:
     values = [b"%d" % n for n in range(5000)]
     batch = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)}).slice(3, 4990)
     seen: dict[bytes, bytes | None] = {}
-    for slice_key, columns in Router(RING).split(columns_of(batch)):
+    for _, slice_key, columns, _ in Router(RING).split(columns_of(batch)):
         assert columns.key is not None
         of_slice = columns.value.to_pylist()
         numbers = [int(value) for value in of_slice]
@@ -43,13 +43,13 @@ def test_rows_without_keys_go_by_their_values() -> None:
     """However they are shared out and ordered, with a column for keys or without."""
     values = [b"%d" % (n % 4000) for n in range(5000)]
     whole = Columns(None, pa.array(values), None)
-    slices = {value: key for key, part in Router(RING).split(whole) for value in part.value}
+    slices = {value: key for _, key, part, _ in Router(RING).split(whole) for value in part.value}
     assert len(set(slices.values())) == 8
     keys = pa.array([None if n % 3 else b"k" for n in range(5000)], pa.binary())
     router = Router(RING)
     for start in range(0, 5000, 700):
         for columns in (whole, Columns(keys, whole.value, None)):
-            for slice_key, part in router.split(columns.cut(start, min(start + 700, 5000))):
+            for _, slice_key, part, _ in router.split(columns.cut(start, min(start + 700, 5000))):
                 there = [None] * len(part.value) if part.key is None else part.key.to_pylist()
                 for key, value in zip(there, part.value, strict=True):
                     assert slice_key == (slices[value] if key is None else RING.slice_of_key(b"k"))
