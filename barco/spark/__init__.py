@@ -2,7 +2,8 @@
 
 `pip install 'barco[spark]'` is enough for Spark to find the format by itself. Where it is not
 (code that is shipped with --py-files), call `barco.spark.register(spark)`. `session()` makes a
-session in which Python tasks start quickly; `SETTINGS` are what it sets.
+session in which Python tasks start quickly; `SETTINGS` are what it sets. `each_batch()` is a sink
+for `foreachBatch`.
 """
 
 from importlib import import_module
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barco.spark.sessions import SETTINGS, register, session
     from barco.spark.source import BarcoSource
+    from barco.spark.stream_writer import each_batch
 
-__all__ = ["SETTINGS", "BarcoSource", "register", "session"]
+__all__ = ["SETTINGS", "BarcoSource", "each_batch", "register", "session"]
 
 _HOMES = {
     "BarcoSource": "barco.spark.source",
     "SETTINGS": "barco.spark.sessions",
+    "each_batch": "barco.spark.stream_writer",
     "register": "barco.spark.sessions",
     "session": "barco.spark.sessions",
 }

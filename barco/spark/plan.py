@@ -97,12 +97,24 @@ class Range:
         return Origin(source.topic, source.token, source.slice, self.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """When a plan was made that ends where the topics ended then."""
+
+    plan: str
+    at_s: float
+    ends: Mapping[str, int]
+    """By topic: the offsets where its slices ended, added up."""
+
+
 class Ranges(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: Sequence[Range]) -> None:
+    def __init__(self, ranges: Sequence[Range], frozen: Frozen | None = None) -> None:
         super().__init__(None)
         self.ranges = tuple(ranges)
+        self.frozen = frozen
+        """Of the first partition of a plan: one task tells for all."""
 
     def __repr__(self) -> str:
         parts = [

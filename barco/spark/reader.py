@@ -2,6 +2,8 @@
 batches in a task."""
 
 import re
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -10,10 +12,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barco.errors import NotFoundError
 from barco.spark import cores
+from barco.spark.again import tell
 from barco.spark.decode import Decoder
 from barco.spark.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.options import ReadOptions
 from barco.spark.plan import (
+    Frozen,
     Range,
     Ranges,
     Slice,
@@ -58,9 +62,9 @@ def look_up_times(brokers: Brokers, topics: Sequence[str], times: Iterable[str])
     """Where each of some times begins in every slice."""
     found: Times = {}
     for topic in topics:
-        for time in times:
-            slices = slices_of(topic, brokers.slices(topic, at=time))
-            found[topic, time] = {
+        for place in times:
+            slices = slices_of(topic, brokers.slices(topic, at=place))
+            found[topic, place] = {
                 each.partition: each.end if each.at is None else each.at for each in slices
             }
     return found
@@ -166,9 +170,17 @@ class BatchReader(DataSourceReader):
             end = end_of(slice_, options, times)
             if start < end:
                 ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
-        return list(tasks_of(ranges, options)) or [Ranges(())]
+        tasks = list(tasks_of(ranges, options)) or [Ranges(())]
+        if not options.ending.given:
+            ends = dict.fromkeys(topics, 0)
+            for slice_ in slices:
+                ends[slice_.topic] += slice_.end
+            tasks[0] = Ranges(tasks[0].ranges, Frozen(uuid.uuid4().hex, time.time(), ends))
+        return list[InputPartition](tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition's ranges, one after the other."""
         assert isinstance(partition, Ranges)
+        if partition.frozen is not None:
+            tell(partition.frozen, self._options)
         yield from read_ranges(partition.ranges, self._options, self._projection)

@@ -1,4 +1,4 @@
-"""Rows of a write as events: which columns there may be, what is in them, and which row is wrong."""
+"""Rows of a write as events: which columns there may be, what is in them, which row is wrong."""
 
 import time
 from typing import Any

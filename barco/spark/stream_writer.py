@@ -4,10 +4,11 @@ The name of a write is (query id, batch id): both are in the checkpoint. Spark c
 object in another process, so the tasks' reports carry the query's id.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -30,9 +31,10 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "StreamWriter":
-    """The writer of a query; OptionError if options or columns are wrong."""
-    if overwrite:
-        raise OptionError('topics are only appended to: use outputMode("append")')
+    """The writer of a query; OptionError if options or columns are wrong.
+
+    `overwrite` is outputMode("complete"): the whole result with each batch, as Kafka's sink has it.
+    """
     parsed = WriteOptions.parse(options)
     check_schema(schema, parsed)
     return StreamWriter(parsed)
@@ -64,3 +66,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On the driver, when the batch has failed; the next try stages anew."""
         for writer in {staged.writer for staged in staged_of(messages)}:
             abort(self._options, writer, batchId)
+
+
+def each_batch(**options: str) -> Callable[[DataFrame, int], None]:
+    """For `foreachBatch`: stores each batch once, in every output mode. Spark 4.3 lets no source
+    that is written in Python have outputMode("update") by `format(...)`.
+
+    `options` are those of a write; the query's id is the writer, unless `writerId` names it.
+    """
+
+    def write(batch: DataFrame, number: int) -> None:
+        writer = options.get("writerId") or _query_of(batch)
+        sink = batch.write.format("barco").mode("append").options(**options)
+        sink.option("writerId", writer).option("batchId", str(number)).save()
+
+    return write
+
+
+def _query_of(batch: DataFrame) -> str:
+    found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY)
+    if not found:
+        raise OptionError("Spark does not say which query it is: give option writerId")
+    return str(found)

@@ -92,7 +92,8 @@ def test_filters_of_one_query_are_not_in_the_next(
     spark: Any, broker: Any, rows: list[Row], pushdown: None
 ) -> None:
     frame = load(spark, broker)
-    for condition, holds in FILTERS.items():
+    pushed = spark.conf.get(PUSHDOWN) == "true"
+    for condition, holds in list(FILTERS.items())[: None if pushed else 2]:
         wanted = Counter(row for row in rows if holds(row))
         assert answer(frame.where(condition)) == wanted, condition
         assert answer(frame) == Counter(rows), f"after {condition}"
@@ -132,3 +133,65 @@ def test_views_of_sql(spark: Any, broker: Any, rows: list[Row], pushdown: None) 
             assert (found.some, found.n) == (some, len(rows))
             assert found.f == sum(row[2] < 9 for row in rows)
             spark.sql(f"select * from {view} where topic = 'twice-2'").toArrow()
+
+
+# --- Events that come later -----------------------------------------------------------------------
+
+
+def telling_source() -> Any:
+    """Rows are what a task says on its standard error. Sent there by value."""
+    import contextlib
+    import io
+
+    import pyarrow as pa
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from barco.spark import BarcoSource
+    from barco.spark.reader import BatchReader
+
+    class Reader(BatchReader):
+        def read(self, partition: Any) -> Any:
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                for _ in super().read(partition):
+                    pass
+            yield pa.record_batch({"value": pa.array([said.getvalue()], pa.string())})
+
+    class Source(BarcoSource):
+        @classmethod
+        def name(cls) -> str:
+            return "barco_saying"
+
+        def schema(self) -> Any:
+            return StructType([StructField("value", StringType())])
+
+        def reader(self, schema: Any) -> Any:
+            made = super().reader(schema)
+            return Reader(made._options, made._projection)
+
+    return Source
+
+
+def test_a_frame_is_as_old_as_its_first_query(spark: Any, broker: Any) -> None:
+    """Spark leaves no way to plan it anew; `load()` does, and so does a view of such a frame."""
+    produce(broker, "old", range(100))
+
+    def fresh(form: str = "barco", **options: str) -> Any:
+        reader = spark.read.schema("value string").format(form).option("subscribe", "old")
+        return reader.option("endpoints", endpoint_of(broker)).options(**options).load()
+
+    spark.dataSource.register(telling_source())
+    frame, saying = fresh(), fresh("barco_saying", minPartitions="1")
+    assert frame.count() == 100 and frame.count() == 100
+    words = [[row.value for row in saying.collect() if row.value] for _ in range(4)]
+    assert words == [[]] * 4, "nothing is missing"
+    produce(broker, "old", range(100, 105))
+    assert frame.count() == 100, "Spark plans it anew by now: mend README.md, and again.py can go"
+    assert fresh().count() == 105
+    said: list[str] = []
+    for _ in range(20):  # It is told by a process that has met the plan before.
+        said += [row.value for row in saying.collect() if row.value]
+        if said:
+            break
+    assert "it lacks the events that came since: 5 of old. load() it again" in said[0]
+    assert not [row for row in fresh("barco_saying").collect() if row.value]

@@ -61,8 +61,8 @@ WRITE_ROUTES = (
         _PATH,
         "writes.put",
         "Prepare a write: it can be committed from then on, whatever happens. Or commit it: each "
-        "slice's events appear with the mark that makes a repetition change nothing. Or say, by the "
-        "state staged alone, that its tasks are alive: it does not expire for an hour.",
+        "slice's events appear with the mark that makes a repetition change nothing. Or say, by "
+        "the state staged alone, that its tasks are alive: it does not expire for an hour.",
         "write",
         body={
             "application/json": {
@@ -78,7 +78,7 @@ WRITE_ROUTES = (
         answers={
             200: "It is so; committed: all events are durable.",
             400: _MALFORMED,
-            404: "There is no such topic, and topics are not created on first use; or no such write.",
+            404: "There is no such topic, and topics are not created on first use; or no write.",
             409: "What is staged is not that, or another commit of the same name has begun.",
             421: _OWN,
             429: "Too many writers have committed in the last day.",
