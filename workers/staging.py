@@ -337,7 +337,7 @@ class Staging:
     def touch(self, writer: str, batch: int) -> dict[str, Any]:
         """Its tasks are alive: it does not expire for a while."""
         if (write := self.writes.get((writer, batch))) is not None:
-            write.touched = self._now_us() / 1e6
+            write.touched = self.monotonic()
         return self.state(writer, batch)
 
     async def abort(self, writer: str, batch: int) -> None:
