@@ -105,6 +105,27 @@ def test_retries_are_stored_once_whatever_the_next_leaders_clock_says(root: Path
         shard.end()
 
 
+def test_retention_goes_on_although_a_clock_has_gone_back(root: Path) -> None:
+    """Two hours go by while all wall clocks show a time ten years ago."""
+    shard = Wrong(
+        root, 0.0, 0.0, 0.0, retention_hours=1, retention_seconds=0.1, segment_bytes=4 * MiB,
+        event_bytes_max=MiB, request_bytes_max=MiB,
+    )  # fmt: skip
+    try:
+        shard.start()
+        for sequence in range(12):
+            assert shard.put(f"{sequence:06d}" + os.urandom(450_000).hex(), sequence) == 200
+        for clock in shard.clocks:
+            clock.set(-3650 * DAY, gone=2 * HOUR)
+        # The leader itself ends its generation, so that retention can go on.
+        expired = "storage_expired_segments"
+        until("it goes", lambda: all(m.stats.get(expired) for m in shard.members))
+        assert shard.put("new", 12) == 200
+        assert same_everywhere(shard)[-1] == "new"
+    finally:
+        shard.end()
+
+
 def test_retention_takes_nothing_because_a_clock_jumps(root: Path) -> None:
     """Promise D2. Sealed segments of several generations, an hour to keep them."""
     shard = Wrong(

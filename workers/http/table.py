@@ -226,7 +226,7 @@ _TOPICS = (
                     "retentionHours": {
                         "type": "integer",
                         "minimum": 0,
-                        "description": "Age of events, by their timestamps, at which they may go. "
+                        "description": "Hours since the append after which events may go. "
                         "0: as long as the broker's own retention lets them stay.",
                     },
                     "retentionBytes": {

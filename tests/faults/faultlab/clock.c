@@ -1,10 +1,11 @@
 /* Preloaded into a broker: its wall clock is wrong by as many microseconds as the file says that
- * $BARCO_FAULT_CLOCK names (8 bytes, little-endian), which may be written to while it runs. The
- * monotonic clock is as it is.
+ * $BARCO_FAULT_CLOCK names (8 bytes, little-endian), which may be written to while it runs. By the
+ * next 8 bytes its monotonic clock is ahead: that much time has gone by.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,7 +25,7 @@ __attribute__((constructor)) static void begin(void)
     real = (clock_call *)dlsym(RTLD_NEXT, "clock_gettime");
     if (fd < 0)
         return;
-    void *memory = mmap(NULL, sizeof *offset_us, PROT_READ, MAP_SHARED, fd, 0);
+    void *memory = mmap(NULL, 2 * sizeof *offset_us, PROT_READ, MAP_SHARED, fd, 0);
     if (memory != MAP_FAILED)
         offset_us = memory;
     close(fd);
@@ -35,10 +36,10 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (real == NULL)
         real = (clock_call *)dlsym(RTLD_NEXT, "clock_gettime");
     int status = real(clock, now);
-    if (status != 0 || offset_us == NULL ||
-        (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+    bool wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    if (status != 0 || offset_us == NULL || (!wall && clock != CLOCK_MONOTONIC))
         return status;
-    int64_t us = now->tv_sec * 1000000LL + now->tv_nsec / 1000 + *offset_us;
+    int64_t us = now->tv_sec * 1000000LL + now->tv_nsec / 1000 + offset_us[wall ? 0 : 1];
     now->tv_sec = us / 1000000;
     now->tv_nsec = us % 1000000 * 1000;
     return 0;

@@ -42,8 +42,8 @@ class WrongClock:
             "BARCO_FAULT_CLOCK": str(self._path),
         }
 
-    def set(self, seconds: float) -> None:
-        """It is ahead by so much from now on."""
-        data = struct.pack("<q", int(seconds * 1e6))
+    def set(self, seconds: float, gone: float = 0.0) -> None:
+        """It is ahead by so much from now on; and so many seconds have gone by in truth."""
+        data = struct.pack("<qq", int(seconds * 1e6), int(gone * 1e6))
         with self._path.open("r+b" if self._path.exists() else "wb") as file:
             file.write(data)
