@@ -178,6 +178,14 @@ class Broker:
         self._control: Control | Cluster = Control(Groups(slices))
         # In a cluster the broker's own range comes first, then those that it follows.
         processes = Replicas(ring, identity.workers).processes
+        self._cores = machine.cores()
+        if processes > len(self._cores):
+            log.log(
+                logging.WARNING if identity.workers > len(self._cores) else logging.INFO,
+                "%d processes share %d cores (%d of them lead): more cores, or fewer workers at the"
+                " next format, give each one of its own",
+                *(processes, len(self._cores), identity.workers),
+            )
         self._keepers = [self._keeper(worker, lock) for worker in range(processes)]
 
     async def run(self) -> int:
@@ -215,16 +223,10 @@ class Broker:
 
     def _keeper(self, worker: int, lock: int) -> Keeper:
         sockets = self._listeners.by_worker[worker]
-        cores = machine.cores()
-        # The processes of one shard number, one for each place, share a core.
-        pinned = worker % self._identity.workers
-        if pinned >= len(cores):
-            extra = {"worker": worker, "core": cores[pinned % len(cores)], "cores": len(cores)}
-            log.warning("more workers than cores: this worker shares its core", extra=extra)
         launch = Launch(
             worker=worker,
             command=self._plan.command,
-            options=lambda channel_fd: self._options(worker, channel_fd, cores),
+            options=lambda channel_fd: self._options(worker, channel_fd),
             inherit=[lock, *(listener.fileno() for listener in sockets.values())],
         )
         return Keeper(
@@ -235,7 +237,7 @@ class Broker:
             message=self._message,
         )
 
-    def _options(self, worker: int, channel_fd: int, cores: list[int]) -> WorkerOptions:
+    def _options(self, worker: int, channel_fd: int) -> WorkerOptions:
         config, identity = self._plan.config, self._identity
         brokers = config.cluster.brokers
         sockets = self._listeners.by_worker[worker]
@@ -243,7 +245,9 @@ class Broker:
             version=barco.__version__,
             worker=worker,
             workers=identity.workers,
-            core=cores[worker % identity.workers % len(cores)],
+            core=machine.core_of(
+                worker, workers=identity.workers, ordinal=identity.ordinal, cores=self._cores
+            ),
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
             cluster_uuid=identity.cluster_uuid,

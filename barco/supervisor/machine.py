@@ -3,11 +3,13 @@
 import os
 import re
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 from barco.config import Config, check_cluster_ports, is_loopback, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
+from barco.model.placement import REPLICAS
 
 
 def check_kernel(release: str | None = None) -> tuple[int, int]:
@@ -47,6 +49,24 @@ def check_cluster(config: Config) -> Config:
 def cores() -> list[int]:
     """The CPUs that this process may run on."""
     return sorted(os.sched_getaffinity(0))
+
+
+def core_of(process: int, *, workers: int, ordinal: int, cores: Sequence[int]) -> int:
+    """The CPU of a broker's process, of those that it may run on. Pure.
+
+    Who leads has a core of its own if there are enough, and those that follow share the others. The
+    brokers of one machine know nothing of each other: each begins at another core, by its ordinal,
+    a third of the cores further on if that is more than it has workers.
+    """
+    count = len(cores)
+    first = ordinal * max(workers, count // REPLICAS)
+    place, shard = divmod(process, workers)
+    if place == 0:
+        return cores[(first + shard) % count]
+    follower = process - workers
+    if count > workers:  # Beside the leaders' cores.
+        return cores[(first + workers + follower % (count - workers)) % count]
+    return cores[(first + process) % count]
 
 
 def worker_count(config: Config) -> int:

@@ -78,3 +78,45 @@ def test_a_priority_that_is_refused_says_what_to_do() -> None:
     assert done.stdout.startswith("broker.nice = -10 is refused (Permission denied): run as root")
     with pytest.raises(ConfigError, match="broker.nice = -21: must be from -20 to 19"):
         Config().override("broker", nice=-21)
+
+
+def placed(count: int, workers: int, brokers: int) -> list[list[int]]:
+    """The cores of all processes of each broker on a machine with so many."""
+    processes = range(workers * (3 if brokers > 1 else 1))
+    return [
+        [
+            machine.core_of(each, workers=workers, ordinal=ordinal, cores=range(count))
+            for each in processes
+        ]
+        for ordinal in range(brokers)
+    ]
+
+
+@pytest.mark.parametrize("count", range(1, 65))
+@pytest.mark.parametrize("workers", (1, 2, 3, 8))
+def test_processes_are_spread_over_the_cores(count: int, workers: int) -> None:
+    brokers = placed(count, workers, 3)
+    for cores in brokers:
+        leaders, followers = cores[:workers], cores[workers:]
+        assert len(set(leaders)) == min(count, workers), "each leader on a core of its own"
+        if count > workers:
+            assert not set(leaders) & set(followers), "nobody follows on a leader's core"
+        assert len(set(cores)) == min(count, len(cores)), "no core is left out"
+        used = [cores.count(core) for core in set(cores)]
+        assert count > workers or max(used) - min(used) <= 1
+    # On one machine: no two leaders share a core while there are enough for all.
+    leading = [core for cores in brokers for core in cores[:workers]]
+    assert len(set(leading)) == min(count, 3 * workers) or count < 3 * workers
+    if count >= 9 * workers and count % 3 == 0:
+        everything = [core for cores in brokers for core in cores]
+        assert len(set(everything)) == 9 * workers, "each process a core of its own"
+    # What was measured: nine processes, all on core 0.
+    if workers == 1 and count in (2, 3):
+        everything = [core for cores in brokers for core in cores]
+        used = [everything.count(core) for core in range(count)]
+        assert max(used) - min(used) <= 1
+
+
+def test_a_single_broker_begins_at_the_first_core() -> None:
+    assert placed(4, 4, 1) == [[0, 1, 2, 3]]
+    assert placed(2, 4, 1) == [[0, 1, 0, 1]]
