@@ -126,3 +126,17 @@ def test_a_topic_that_is_gone_is_told_after_a_restart_too(
     reader = reader_of(monkeypatch, looks, lenient)
     found = reader.latestOffset(begin, ReadAllAvailable())
     assert found == position({kept: at(12), gone: at(7), other: at(3)})
+
+
+def test_a_group_is_told_what_is_stored_and_not_what_is_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark asks for the next batch when the one before it is done."""
+    key = ("t", "0/0")
+    reader = reader_of(monkeypatch, [{key: at(120)}], ReadOptions(topics=("t",), group="g"))
+    told: list[object] = []
+    monkeypatch.setattr(reader._group, "tell", told.append)
+    end = reader.latestOffset(position({key: at(100)}), ReadAllAvailable())
+    assert told == [{"t": {0: at(100)}}]
+    reader.latestOffset(end, ReadAllAvailable())
+    assert told[1:] == [{"t": {0: at(120)}}]
