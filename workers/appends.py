@@ -1,10 +1,10 @@
 """Internal events: appended by a worker itself, answered when they are stable."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from barco.errors import BusyError, CorruptDataError, OutcomeUnknownError
+from barco.errors import BarcoError, BusyError, CorruptDataError, OutcomeUnknownError
 from barco.workers.seams import ReactorLike
 
 PENDING_MAX = 65_536
@@ -68,3 +68,15 @@ class Appends:
             future.set_exception(BusyError("The log does not take the event now."))
         else:
             future.set_exception(OutcomeUnknownError("The event may or may not be stored."))
+
+
+async def all_stable(waiting: Iterable[asyncio.Future[int]]) -> None:
+    """Wait for every one of them, and only then report the first failure."""
+    failures = []
+    for future in waiting:
+        try:
+            await asyncio.shield(future)
+        except BarcoError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

@@ -15,7 +15,7 @@ import msgpack
 
 from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
-from barco.workers.appends import Appends
+from barco.workers.appends import Appends, all_stable
 from barco.workers.cursor import Cursor, Key
 from barco.workers.membership import Member, Membership
 from barco.workers.polls import PollRequest, PollResult, Said, holds
@@ -91,6 +91,11 @@ class Consumption:
         for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
             table.clear()
         self._unread.clear()
+
+    def committed(self, group: str, topic: str, index: int) -> int:
+        """The group offset of a slice, as it is stable; -1: there is none."""
+        cursor = self._cursors.get((group, topic, index))
+        return -1 if cursor is None else cursor.committed
 
     @property
     def cursor_count(self) -> int:
@@ -290,9 +295,7 @@ class Consumption:
             "ts": self._now_us(),
         }
         try:
-            future = self._appends.start(
-                OFFSETS, cursor.slice, _offset_key(cursor), msgpack.packb(body)
-            )
+            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, msgpack.packb(body))
         except BaseException:
             cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
             raise
@@ -377,7 +380,7 @@ class Consumption:
                     lost.append((cursor.topic, cursor.slice))
             if cursor.pending is not None:
                 waiting.append(cursor.pending)
-        await _all_stable(waiting)
+        await all_stable(waiting)
         return sorted(self._fenced.pop(key, set()).union(lost))
 
     async def goodbye(self, key: Key, *, commit: bool, said: Said) -> None:
@@ -455,7 +458,7 @@ class Consumption:
             except BaseException:
                 cursor.asked = cursor.position = before
                 raise
-        await _all_stable(waiting)
+        await all_stable(waiting)
         self._waiters.wake()
 
     async def forget(self, group: str) -> int:
@@ -475,26 +478,9 @@ class Consumption:
         waiting = []
         for name in names:
             cursor = self._cursors[name]
-            waiting.append(self._appends.start(OFFSETS, cursor.slice, _offset_key(cursor), b""))
+            waiting.append(self._appends.start(OFFSETS, cursor.slice, cursor.key, b""))
             self._release(cursor)
             cursor.revision += 1
             del self._cursors[name]
-        await _all_stable(waiting)
+        await all_stable(waiting)
         return len(names)
-
-
-def _offset_key(cursor: Cursor) -> bytes:
-    # With the slice, so that no two cursors of a shard share a key.
-    return f"{cursor.group}\0{cursor.topic}\0{cursor.slice}".encode()
-
-
-async def _all_stable(waiting: Iterable[asyncio.Future[int]]) -> None:
-    """Wait for every one of them, and only then report the first failure."""
-    failures = []
-    for future in waiting:
-        try:
-            await asyncio.shield(future)
-        except BarcoError as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]

@@ -30,3 +30,8 @@ class Cursor:
     pending: asyncio.Future[int] | None = None
     stored_us: int = 0
     """When the group offset was last sent to the log, by the wall clock."""
+
+    @property
+    def key(self) -> bytes:
+        """Of its events; with the slice, so that no two cursors of a shard share one."""
+        return f"{self.group}\0{self.topic}\0{self.slice}".encode()

@@ -1,5 +1,6 @@
 """What a poll asks of one worker, and what comes back."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -33,23 +34,39 @@ def name_of(delivery: str, lost: Iterable[int]) -> str:
     return f"{delivery}!{without}" if without else delivery
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One that was written."""
+
+    name: str
+    ends: list[tuple[str, int, int]]
+    """By topic and place of the ring, where what it carried ends."""
+    at: float
+    """When, by the monotonic clock that all processes of the machine share."""
+
+
 class Written:
-    """The last answer that this worker has written to each consumer, by name."""
+    """The last answer that this worker has written to each consumer."""
 
     def __init__(self, consumers_max: int = limits.CONSUMERS_MAX) -> None:
         self._consumers_max = consumers_max
-        self._names: dict[Key, str] = {}
+        self._answers: dict[Key, Answer] = {}
 
-    def note(self, key: Key, name: str) -> None:
+    def note(self, key: Key, name: str, ends: list[tuple[str, int, int]]) -> None:
         """An answer is in its connection, whole."""
-        self._names.pop(key, None)  # The newest come last.
-        self._names[key] = name
-        if len(self._names) > self._consumers_max:
-            del self._names[next(iter(self._names))]
+        self._answers.pop(key, None)  # The newest come last.
+        self._answers[key] = Answer(name, ends, time.monotonic())
+        if len(self._answers) > self._consumers_max:
+            del self._answers[next(iter(self._answers))]
+
+    def answer(self, key: Key) -> Answer | None:
+        """None is no harm: what nobody can say was received is given again."""
+        return self._answers.get(key)
 
     def last(self, key: Key) -> str | None:
-        """Its name. None is no harm: what nobody can say was received is given again."""
-        return self._names.get(key)
+        """Its name."""
+        answer = self._answers.get(key)
+        return None if answer is None else answer.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply",)
+    + ("topic_apply", "behind")
 )
 """Operations on what only the leader has, or that write to the log."""
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
@@ -219,6 +219,7 @@ class ShardService:
             "poll": self._poll,
             "wait": self._wait,
             "commit": self._commit,
+            "behind": self._behind,
             "goodbye": self._goodbye,
             "revoke": self._revoke,
             "written": self._written,
@@ -259,15 +260,28 @@ class ShardService:
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
         fenced = await self.consumption.commit(key, Said(*args["said"]))
-        return [[topic, self.first_place + index] for topic, index in fenced]
+        lost = [[topic, self.first_place + index] for topic, index in fenced]
+        return lost + await self._behind(args)
+
+    async def _behind(self, args: Args) -> list[list[Any]]:
+        """Of these ends of what a consumer received, those that the group has not committed: the
+        worker that gave it, and kept account of it, may have died or been deposed since."""
+        group, committed = args["group"], self.consumption.committed
+        mine = ((t, p, end, p - self.first_place) for t, p, end in args["ends"])
+        return [
+            [topic, place]
+            for topic, place, end, index in mine
+            if index in self.slices and committed(group, topic, index) < end
+        ]
 
     async def _goodbye(self, args: Args) -> None:
         key = (args["consumer"], args["session"])
         said = Said(*args["said"])
         await self.consumption.goodbye(key, commit=args["commit"], said=said)
 
-    async def _written(self, args: Args) -> str | None:
-        return self.written.last((args["consumer"], args["session"]))
+    async def _written(self, args: Args) -> list[Any] | None:
+        answer = self.written.answer((args["consumer"], args["session"]))
+        return None if answer is None else [answer.name, answer.ends, answer.at]
 
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -292,7 +292,9 @@ class Consume:
         parts = await render(kind, found.extents, ring, most)
         if [extent.end for extent in found.extents] != ends:
             return None  # Where owners believe them to end, other polls go on.
-        written = functools.partial(self._context.service.written.note, member.key, name)
+        carried = [(extent.topic, extent.slice, extent.end) for extent in found.extents]
+        note = self._context.service.written.note
+        written = functools.partial(note, member.key, name, carried)
         return Response(200, self._context.memory.counted(parts), tuple(headers), undo, written)
 
     def _who(self, member: Member) -> dict[str, Any]:
@@ -306,12 +308,26 @@ class Consume:
 
     async def _ask_written(self, worker: int, key: Key) -> str | None:
         """What another worker of this broker has written to a consumer last."""
+        answers = await self._answers([worker], key)
+        return str(answers[0][0]) if answers else None
+
+    async def _answers(self, workers: Iterable[int], key: Key) -> list[list[Any]]:
+        """What these workers have written to a consumer last: [name, ends, when] of those that
+        have something and say it."""
         args = {"consumer": key[0], "session": key[1]}
-        try:
-            name = await self._context.siblings.call(worker, "written", args, WRITTEN_SECONDS_MAX)
-        except BarcoError:
-            return None
-        return str(name) if name is not None else None
+        asked = await self._context.siblings.broadcast(
+            "written", dict.fromkeys(workers, args), WRITTEN_SECONDS_MAX
+        )
+        return [answer for answer in asked.values() if isinstance(answer, list)]
+
+    async def _received(self, request: Request, member: Member) -> list[list[Any]]:
+        """Where what the consumer has received last ends: [topic, place, end]."""
+        name = request.value("delivery")
+        answers = await self._answers(self._context.processes, member.key)
+        if name is not None:
+            answers = [answer for answer in answers if answer[0] == name]
+        newest = max(answers, key=lambda answer: float(answer[2]), default=None)
+        return list(newest[1]) if newest is not None else []
 
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
@@ -331,15 +347,23 @@ class Consume:
         consumer_id = _consumer_id(request)
         member = await self._context.membership.require(consumer_id)
         self._context.membership.heard_of(consumer_id)
+        ends = await self._received(request, member)
         args = {**self._who(member), "said": self._said(request, member)}
-        answers = await self._context.siblings.broadcast(
-            "commit", self._context.leading_here(args), 10.0
-        )
-        lost: list[str] = []
-        for answer in answers.values():
+        asked = self._context.leading_here({**args, "group": member.group, "ends": ends})
+        answers = list((await self._context.siblings.broadcast("commit", asked, 10.0)).values())
+        # What has another leader since, it may have given and committed again.
+        gone: dict[int, dict[str, Any]] = {}
+        for end in ends:
+            owner = self._context.owner(end[1])
+            if owner not in asked:
+                gone.setdefault(owner, {"group": member.group, "ends": []})["ends"].append(end)
+        if gone:
+            answers += (await self._context.siblings.broadcast("behind", gone)).values()
+        lost: set[str] = set()
+        for answer in answers:
             if isinstance(answer, BarcoError):
                 raise answer
-            lost += [f"{topic}/{place}" for topic, place in answer]
+            lost |= {f"{topic}/{place}" for topic, place in answer}
         if lost:
             raise ConflictError(
                 "Slices of the last poll have gone to another consumer of the group, or it is not "

@@ -407,7 +407,7 @@ ROUTES = (
         answers={
             204: "Committed, durably.",
             400: "A parameter is wrong.",
-            409: "Not registered, or slices have moved, or it is not known what arrived of them.",
+            409: "Not registered, or these slices have moved, or another leader: they come again.",
             503: "A worker is restarting.",
         },
     ),

@@ -129,6 +129,24 @@ def test_a_registration_is_known_everywhere_when_it_is_answered() -> None:
     asyncio.run(run())
 
 
+def test_a_consumer_that_expires_at_one_broker_gives_up_its_slices_at_all() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            given = {"consumerId": "c", "group": "g", "topics": ["t"], "start": "startFromLatest"}
+            assert (await sites[0].request(0, "register", **given, sessionMs=5_000))["ok"]
+            assert (await sites[2].register("d"))["ok"]
+            # Its time is over; what this broker says of it, all workers of all brokers hear.
+            later = asyncio.get_running_loop().time() + 6.0
+            sites[1].take(sites[1].cluster.tick(later))
+            for site in sites:
+                for worker in (0, 1):
+                    await until(lambda s=site, w=worker: list(s.groups(w)["g"]) == ["d"])
+            places = sites[0].groups()["g"]["d"]["assigned"]["t"]
+            assert len(places) == 2 * len(ring_slices(3, 8))
+
+    asyncio.run(run())
+
+
 def test_a_broker_whose_workers_hang_does_not_keep_a_registration_for_ever() -> None:
     async def run() -> None:
         async with three() as sites:

@@ -1,6 +1,7 @@
 """Gossip in a simulated cluster: agreement, its price, and nobody suspected without reason."""
 
 import math
+import random
 from collections.abc import Callable
 
 import pytest
@@ -226,3 +227,35 @@ def test_a_newcomer_gets_more_than_fits_in_one_message() -> None:
     for fact in facts:
         world.nodes[0].store.merge(fact, tell=False)
     assert world.run(60.0, seldom(world, lambda: world.knows(facts[-1]) == 2 and world.same(), 9))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_broker_misses_a_registration_for_long(seed: int) -> None:
+    """Consumers come and go while brokers crash, return, and stand still."""
+    world, chance = World(3, seed), random.Random(seed)
+    world.run(2.0)
+    numbers, incarnation = iter(range(1, 1_000_000)), 1
+
+    def publish(seconds: float) -> None:
+        end = world.now + seconds
+        while world.now < end:
+            able = [ordinal for ordinal in world.nodes if ordinal not in world.paused]
+            at, number = chance.choice(able), next(numbers)
+            world.publish(at, consumer(f"c{chance.randrange(20)}", number, at))
+            world.run(chance.expovariate(5))
+
+    for _ in range(6):
+        victim = chance.randrange(3)
+        if chance.random() < 0.5:
+            seconds = chance.uniform(0.5, 8.0)
+            world.pause(victim, seconds)
+            publish(seconds)
+        else:
+            incarnation += 1
+            world.crash(victim)
+            publish(chance.uniform(0.0, 3.0))
+            world.start(victim, incarnation)
+        publish(chance.uniform(0.0, 3.0))
+    last = world.now
+    assert world.run(60.0, lambda: not world.paused and world.same())
+    assert world.now - last < 2.0

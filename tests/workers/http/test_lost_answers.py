@@ -136,6 +136,30 @@ async def test_a_commit_tells_of_what_nobody_knows_to_have_arrived() -> None:
     assert await broker.values("c") == []
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("next_worker", [0, SIBLING])
+def test_a_commit_after_the_owner_has_died_is_not_told_to_be_one(
+    named: bool, next_worker: int
+) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        first = await broker.poll("c", worker=0)
+        assert sorted(values(first)) == [1, 5]
+        broker.kill(SIBLING)
+        broker.start(SIBLING)
+        query = {"consumerId": "c"}
+        if named:
+            query |= {"delivery": first.headers["barco-delivery"]}
+        path = "/v1/consumer/commit"
+        answer = await broker.request("POST", path, query, worker=next_worker)
+        assert answer.status == 409 and answer.json["slices"] == ["t/5"]
+        assert await broker.values("c", worker=next_worker) == [5]
+        assert (await broker.commit("c")).status == 204
+
+    check()
+
+
 @run
 async def test_a_goodbye_commits_nothing_that_did_not_arrive() -> None:
     broker = await a_broker(1, 5)
@@ -180,7 +204,7 @@ def test_names_of_answers() -> None:
 def test_a_worker_remembers_a_bounded_number_of_consumers() -> None:
     written = Written(consumers_max=2)
     for number in range(3):
-        written.note((f"c{number}", 1), f"a-b-{number}")
+        written.note((f"c{number}", 1), f"a-b-{number}", [])
     assert [written.last((f"c{number}", 1)) for number in range(3)] == [None, "a-b-1", "a-b-2"]
 
 
