@@ -365,6 +365,10 @@ JOIN_GROUPS_MAX = 128
 """A follower that is no further behind gets every group as it is built again, and what it lacks
 from memory: the leader's arena and its queue bound the bytes."""
 
+SCRUB_BYTES_PER_SECOND = 4 * MiB
+"""Of sealed segments that a process reads again to find damage: a hundredth of what a disk of today
+gives, and a terabyte in three days."""
+
 FETCH_GROUPS_MAX = 128
 """Asked for at a time while catching up; the sender may bound them further by size."""
 

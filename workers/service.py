@@ -87,7 +87,7 @@ class ShardService:
         wall_us: Callable[[], int],
     ) -> None:
         """`now_us`: the log's own clock, for all that ages. `wall_us`: to be shown, no more."""
-        self.options = options
+        self.options, self.now_us = options, now_us
         self.slices = options.replicas.slices_of(options.shard_number)
         self.epoch = 0
         self.leading = False
@@ -96,6 +96,7 @@ class ShardService:
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
+        self.health: Callable[[], dict[str, int]] = dict
         """Figures of the storage; set by the worker as well."""
         self.splits: Splits = _no_splits
         """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
@@ -425,6 +426,7 @@ class ShardService:
             "leading": self.leading,
             "replication": self.gate.status(),
             "unreached": self.unreached(),
+            "storage": self.health(),
         }
 
     async def _stats(self, args: Args) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class Worker:
         while self._reactor.log_state()["stable_gseq"] < 1:
             await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
         self._service.lineage = store.topology
-        self._service.more_stats = store.stats
+        self._service.more_stats, self._service.health = store.stats, store.health
         self._service.splits = store.extents.splits
         self._service.open(epoch)
         staging = self._service.staging

@@ -58,6 +58,8 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         shard = {"worker": worker, "ready": led} | _role(context, peer)
         if answer["epoch"] > 0 and answer["replication"]:
             shard["replication"] = answer["replication"]
+        if answer.get("storage"):
+            shard["storage"] = answer["storage"]
         found.shards.append(shard)
         unreached |= {(worker, each) for each in answer["unreached"]}
     if leaderless:

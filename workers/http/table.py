@@ -331,7 +331,8 @@ ROUTES = (
         "GET",
         "/status",
         "status.status",
-        "Whether the broker serves, and why not if not; its I/O engine, priority and peers.",
+        "Whether the broker serves, and why not if not; its I/O engine, priority and peers; "
+        "what is damaged on its disk, and how far the search for that is.",
         "administration",
         answers={200: "Ready: every slice can be written through it.", 503: "Not yet."},
     ),

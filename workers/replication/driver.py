@@ -31,6 +31,7 @@ from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.logs import Logs
+from barco.workers.replication.mending import Mending
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.watched import told
 from barco.workers.storage.bulk import BulkIo
@@ -70,8 +71,7 @@ class Driver:
         fatal: Callable[..., None],
     ) -> None:
         """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
-        here. `on_stop`: no longer. `fatal`: end the process, with a
-        last word and perhaps an exit status."""
+        here. `on_stop`: no longer. `fatal`: end the process, with a last word and a status."""
         self._settings = settings
         self._reactor = reactor
         self._store = store
@@ -111,6 +111,7 @@ class Driver:
         """gseq to (position, length) of the groups that this process built."""
         self._encoded: tuple[r.Append | None, bytes] = (None, b"")
         self._draining: set[Gid] = set()
+        self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
         self._started = False
@@ -140,13 +141,11 @@ class Driver:
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
         if (unclean := self._machine.unclean()) > 0:
-            log.warning(
-                "%d generation(s) of token %d ended on an operator's word (barco recover)",
-                unclean,
-                self._token,
-            )
+            text = "%d generation(s) of token %d ended on an operator's word (barco recover)"
+            log.warning(text, unclean, self._token)
         for link in self._links.values():
             link.start()
+        self._store.repair_from(self._mending)
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
 
@@ -338,7 +337,8 @@ class Driver:
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
         if isinstance(message, r.Expired) and not self.logs.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
-        self.post(ev.Received(end.sender, end.session, message), group)
+        if not self._mending.take(end.sender.ordinal, message, group):
+            self.post(ev.Received(end.sender, end.session, message), group)
         self._inputs.hold_back()
 
     # --- What the core does by itself -----------------------------------------------------------

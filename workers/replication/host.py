@@ -104,6 +104,7 @@ class ReplicaHost:
         self._service.lineage = self._store.topology
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
         self._service.splits = self._store.extents.splits
+        self._service.health = self._store.health
         self._service.gate = self.driver
         self._service.disks = self.driver.disks
         self._network.links.handle(REPLICATION, self._dialled)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barco.errors import CorruptDataError
 from barco.workers.storage import layout
@@ -25,6 +25,9 @@ SIDECARS_MAX = 256
 FILES_MAX = 64
 STREAMS_MAX = 4096
 """Kept open or in memory: the ones used last."""
+
+HOLE_SEGMENTS_MAX = 8
+"""Looked at for a hole in the offsets, while its reader waits."""
 
 _TURN = 32
 """Sidecars looked at before the event loop gets its turn."""
@@ -48,6 +51,16 @@ class SegmentFile:
     newest_us: int | None = None
     """Of its last group, by the log's own clock; None until its sidecar was looked at."""
     chunk_count: int = 0
+
+
+class Health(Protocol):
+    """Whoever looks into damage, and repairs it (`scrub.Scrub`)."""
+
+    def suspect(self, key: SegmentKey) -> object:
+        """Somebody met something wrong in this segment."""
+
+    async def mended(self, key: SegmentKey) -> bool:
+        """The same, and waits for a while: whether it is worth to read it again."""
 
 
 class StreamPart(NamedTuple):
@@ -79,6 +92,8 @@ class Catalog:
         self._streams: OrderedDict[tuple[str, int], list[StreamPart]] = OrderedDict()
         self._building: dict[SegmentKey, asyncio.Task[Sidecar]] = {}
         self._removed = False
+        self.health: Health | None = None
+        """Hears of what is damaged; the scrub, once it is there."""
         self.rebuilt = 0
         """Sidecars that had to be made again."""
 
@@ -92,15 +107,20 @@ class Catalog:
         for generation in self._lineage.generations():
             if not generation.sealed or generation.expired or not generation.tail:
                 continue
-            for index in layout.segment_indexes(self.shard, generation.epoch):
-                key = SegmentKey(generation.epoch, index)
-                found.append(self._file(key))
+            indexes = layout.segment_indexes(self.shard, generation.epoch)
+            # What is missing is damaged: retention would have left a mark, and it is known where
+            # the history ends.
+            first, last = generation.begin[0], max(generation.end_segment, *indexes, 0)
+            for index in sorted({*indexes, *range(first, last + 1)}):
+                found.append(self._file(SegmentKey(generation.epoch, index)))
         return found
 
     def _file(self, key: SegmentKey) -> SegmentFile:
         path = layout.segment_path(self.shard, *key)
         try:
             return SegmentFile(key, path, path.stat().st_size)
+        except FileNotFoundError:
+            return SegmentFile(key, path, 0)
         except OSError as error:
             raise explain(error, path, "look at") from error
 
@@ -209,7 +229,12 @@ class Catalog:
         builder = IndexBuilder()
         tail = generation.tail if generation is not None else None
         walk = rebuild_index(segment.size, key.segment, self._tags(key.epoch), builder, tail)
-        summary = await self._drive(walk, segment)
+        try:
+            summary = await self._drive(walk, segment)
+        except FileNotFoundError:
+            if self._segments.get(key) is not segment:
+                raise  # Retention.
+            summary = None
         if summary is None:  # Not one group can be read.
             summary = SegmentSummary(key.segment, 0, 0, 0, 0, 0, 0, 0)
         self.rebuilt += 1
@@ -219,6 +244,33 @@ class Catalog:
         sidecar = Sidecar.open(layout.sidecar_path(segment.path), *key)
         assert sidecar is not None, "written a moment ago"
         return self._keep(key, sidecar)
+
+    async def refresh(self, key: SegmentKey) -> None:
+        """The segment was repaired, or its index is not what it should be."""
+        self._segments[key].size = self._file(key).size
+        await self.rebuild(key)
+        self._streams.clear()
+
+    def damage(self, key: SegmentKey) -> None:
+        """Something wrong was met in a segment."""
+        if self.health is not None:
+            self.health.suspect(key)
+
+    def damage_at_end(self) -> None:
+        """Something is missing at the end of a stream."""
+        for key in self._order[-2:]:
+            self.damage(key)
+
+    async def mended(self, key: SegmentKey) -> bool:
+        """The same; whether it is worth to read it again."""
+        return self.health is not None and await self.health.mended(key)
+
+    async def mended_before(self, topic: str, slice_: int, offset: int, key: SegmentKey) -> bool:
+        """The same of those that may have held an offset, before or in segment `key`."""
+        parts = [part.key for part in await self.parts(topic, slice_) if part.end_offset <= offset]
+        low = parts[-1] if parts else self._order[0]
+        keys = [each for each in self._order if low <= each <= key]
+        return any([await self.mended(each) for each in keys[-HOLE_SEGMENTS_MAX:]])
 
     async def build_missing(self) -> int:
         """Makes the sidecars that are missing, as after a crash; returns how many. For a task."""

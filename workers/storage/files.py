@@ -19,7 +19,8 @@ from barco.workers.storage.extents import StreamExtents
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.reader import Locate, LocateTimestamp, LogReader
 from barco.workers.storage.retention import Policy, Retention
-from barco.workers.storage.scan import SegmentSummary
+from barco.workers.storage.scan import SegmentSummary, Tags
+from barco.workers.storage.scrub import Scrub
 from barco.workers.storage.segment import SegmentPool
 from barco.workers.storage.slack import give_back
 
@@ -34,7 +35,8 @@ class ShardFiles:
 
     reader: LogReader
     extents: StreamExtents
-    """Both are there once recovery is done."""
+    scrub: Scrub | None = None
+    """All are there once recovery is done."""
 
     def __init__(
         self,
@@ -123,6 +125,25 @@ class ShardFiles:
             on_truncate=on_truncate,
         )
         self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
+        self.scrub = Scrub(
+            self._shard,
+            self._catalog,
+            self.lineage,
+            self._bulk,
+            tags_of=self._tags,
+            committed=self._committed,
+            on_error=self._on_error,
+        )
+        self.scrub.start()
+
+    def _tags(self, epoch: int) -> Tags:
+        generation = self.lineage.get(epoch)
+        session = generation.session if generation is not None else None
+        return Tags(self._cluster_uuid, self._token, epoch, session)
+
+    def _committed(self, epoch: int) -> int | None:
+        """Up to which group a generation that has not ended is history; None: not known."""
+        return None
 
     async def _cut_ended(self) -> None:
         """The ends of segments that an earlier life did not come to cut."""
@@ -197,13 +218,19 @@ class ShardFiles:
                 "storage_expired_segments": self._retention.deleted_segments,
                 "storage_expired_bytes": self._retention.deleted_bytes,
             }
-        return figures
+        return figures | (self.scrub.stats() if self.scrub is not None else {})
+
+    def health(self) -> dict[str, int]:
+        """For /status: what is known to be damaged, and how far the search for more is."""
+        return self.scrub.status() if self.scrub is not None else {}
 
     async def close(self) -> None:
         """After the core's last append: ends background work and closes every file."""
         if self._indexing is not None:
             self._indexing.cancel()
             await asyncio.gather(self._indexing, return_exceptions=True)
+        if self.scrub is not None:
+            await self.scrub.close()
         await self._pool.close()
         if self._retention is not None:
             self.reader.close()

@@ -1,6 +1,7 @@
 """Whole groups of any generation by number, as they stand in the segments: for `Fetch`."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from barco.workers.storage import layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import FileCache, SegmentKey
 from barco.workers.storage.errors import explain
-from barco.workers.storage.scan import GroupHeader, parse_header
+from barco.workers.storage.scan import GroupHeader, body_intact, parse_header
 
 WINDOW_BYTES = 1 * MiB
 HEADERS_WINDOW_BYTES = 64 * KiB
@@ -28,7 +29,7 @@ class Place(NamedTuple):
 
 
 class GroupFiles:
-    """Reads groups. What is found is not verified but for the header: the receiver does that."""
+    """Reads groups, and gives only what is sound."""
 
     def __init__(self, shard: Path, bulk: BulkIo, files: FileCache) -> None:
         self._shard = shard
@@ -36,6 +37,8 @@ class GroupFiles:
         self._files = files
         self._places: OrderedDict[tuple[int, int], Place] = OrderedDict()
         self._firsts: dict[SegmentKey, int] = {}
+        self.damage: Callable[[SegmentKey], None] = lambda key: None
+        """Hears where a group that must be there is not, or is damaged."""
 
     async def read(
         self, epoch: int, first: int, last: int, bytes_max: int
@@ -45,6 +48,7 @@ class GroupFiles:
         None at all if retention has removed it. Raises BarcoError when the disk fails.
         """
         place = await self.find(epoch, first)
+        segment = place.segment if place is not None else -1
         found: list[tuple[GroupHeader, bytes]] = []
         want, total = first, 0
         while place is not None and want <= last:
@@ -60,16 +64,31 @@ class GroupFiles:
             if not groups:
                 place = await self._next_segment(epoch, place, want)
             if place is not None:
+                segment = place.segment
                 self._remember(epoch, want, place)
+        if want <= last:
+            self.damage(SegmentKey(epoch, segment if segment >= 0 else self._nearest(epoch, want)))
         return found
 
-    async def first(self, epoch: int) -> tuple[int, int] | None:
-        """(gseq, prev_crc) of the oldest group that is here; None without any."""
-        for index in layout.segment_indexes(self._shard, epoch)[:1]:
-            header = parse_header(await self._read(SegmentKey(epoch, index), 0, PAGE_BYTES))
-            if header is not None and header.epoch == epoch:
-                return header.gseq, header.prev_crc
-        return None
+    def _nearest(self, epoch: int, gseq: int) -> int:
+        """The segment that should have a group, as far as the others' first ones tell."""
+        known = [
+            key.segment
+            for key, first in self._firsts.items()
+            if key.epoch == epoch and first <= gseq
+        ]
+        return max(known, default=0)
+
+    async def end_of(self, epoch: int, gseq: int) -> Place | None:
+        """Where a group ends; None: it is not here."""
+        place = await self.find(epoch, gseq)
+        if place is None:
+            return None
+        page = await self._read(SegmentKey(epoch, place.segment), place.offset, PAGE_BYTES)
+        header = parse_header(page)
+        if header is None or header.gseq != gseq:
+            return None
+        return Place(place.segment, place.offset + header.group_bytes)
 
     async def find(self, epoch: int, gseq: int) -> Place | None:
         """Where a group begins, or would begin in the last segment; None: it is not here."""
@@ -116,6 +135,8 @@ class GroupFiles:
                 return found, 0
             if at + header.group_bytes > len(view):
                 return found, header.group_bytes
+            if not body_intact(header, view[at : at + header.group_bytes]):
+                return found, 0
             found.append((header, bytes(view[at : at + header.group_bytes])))
             at += header.group_bytes
         return found, 0

@@ -124,7 +124,12 @@ class _Look:
 
     def _scan(self, sources: list[scan.SegmentSource]) -> scan.ScanResult:
         walk = scan.scan_generation(
-            sources, self.tags, self._group, tail=self.generation.tail, accept_loss=True
+            sources,
+            self.tags,
+            self._group,
+            first=self.generation.begin[1:],
+            tail=self.generation.tail,
+            accept_loss=True,
         )
         with _opened(sources, self.row) as read_at:
             return scan.run(walk, read_at)

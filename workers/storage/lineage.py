@@ -45,6 +45,9 @@ class Generation:
     """(first, last known) gseq that an operator gave up."""
     expired: bool = False
     """Retention has removed all of it."""
+    begin: tuple[int, int, int] = (0, 1, 0)
+    """Segment, gseq and prev_crc of the first group that retention has left: the stable mark
+    without which a segment that is missing is damage."""
 
     @property
     def sealed(self) -> bool:
@@ -132,6 +135,10 @@ class Lineage:
     def lost(self, epoch: int, first: int, last: int) -> None:
         """Records that an operator gave up the groups from `first` on: T becomes `first` - 1."""
         self._append({"t": "lost", "e": epoch, "f": first, "l": last})
+
+    def begins(self, epoch: int, segment: int, gseq: int, prev_crc: int) -> None:
+        """Records what retention leaves of a generation; before anything before it goes."""
+        self._append({"t": "begins", "e": epoch, "i": segment, "f": gseq, "c": prev_crc})
 
     def expired(self, epoch: int) -> None:
         """Records that retention removed the last of a generation."""
@@ -259,6 +266,8 @@ def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
             generation.tail = record["f"] - 1
         case "expired":
             generation.expired = True
+        case "begins":
+            generation.begin = (record["i"], record["f"], record["c"])
         case "journal":
             if isinstance(record.get("r"), dict):
                 _learn(generations, record["r"])

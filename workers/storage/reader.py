@@ -20,7 +20,7 @@ from barco.workers.storage.buffers import buffer_bytes
 from barco.workers.storage.bulk import GROUP_BYTES, BulkIo, Group
 from barco.workers.storage.catalog import Catalog, SegmentKey, StreamPart
 from barco.workers.storage.chunks import chunk_damage
-from barco.workers.storage.errors import CorruptChunkError, explain
+from barco.workers.storage.errors import CorruptChunkError, DiskError, explain
 from barco.workers.storage.index import ENTRIES_MAX, ENTRY_BYTES, Location, entry_of, location_at
 from barco.workers.storage.readahead import (
     ReadResult,
@@ -153,6 +153,7 @@ class LogReader:
     def missing(self, topic: str, slice_: int, first: int, end: int) -> CorruptDataError:
         """What to raise when nothing is found below the stable end: the last chunks are damaged."""
         self.corrupt_chunks += 1
+        self._catalog.damage_at_end()
         return CorruptDataError(
             f"offsets {first} to {end - 1} of topic {topic}, slice {slice_} cannot be found: the "
             "chunks that held them are damaged"
@@ -221,7 +222,12 @@ class LogReader:
             if plan is None:
                 return ReadResult([], from_offset, 0)
             if plan.location(0).base_offset > from_offset:
-                await self._explain_hole(topic, slice_, from_offset, plan)
+                hole = await self._explain_hole(topic, slice_, from_offset, plan)
+                if hole is not None:
+                    where = (topic, slice_, from_offset, plan.key)
+                    if attempt < 2 and await self._catalog.mended_before(*where):
+                        continue
+                    raise hole
             if not wait and not spare and plan.location(0).stored_bytes > max_bytes:
                 return ReadResult([], from_offset, plan.key.epoch)  # There is more, but too large.
             # Up to where an offset is missing: the next read begins there, and tells.
@@ -229,11 +235,17 @@ class LogReader:
             try:
                 return await self._read_plan(stream, plan, groups, wait, spare)
             except FileNotFoundError:
-                continue  # Retention removed it between the look-up and the read.
+                if self._catalog.get(plan.key) is not None:  # Else retention was faster.
+                    await self._catalog.mended(plan.key)
             except _WrongIndexError as error:
+                if attempt < 2 and await self._catalog.mended(plan.key):
+                    continue
                 if attempt or plan.key.epoch == self.open_epoch:
                     raise self._corrupt(topic, slice_, plan, error) from None
                 await self._catalog.rebuild(plan.key)
+            except (CorruptChunkError, DiskError):
+                if attempt or not await self._catalog.mended(plan.key):
+                    raise
         return ReadResult([], from_offset, 0)
 
     async def _plan(
@@ -311,18 +323,20 @@ class LogReader:
             return Run(memoryview(_native.chunks_project(chunk, columns)), raw, end, 0)
         return Run(chunk, raw, end, buffer_bytes(stored))
 
-    async def _explain_hole(self, topic: str, slice_: int, from_offset: int, plan: _Plan) -> None:
+    async def _explain_hole(
+        self, topic: str, slice_: int, from_offset: int, plan: _Plan
+    ) -> CorruptChunkError | None:
         """Offsets go on without gaps: what is not there above the earliest is damaged.
 
         An index that is made again cannot hold a chunk whose header is damaged.
         """
         earliest = await self.earliest(topic, slice_)
         if earliest is None or from_offset < earliest:
-            return  # Retention.
+            return None  # Retention.
         after = plan.location(0)
         hole = Location(after.file_offset, 0, from_offset, after.base_offset - from_offset, 0)
         why = "the chunks before it cannot be found"
-        raise self._corrupt(topic, slice_, plan, _WrongIndexError(hole, why))
+        return self._corrupt(topic, slice_, plan, _WrongIndexError(hole, why))
 
     def _corrupt(
         self, topic: str, slice_: int, plan: _Plan, error: "_WrongIndexError"

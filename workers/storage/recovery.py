@@ -140,10 +140,15 @@ async def _recover(
         own = scan.Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
         sources = sources_of(shard, generation)
         feed = _Feed(_ignore, _ignore) if report.T else _Feed(restore, apply_group)
-        with SegmentFiles(shard, generation.epoch, sources) as files:
+        with SegmentFiles(sources) as files:
             result = await drive(
                 scan.scan_generation(
-                    sources, own, feed, tail=generation.tail, accept_loss=accept_loss
+                    sources,
+                    own,
+                    feed,
+                    first=generation.begin[1:],
+                    tail=generation.tail,
+                    accept_loss=accept_loss,
                 ),
                 files,
                 bulk,
@@ -265,7 +270,7 @@ def sources_of(shard: Path, generation: Generation) -> list[scan.SegmentSource]:
 class SegmentFiles:
     """Opens segments for a scan, one at a time: it goes through them in order."""
 
-    def __init__(self, shard: Path, epoch: int, sources: list[scan.SegmentSource]) -> None:
+    def __init__(self, sources: list[scan.SegmentSource]) -> None:
         self._sources = sources
         self._which = -1
         self._fd = -1

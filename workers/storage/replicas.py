@@ -13,10 +13,9 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from barco.errors import BarcoError, DiskFullError
-from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage import kept, layout, scan
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import SegmentKey
@@ -26,16 +25,16 @@ from barco.workers.storage.files import ShardFiles
 from barco.workers.storage.groups import GroupFiles
 from barco.workers.storage.index import write_sidecar
 from barco.workers.storage.lineage import Generation
+from barco.workers.storage.loading import Core, Load, Replay, walk_generation
 from barco.workers.storage.recovery import (
-    SegmentFiles,
     clear_torn,
-    drive,
     make_stable,
     pack_parents,
     sources_of,
 )
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary, Tags
+from barco.workers.storage.scrub import Source
 from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.slack import cut
 from barco.workers.storage.trash import discard, empty_trash
@@ -45,6 +44,10 @@ EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
 
 CUT_AFTER_SECONDS = 1.0
 """Freeing 128 MiB is 20 to 40 ms of work that a fail-over must not wait for."""
+
+REPLAYS_MAX, REPLAY_SECONDS = 20, 0.5
+"""A generation can not begin before the state is there: so often and so long what is damaged of it
+is asked for, then the process ends and another leads."""
 
 State = tuple[int, int]
 """(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
@@ -58,25 +61,6 @@ class Found(NamedTuple):
     suspect: bool
     sealed: bool
     """As lineage.log has it."""
-
-
-class Core(Protocol):
-    """The part of `_native.Reactor` that the files need."""
-
-    def begin_generation(self, epoch: int, session: int, /) -> None: ...
-    def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
-    def load_group(self, group: bytes | memoryview, /) -> None: ...
-    def restore(self, snapshot: bytes | memoryview, /) -> None: ...
-    def apply_group(self, group: bytes | memoryview, /) -> None: ...
-    def log_state(self) -> dict[str, int]: ...
-    def export_index(self, segment: int, /) -> bytes: ...
-    def segment_summary(self, segment: int, /) -> tuple[int, int, int, int, int, int, int, int]: ...
-    def locate(
-        self, topic: str, slice: int, from_offset: int, max_chunks: int, max_bytes: int = ..., /
-    ) -> list[tuple[int, int, int, int, int]]: ...
-    def locate_timestamp(self, topic: str, slice: int, timestamp_us: int, /) -> int | None: ...
-    def locate_appended(self, topic: str, slice: int, time_us: int, /) -> int | None: ...
-    def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
 
 
 class ReplicaStore(ShardFiles):
@@ -113,6 +97,8 @@ class ReplicaStore(ShardFiles):
         self._cutting: set[asyncio.Task[None]] = set()
         self._damaged: set[int] = set()
         """Epochs whose log ended in corruption when this process started."""
+        self._hurt: list[CorruptLogError] = []
+        """In a generation that has ended: to be repaired, and nobody votes on it."""
 
     # --- Recovery -----------------------------------------------------------------------------
 
@@ -128,8 +114,11 @@ class ReplicaStore(ShardFiles):
         empty_trash(self._shard)
         logs: dict[int, Found] = {}
         for generation in reversed(self.lineage.generations()):
-            if generation.expired or generation.sealed and (self.epoch or not generation.tail):
+            walked = self.epoch or self._hurt or not generation.tail
+            if generation.expired or generation.sealed and walked:
                 logs[generation.epoch] = Found(generation.tail or 0, 0, False, True)
+            elif generation.sealed:
+                logs[generation.epoch] = await self._recover_sealed(generation)
             else:
                 found = await self._recover_one(generation)
                 if found.tail or found.suspect:
@@ -145,40 +134,75 @@ class ReplicaStore(ShardFiles):
             core.locate_appended,
             core.truncate_stream,
         )
+        self.groups.damage = self._catalog.damage
         return logs
 
+    def repair_from(self, source: Source) -> None:
+        """Members can be asked from now on for what is damaged here."""
+        assert self.scrub is not None, "recover first"
+        self.scrub.source = source
+        for error in self._hurt:
+            for key in self.scrub.keys_at(error.path):
+                self.scrub.suspect(key)
+
+    def _committed(self, epoch: int) -> int | None:
+        if epoch == self.epoch:
+            return self._core.log_state()["committed"]
+        log = self._copies.get(epoch)
+        return log.position.tail if log is not None else None
+
+    async def _recover_sealed(self, generation: Generation) -> Found:
+        """The newest that has ended: the core gets its state, if it is sound.
+
+        Else it is repaired, and the state comes with the next generation, or from it by then.
+        """
+        found = Found(generation.tail or 0, 0, False, True)
+        load: Load | None = None
+        try:
+            sources = sources_of(self._shard, generation)
+            load = Load(self._core, generation, sources)
+            result = await walk_generation(*self._of(generation), sources, load)
+        except CorruptLogError as error:
+            self._on_error(error)
+            self._hurt.append(error)
+            if load is not None and load.fd >= 0:
+                self._core.begin_generation(generation.epoch, 0)  # It forgets the descriptor.
+                os.close(load.fd)
+            return found
+        self.epoch, self._next_index = generation.epoch, result.end_segment + 1
+        self._fds[result.end_segment] = load.fd
+        return found._replace(header_crc=result.last_crc)
+
+    def _of(self, generation: Generation) -> tuple[Generation, Tags, BulkIo]:
+        return generation, self._tags_of(generation), self._bulk
+
     async def _recover_one(self, generation: Generation) -> Found:
-        """Scans one log; loads it into the core if that has none yet."""
-        if not generation.sealed:
-            await self._bulk.run(kept.restore, self._shard, generation.epoch)
-        tags = self._tags_of(generation)
+        """Scans a log that has not ended; loads it into the core if that has none yet."""
+        await self._bulk.run(kept.restore, self._shard, generation.epoch)
         sources = sources_of(self._shard, generation)
-        load = _Load(self._core, generation, sources) if not self.epoch else None
+        load = Load(self._core, generation, sources) if not self.epoch else None
         suspect = False
-        with SegmentFiles(self._shard, generation.epoch, sources) as files:
-            try:
-                walk = scan.scan_generation(sources, tags, load, tail=generation.tail)
-                result = await drive(walk, files, self._bulk)
-            except CorruptLogError as error:
-                self._on_error(error)
-                suspect = True
-                self._damaged.add(generation.epoch)
-                walk = scan.scan_generation(sources, tags, load, accept_loss=True)
-                result = await drive(walk, files, self._bulk)
-        if not generation.sealed:
-            await make_stable(sources, self._bulk)
-            if not suspect:
-                await self._drop_behind(generation.epoch, result)
-                await clear_torn(sources, result, self._bulk)
+        try:
+            result = await walk_generation(*self._of(generation), sources, load)
+        except CorruptLogError as error:
+            self._on_error(error)
+            suspect = True
+            self._damaged.add(generation.epoch)
+            result = await walk_generation(*self._of(generation), sources, load, accept_loss=True)
+        await make_stable(sources, self._bulk)
+        if not suspect:
+            await self._drop_behind(generation.epoch, result)
+            await clear_torn(sources, result, self._bulk)
         position = Position(result.tail, result.last_crc, result.end_segment, result.end_bytes)
         if result.tail == 0:
             position.segment = -1
         if load is not None and result.tail:
             self.epoch, self._next_index = generation.epoch, result.end_segment + 1
             self._fds[result.end_segment] = load.fd
-        elif not generation.sealed:
+        else:
+            tags = self._tags_of(generation)
             self._copies[generation.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
-        return Found(result.tail, result.last_crc, suspect, generation.sealed)
+        return Found(result.tail, result.last_crc, suspect, False)
 
     async def _drop_behind(self, epoch: int, result: scan.ScanResult) -> None:
         """Segments behind the end were never acknowledged: their names are needed again."""
@@ -298,12 +322,19 @@ class ReplicaStore(ShardFiles):
         generation = self.lineage.get(epoch)
         if generation is None or not tail:
             return
-        sources = sources_of(self._shard, generation)
-        with SegmentFiles(self._shard, epoch, sources) as files:
-            feed = _Replay(self._core)
-            tags = self._tags_of(generation)
-            walk = scan.scan_generation(sources, tags, feed, tail=tail)
-            await drive(walk, files, self._bulk)
+        for attempt in range(REPLAYS_MAX):
+            try:
+                sources = sources_of(self._shard, generation)
+                await walk_generation(*self._of(generation), sources, Replay(self._core), tail=tail)
+                return
+            except CorruptLogError as error:
+                if attempt == REPLAYS_MAX - 1 or self.scrub is None:
+                    raise
+                self._on_error(error)
+                self._core.restore(EMPTY_STATE)
+                for key in self.scrub.keys_at(error.path):
+                    await self.scrub.suspect(key)
+                await asyncio.sleep(REPLAY_SECONDS * (attempt > 0))
 
     def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
         """The nearest ancestor with a group; a generation without any hands on its parents'."""
@@ -349,15 +380,17 @@ class ReplicaStore(ShardFiles):
     async def first_group(self, epoch: int, tail: int) -> tuple[int, int]:
         """(gseq, prev_crc) of the oldest group that retention has left of a sealed generation.
 
-        (`tail` + 1, 0): it has left none. (1, 0) also where it can not be told.
+        (`tail` + 1, 0): it has left none. Its mark says so, not what files there are.
         """
         generation = self.lineage.get(epoch)
         if generation is not None and generation.expired:
             return tail + 1, 0
-        return await self.groups.first(epoch) or (1, 0)
+        return generation.begin[1:] if generation is not None else (1, 0)
 
     async def skip(self, epoch: int, session: int | None, first: int, prev_crc: int) -> None:
         """The log of a generation that has ended begins with group `first`: see `first_group`."""
+        # In which segment that is, its groups will tell (`seal`).
+        await self._bulk.run(self.lineage.begins, epoch, 0, first, prev_crc)
         for index in layout.segment_indexes(self._shard, epoch):
             path = layout.segment_path(self._shard, epoch, index)
             self._catalog.remove(SegmentKey(epoch, index))
@@ -377,6 +410,9 @@ class ReplicaStore(ShardFiles):
         self._cut_later(epoch)
         if tail and not segments:
             await self._bulk.run(self.lineage.expired, epoch)  # Nobody had any of it any more.
+        if segments and generation is not None and generation.begin[1] > 1:
+            mark = (epoch, segments[0], *generation.begin[1:])
+            await self._bulk.run(self.lineage.begins, *mark)
         for index in segments:
             self._catalog.add_known(epoch, index)
         self._copies.pop(epoch, None)
@@ -451,49 +487,7 @@ class ReplicaStore(ShardFiles):
 
     async def _end_of(self, epoch: int, tail: int) -> tuple[int, int]:
         """(segment, byte) behind a group."""
-        groups = await self.groups.read(epoch, tail, tail, 0) if tail else []
-        place = await self.groups.find(epoch, tail) if groups else None
-        if place is None:
-            return (0, 0)
-        return (place.segment, place.offset + len(groups[0][1]))
-
-
-class _Replay:
-    """Feeds history to the core as state alone."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
-        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
-            self._core.restore(group[GROUP_HEADER_BYTES:][: header.body_bytes])
-        elif header.chunk_count:
-            self._core.apply_group(group)
-
-
-class _Load:
-    """Feeds the last segment of a generation to the core, which goes on from there."""
-
-    def __init__(
-        self, core: Core, generation: Generation, sources: Sequence[scan.SegmentSource]
-    ) -> None:
-        self._core = core
-        self._generation = generation
-        self._sources = {source.index: source for source in sources}
-        self.fd = -1
-
-    def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
-        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
-            self._start(segment, header.session)
-        self._core.load_group(group)
-
-    def _start(self, segment: int, session: int) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-        source = self._sources[segment]
-        try:
-            self.fd = os.open(source.name, APPEND_FLAGS)
-        except OSError as error:
-            raise explain(error, source.name, "open") from error
-        self._core.begin_generation(self._generation.epoch, session)
-        self._core.load_segment(segment, self.fd, source.size)
+        place = await self.groups.end_of(epoch, tail) if tail else None
+        if place is None:  # It is damaged: then what there is, is history, and is repaired.
+            return (max(layout.segment_indexes(self._shard, epoch), default=0), 0)
+        return (place.segment, place.offset)

@@ -113,6 +113,7 @@ class Retention:
         doomed = plan(candidates, self._policy, now_us)
         self.held_back = held_back(candidates, self._policy, now_us)
         for key in doomed:
+            await self._mark(key)
             await self._delete(key)
         await self._empty_trash()
         return len(doomed)
@@ -136,6 +137,20 @@ class Retention:
             if len(found) % 32 == 0:
                 await asyncio.sleep(0)
         return found
+
+    async def _mark(self, key: SegmentKey) -> None:
+        """Where its generation begins when this segment is gone, stable before it goes: what else
+        is missing was lost."""
+        after = SegmentKey(key.epoch, key.segment + 1)
+        if self._catalog.get(after) is None:
+            return  # The generation goes with it.
+        summary = (await self._catalog.sidecar(after)).summary
+        if summary.first_gseq == 0:  # It can not be read.
+            summary = (await self._catalog.sidecar(key)).summary
+            link = summary.last_gseq + 1, summary.last_header_crc
+        else:
+            link = summary.first_gseq, summary.first_prev_crc
+        await self._bulk.run(self._lineage.begins, key.epoch, after.segment, *link)
 
     async def _delete(self, key: SegmentKey) -> None:
         segment = self._catalog.get(key)

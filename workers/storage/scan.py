@@ -185,21 +185,24 @@ def scan_generation(
     tags: Tags,
     on_group: OnGroup | None = None,
     *,
+    first: tuple[int, int] = (1, 0),
     tail: int | None = None,
     accept_loss: bool = False,
 ) -> Scan:
     """Walks all segments in order (ascending index) up to the end of the history.
 
-    `tail`: the agreed T of a sealed generation; nothing behind it counts, everything before has
-    to be there. `on_group` is called for the groups of every segment that is not skipped, which
-    always includes the last one in use; a segment's first group is a snapshot, so that is enough
-    to rebuild the state. Called again from a snapshot on when a sidecar proves wrong.
+    `first`: gseq and prev_crc of the first group that retention has left: what is missing between
+    it and the first one found was lost. `tail`: the agreed T of a sealed generation; nothing behind
+    it counts, everything before has to be there. `on_group` is called for the groups of every
+    segment that is not skipped, which always includes the last one in use; a segment's first group
+    is a snapshot, so that is enough to rebuild the state. Called again from a
+    snapshot on when a sidecar proves wrong.
 
     Raises CorruptLogError (rule S5); with `accept_loss` the result says what is given up.
     """
     skip = yield from _skippable(segments)
     while True:
-        walk = _Walk(segments, tags, on_group, tail)
+        walk = _Walk(segments, tags, on_group, first, tail)
         distrusted = yield from walk.run(skip)
         if distrusted is None:
             break
@@ -229,6 +232,7 @@ class _Walk:
         segments: Sequence[SegmentSource],
         tags: Tags,
         on_group: OnGroup | None,
+        first: tuple[int, int],
         tail: int | None,
     ) -> None:
         self.segments = segments
@@ -236,7 +240,8 @@ class _Walk:
         self.on_group = on_group
         self.tail_wanted = tail
         self.result = ScanResult(session=tags.session)
-        self.started = bool(segments) and segments[0].index == 0
+        self.first = first
+        self.started = False
         self.stop_at: tuple[int, int] | None = None  # Behind it everything is examined.
         self.bad_at = (0, 0)  # What is wrong is here: where the message points.
         self.missing = False
@@ -284,9 +289,7 @@ class _Walk:
     def _skip(self, segment: SegmentSource) -> bool:
         summary, result = segment.summary, self.result
         assert summary is not None
-        if self.started and (
-            summary.first_gseq != result.tail + 1 or summary.first_prev_crc != result.last_crc
-        ):
+        if (summary.first_gseq, summary.first_prev_crc) != self._link():
             return False
         if summary.end_bytes > segment.size or summary.index != segment.index:
             return False
@@ -368,12 +371,17 @@ class _Walk:
         """Why a valid header is not the next group of this generation; empty when it is."""
         if not self._ours(header, segment.index):
             return "a group of another generation, segment or broker"
-        if not self.started:
-            # Retention has removed the segments before: the chain begins with this snapshot.
-            return "" if header.flags & (SNAPSHOT | GEN_START) else "not a snapshot"
-        if header.gseq != self.result.tail + 1:
+        gseq, prev_crc = self._link()
+        if not self.started and not header.flags & (SNAPSHOT | GEN_START):
+            return "not a snapshot"
+        if header.gseq != gseq:
+            self.missing = self.missing or (not self.started and header.gseq > gseq)
             return f"group {header.gseq} stands here"
-        return "" if header.prev_crc == self.result.last_crc else "not chained to the group before"
+        return "" if header.prev_crc == prev_crc else "not chained to the group before"
+
+    def _link(self) -> tuple[int, int]:
+        """What the next group must be, and follow on."""
+        return (self.result.tail + 1, self.result.last_crc) if self.started else self.first
 
     def _ours(self, header: GroupHeader, index: int) -> bool:
         tags, session = self.tags, self.result.session

@@ -295,9 +295,27 @@ def test_a_missing_segment():
 
 def test_retention_has_removed_the_first_segments():
     files = numbered(builder.simple(4, segments=4))
+    before = summaries_of(builder.simple(4, segments=4))[1]
     del files[0], files[1]
-    result, seen = walk(files)
+    result, seen = walk(files, first=(11, before.last_header_crc))
     assert (result.tail, seen[0]) == (20, (11, 2, 0))
+
+
+def test_missing_first_segments_without_a_mark_of_retention_are_damage():
+    log = builder.simple(4, segments=4)
+    for gone in ((0,), (0, 1), (0, 1, 2)):
+        files = numbered(log)
+        for index in gone:
+            del files[index]
+        for summaries in ((), summaries_of(log)):
+            known = [each for each in summaries if each.index in files]
+            with pytest.raises(CorruptLogError, match="stands here"):
+                walk(files, summaries=known)
+            with pytest.raises(CorruptLogError, match="stands here"):
+                walk(files, summaries=known, tail=20)
+    del files[3]
+    with pytest.raises(CorruptLogError):
+        walk(files, tail=20)
 
 
 def summaries_of(log):
