@@ -42,6 +42,7 @@ GAUGES = {
     "queued_bytes": Gauge("Bytes that wait for the next group."),
     "replicas_catching_up": Gauge("Replicas that lack groups of their shard's history."),
     "replicas_leading": Gauge("Replicas that lead their shard."),
+    "replicas_suspect": Gauge("Replicas without a vote, as something of theirs is damaged."),
     "replication_groups_behind": Gauge("Groups that the slowest follower lacks.", shared=True),
     "replication_unclean_ends": Gauge(
         "Generations of the shard that an operator ended with barco recover --accept-data-loss."
@@ -51,6 +52,8 @@ GAUGES = {
     "staged_writes": Gauge("Writes that are staged."),
     "storage_buffer_bytes": Gauge("Read buffers in use."),
     "storage_damaged_segments": Gauge("Segments that are damaged and not repaired yet."),
+    "storage_damaged_lineage_files": Gauge("Copies of lineage.log that the start has mended."),
+    "storage_doubtful_lineage": Gauge("Shards whose start found lineage.log damaged twice over."),
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
     "storage_given_up_groups": Gauge("Groups given up with barco recover --accept-data-loss."),
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),

@@ -11,6 +11,7 @@ from barco.model.generation import Ballot, Generation, Gid, Identity, Successor
 from barco.protocol.replication import (
     AcceptedRecord,
     DecidedRecord,
+    DoubtRecord,
     JournalRecord,
     Message,
     OpenedRecord,
@@ -90,6 +91,11 @@ class Core:
         self._to_myself: deque[Message] = deque()
         self._serial = self._durable = 0
         self._thens: deque[tuple[int, Then]] = deque()
+        self._doubted = 0
+        """Epochs up to this one: of what was voted in them here, something may be forgotten."""
+        self._base = self._recorded = self._stable_records = 0
+        self._counts: deque[tuple[int, int]] = deque()
+        """Serials of the journal, and how many records there are up to each."""
         self._found: dict[Gid, Recovered] = {}
         """Logs whose record was not stable yet when the process ended: groups go to the disk while
         the journal's fsync is under way. They are kept, for the record comes again from another
@@ -102,12 +108,16 @@ class Core:
     def _load(self, journal: Iterable[JournalRecord], logs: Mapping[Gid, Recovered]) -> None:
         """Rule I12: everything that was promised or accepted is in force again."""
         for record in journal:
+            self._recorded += 1
             if isinstance(record, OpenedRecord):
                 self._hold(record.generation)
             elif isinstance(record, PromisedRecord):
                 self._vote(record.gid, record.ballot, None)
             elif isinstance(record, AcceptedRecord):
                 self._vote(record.gid, record.ballot, record.value)
+            elif isinstance(record, DoubtRecord):
+                self._doubted = record.upto
+                self._base = max(self._base, record.beyond)
             else:
                 assert isinstance(record, DecidedRecord)
                 self._decided[record.gid] = record.value
@@ -116,9 +126,11 @@ class Core:
                     held.decided = record.value
                 for child in record.value.children:
                     self._hold(child)
+        self._stable_records = self._recorded
         for held in self._held.values():
             if held.promised is not None or held.decided is not None:
                 held.fence = Fence.SHUT
+            held.suspect = self._forgotten(held)
         self._found = dict(logs)
         for gid in list(self._found):
             if (held := self._held.get(gid)) is not None:
@@ -131,7 +143,7 @@ class Core:
         found = self._found.pop(held.generation.gid)
         held.tail = held.received = found.tail
         held.tail_crc = held.received_crc = found.header_crc
-        held.suspect = found.suspect
+        held.suspect = held.suspect or found.suspect
         if held.fence is Fence.OPEN:
             held.owed = found.tail  # No promise was stable, so none was given.
         if held.decided is not None:
@@ -149,6 +161,15 @@ class Core:
         if value is not None:
             held.accepted = (ballot, value)
 
+    def _forgotten(self, held: Held) -> bool:
+        """Whether this member may have voted in it and does not know any more (rule A4).
+
+        Not of genesis: all three decide there, so what was accepted somebody else tells.
+        """
+        generation = held.generation
+        old = generation.gid.epoch <= self._doubted and not generation.is_genesis
+        return old and held.decided is None and len(generation.members) > 1
+
     def _hold(self, generation: Generation) -> Held:
         """The state of this generation; new if its record was not known."""
         held = self._held.get(generation.gid)
@@ -163,6 +184,7 @@ class Core:
         held.decided = self._decided.get(generation.gid)
         if held.decided is not None:
             held.fence = Fence.SHUT
+        held.suspect = self._forgotten(held)
         self._held[generation.gid] = held
         self._missing.discard(generation.gid)
         current = self._current.get(generation.gid.token)
@@ -203,7 +225,15 @@ class Core:
 
     def _persist(self, *records: JournalRecord) -> None:
         self._serial += 1
+        self._recorded += len(records)
+        self._counts.append((self._serial, self._recorded))
         self._effects.append(Persist(self._serial, records))
+
+    def _position(self) -> int:
+        """How far the journal is stable: it is never less at a later start."""
+        while self._counts and self._counts[0][0] <= self._durable:
+            self._stable_records = self._counts.popleft()[1]
+        return self._base + self._stable_records
 
     def _after_journal(self, then: Then) -> None:
         """Go on when all records so far are stable: before that, nothing may leave (I12)."""

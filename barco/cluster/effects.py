@@ -118,6 +118,13 @@ class Stop:
     """The others do not let this disk in: to start again would change nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell the operator, at once: what is promised no longer holds by itself."""
+
+    reason: str
+
+
 Effect = (
     Send
     | Persist
@@ -131,4 +138,5 @@ Effect = (
     | Seal
     | Skip
     | Stop
+    | Warn
 )

@@ -209,7 +209,8 @@ class Peers(Core):
         for ordinal in sorted(ordinals):
             peer = self._peers.get(ordinal)
             echo = peer.stamp_us if peer is not None else 0
-            self._send(ordinal, Ping(self._settings.replaces, able, doubts, stamp, echo, views))
+            told = (able, doubts, stamp, echo, self._position(), views)
+            self._send(ordinal, Ping(self._settings.replaces, *told))
 
     def _contact(self, held: Held) -> bool:
         """Whether a follower has answered lately, by this process's own clock."""

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barco.cluster.core import Recovered, Settings
+from barco.cluster.doubt import Doubt
 from barco.cluster.effects import Effect, Stop
 from barco.cluster.events import (
     Absorb,
@@ -50,7 +51,6 @@ from barco.cluster.events import (
 from barco.cluster.follower import Steady
 from barco.cluster.held import Held
 from barco.cluster.peers import Peer
-from barco.cluster.standing import Standing
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
@@ -71,6 +71,7 @@ from barco.protocol.replication import (
     Ping,
     Prepare,
     Promise,
+    RolledBack,
     Unknown,
     Unwelcome,
     View,
@@ -79,7 +80,7 @@ from barco.protocol.replication import (
 __all__ = ["Recovered", "Replica", "Settings"]
 
 
-class Replica(Standing):
+class Replica(Doubt):
     """The machine. See the module's text for what its surroundings promise."""
 
     def __init__(
@@ -100,6 +101,7 @@ class Replica(Standing):
         self._start_peers()
         self._start_proposer()
         self._start_lineage()
+        self._start_doubt()
         self._stopped = False
 
     def start(self, now: float) -> list[Effect]:
@@ -281,6 +283,8 @@ class Replica(Standing):
         )
         peer.ping = message
         peer.stamp_us = message.stamp_us
+        self._hear_position(peer, message)
+        self._settle_doubt()
         if self._refuses(peer, message):
             return
         for view in message.views:
@@ -368,4 +372,5 @@ _MESSAGES: dict[type[Any], str] = {
     Fetched: "_on_fetched",
     Expired: "_on_expired",
     Unwelcome: "_unwelcome",
+    RolledBack: "_on_rolled_back",
 }

@@ -169,6 +169,8 @@ class Ping:
     """The sender's monotonic clock."""
     echo_us: int
     """The receiver's last stamp that the sender has seen; 0: none. Proves a round trip."""
+    position: int
+    """How far its journal is stable. It never goes back, unless the disk does."""
     views: tuple[View, ...]
 
 
@@ -178,6 +180,16 @@ class Unwelcome:
 
     known: Identity
     gid: Gid
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """To a broker whose journal was longer once: its data directory is an old copy."""
+
+    session: int
+    """Of its process that is meant."""
+    position: int
+    """How far its journal was."""
 
 
 Message = (
@@ -197,6 +209,7 @@ Message = (
     | Expired
     | Ping
     | Unwelcome
+    | RolledBack
 )
 
 CARRIES_GROUP = (Append, Fetched)
@@ -235,4 +248,14 @@ class DecidedRecord:
     value: Successor
 
 
-JournalRecord = OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord
+@dataclass(frozen=True, slots=True)
+class DoubtRecord:
+    """Journal: records before this one were lost; what was voted in them is not known any more."""
+
+    upto: int
+    """Epochs up to this one may be concerned; the highest number: which, is not known yet."""
+    beyond: int
+    """A position of this journal that a peer has heard of; 0: none."""
+
+
+JournalRecord = OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord | DoubtRecord

@@ -263,13 +263,16 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "doubts": _ordinals,
         "stamp_us": _u63,
         "echo_us": _u63,
+        "position": _u63,
         "views": _many(_view, 0, VIEWS_MAX),
     },
     r.Unwelcome: {"known": _identity, "gid": _gid},
+    r.RolledBack: {"session": _u64, "position": _u63},
     r.OpenedRecord: {"generation": _generation},
     r.PromisedRecord: {"gid": _gid, "ballot": _ballot},
     r.AcceptedRecord: {"gid": _gid, "ballot": _ballot, "value": _successor},
     r.DecidedRecord: {"gid": _gid, "value": _successor},
+    r.DoubtRecord: {"upto": _u63, "beyond": _u63},
 }
 """Every field of every kind, with what reads it; a test holds it against the dataclasses."""
 
@@ -278,6 +281,7 @@ _RECORDS = {
     "promised": r.PromisedRecord,
     "accepted": r.AcceptedRecord,
     "decided": r.DecidedRecord,
+    "doubt": r.DoubtRecord,
 }
 _MESSAGES = {kind.__name__.lower(): kind for kind in _FIELDS if kind not in _RECORDS.values()}
 _OUT = {

@@ -272,6 +272,9 @@ class Broker:
     def _stop(self, effect: do.Stop) -> None:
         self.world.stopped(self, effect.reason)
 
+    def _warn(self, effect: do.Warn) -> None:
+        pass
+
     def concerned(self) -> list[Generation]:
         """The records in its journal."""
         return [r.generation for r in self.disk.journal if isinstance(r, OpenedRecord)]
@@ -289,4 +292,5 @@ _EFFECTS = {
     do.Seal: "_seal",
     do.Follow: "_follow",
     do.Stop: "_stop",
+    do.Warn: "_warn",
 }

@@ -4,10 +4,12 @@ from collections import deque
 from random import Random
 
 from barco.cluster.core import Recovered
+from barco.cluster.doubt import UNKNOWN
 from barco.model.generation import Ballot, Gid, GroupHead, Identity
 from barco.protocol.replication import (
     AcceptedRecord,
     DecidedRecord,
+    DoubtRecord,
     JournalRecord,
     PromisedRecord,
 )
@@ -60,6 +62,9 @@ class Disk:
     def record(self, record: JournalRecord) -> None:
         """A journal record is stable now."""
         self.journal.append(record)
+        self._vote(record)
+
+    def _vote(self, record: JournalRecord) -> None:
         if isinstance(record, PromisedRecord):
             self.promised[record.gid] = record.ballot
         elif isinstance(record, AcceptedRecord):
@@ -92,6 +97,20 @@ class Disk:
             crc = log[-1].header_crc if log else 0
             found[gid] = Recovered(len(log), crc, gid in self.rotten, gid in self.sealed)
         return found
+
+    def forget(self, rng: Random) -> None:
+        """Frames of the journal are lost in both copies: any records, and that is known."""
+        self.journal = [record for record in self.journal if rng.random() < 0.5]
+        self.journal.append(DoubtRecord(UNKNOWN, 0))
+        self.promised.clear()
+        self.accepted.clear()
+        for record in self.journal:
+            self._vote(record)
+
+    def doubts(self) -> int:
+        """Up to which epoch it has no vote, for it may have had one."""
+        said = [each.upto for each in self.journal if isinstance(each, DoubtRecord)]
+        return said[-1] if said else 0
 
     def rot(self, gid: Gid, gseq: int) -> None:
         """Group `gseq` can not be read any more, and so nothing after it."""

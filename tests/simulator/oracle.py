@@ -63,6 +63,8 @@ class Oracle:
         self.gone: set[Identity] = set()
         """Disks that are lost."""
         self.rotten: set[tuple[Identity, Gid]] = set()
+        self.forgotten: set[tuple[Identity, Gid]] = set()
+        """Whose votes are lost in which generation, that was open then."""
         self.leads = 0
         self.lemmas = True
         """False: only what a client could see counts."""
@@ -93,6 +95,9 @@ class Oracle:
 
     def corrupted(self, identity: Identity, gid: Gid) -> None:
         self.rotten.add((identity, gid))
+
+    def forgot(self, identity: Identity) -> None:
+        self.forgotten |= {(identity, gid) for gid in self.opened if gid.epoch > 1}
 
     def as_lost(self, identity: Identity, gid: Gid) -> bool:
         """Whether this member's copy and vote are a declared loss."""
@@ -134,6 +139,8 @@ class Oracle:
                 return
             if self.as_lost(me, record.gid) and me not in self.gone:
                 self.fail("A4", f"{me} is corrupt in {record.gid} and accepted")
+            if (me, record.gid) in self.forgotten and record.gid not in self.decided:
+                self.fail("A4", f"{me} has forgotten its votes in {record.gid} and accepted")
             votes = self.votes.setdefault(record.gid, {}).setdefault(record.ballot, {})
             votes[me] = record.value
             if any(value != record.value for value in votes.values()):
@@ -285,7 +292,10 @@ class Oracle:
     def fault_free(self) -> bool:
         """Whether every copy is whole again: another disk may be lost then (D2)."""
         brokers = {b.disk.identity: b for b in self.world.brokers}
-        if self.rotten:
+        if self.rotten or any(gid not in self.decided for _, gid in self.forgotten):
+            return False
+        newest = max((gid.epoch for gid in self.opened), default=1)
+        if any(broker.disk.doubts() >= newest for broker in self.world.brokers):
             return False
         for generation in self.opened.values():
             if any(member not in brokers for member in generation.members):

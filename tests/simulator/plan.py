@@ -70,14 +70,17 @@ CLOSE = {
 }
 """For worlds where everything takes long and the faults come in quick succession."""
 
+FORGETTING = KINDS | {"forget": 6}
+"""A journal loses records, in both of its copies."""
+
 FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 """With broker D, ranges are split and merged."""
 
 
-def plan(seed: int, seconds: float, *, four: bool = False) -> list[Fault]:
+def plan(seed: int, seconds: float, *, four: bool = False, forget: bool = False) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
-    kinds = FOUR if four else CLOSE if close(seed) else KINDS
+    kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
     faults, time = [], 1.0 + rng.random()
@@ -199,6 +202,11 @@ class Chaos:
             gseq = 1 + int(fault.number * (len(disk.logs[gid]) - 1))
             world.rot(fault.ordinal, gid, gseq)
 
+    def _forget(self, fault: Fault) -> None:
+        if self.world.oracle.fault_free():
+            self.world.forget(fault.ordinal)
+            self._again(fault.ordinal, fault.number)
+
     def _full(self, fault: Fault) -> None:
         self.world.brokers[fault.ordinal].disk.full = True
 
@@ -238,6 +246,7 @@ def run(
     *,
     mutant: object = None,
     four: bool = False,
+    forget: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -265,7 +274,7 @@ def run(
             broker.offset = rng.choice((0.0, 1e3, 1e8 * rng.random()))
             broker.rate = rng.choice((1.0, 1.0, 1.2, 0.8))
             world.at(rng.random(), world.start, broker.ordinal)
-        for fault in plan(seed, seconds, four=four) if faults is None else faults:
+        for fault in plan(seed, seconds, four=four, forget=forget) if faults is None else faults:
             world.run(fault.time)
             chaos.do(fault)
         world.run(seconds)

@@ -187,6 +187,13 @@ class World:
         honest = identity != broker.disk.identity
         broker.disk = Disk(identity, replaces=honest)
 
+    def forget(self, ordinal: int) -> None:
+        """Some of the journal is lost, and the process starts anew."""
+        self.crash(ordinal, quiet=True)
+        disk = self.brokers[ordinal].disk
+        self.oracle.forgot(disk.identity)
+        disk.forget(self.rng)
+
     def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
         """Corruption of a group that is followed by another: a restart or a scrub finds it."""
         broker = self.brokers[ordinal]

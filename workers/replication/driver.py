@@ -33,6 +33,7 @@ from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.logs import Logs
 from barco.workers.replication.mending import Mending
 from barco.workers.replication.serving import Serving
+from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.replication.watched import told
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.replicas import Found, ReplicaStore
@@ -44,13 +45,6 @@ SETTLE_SECONDS = 0.002
 """Between two looks at whether another has taken over."""
 
 log = logging.getLogger("barco.replication")
-
-
-class UnfencedReplica(Replica):
-    """Mutant 1: the follower's fence is left out."""
-
-    def _fences(self, held: Any) -> bool:
-        return held.decided is not None
 
 
 class Driver:
@@ -467,6 +461,9 @@ class Driver:
         else:
             self._fatal(effect.reason)
 
+    def _warn(self, effect: fx.Warn, group: bytearray | None) -> None:
+        log.error("%s", effect.reason)
+
     def _serve(self, effect: fx.Serve, group: bytearray | None) -> None:
         self._serving.serve(effect)
 
@@ -492,6 +489,7 @@ _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
     fx.Seal: Driver._seal,
     fx.Skip: Driver._skip,
     fx.Stop: Driver._stop,
+    fx.Warn: Driver._warn,
 }
 
 

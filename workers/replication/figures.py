@@ -15,7 +15,13 @@ def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, An
     far as is known here.
     """
     if machine is None:  # Siblings may ask already.
-        return {"role": role, "catchingUp": True, "writable": False, "uncleanEnds": 0}
+        return {
+            "role": role,
+            "catchingUp": True,
+            "writable": False,
+            "uncleanEnds": 0,
+            "suspect": False,
+        }
     views = machine.status()
     caught_up = bool(views) and all(view["caught_up"] for view in views)
     found: dict[str, Any] = {
@@ -23,8 +29,10 @@ def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, An
         "catchingUp": busy or machine.catching_up() or not caught_up,
         "writable": bool(views) and all(view["committing"] for view in views),
         "uncleanEnds": machine.unclean(),
+        "suspect": machine.forgetful(),
     }
     for view in views:
+        found["suspect"] = found["suspect"] or view["suspect"]
         if view["leading"]:
             found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
             found["followers"] = [
@@ -46,6 +54,7 @@ def stats_of(
     followers, links = status.get("followers", []), list(links)
     return {
         "replicas_leading": int(leading),
+        "replicas_suspect": int(status["suspect"]),
         "replicas_catching_up": int(status["catchingUp"]),
         "followers_live": sum(each["state"] == "live" for each in followers),
         "followers_not_live": sum(each["state"] != "live" for each in followers),

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from barco.cluster.effects import Persist
 from barco.errors import BarcoError
-from barco.protocol.replication import JournalRecord, OpenedRecord
+from barco.model.generation import GENESIS_EPOCH
+from barco.protocol.replication import DoubtRecord, JournalRecord, OpenedRecord
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.lineage import Lineage
@@ -24,6 +25,8 @@ def read_journal(lineage: Lineage) -> list[JournalRecord]:
 
 
 def _epoch(record: JournalRecord) -> int:
+    if isinstance(record, DoubtRecord):
+        return GENESIS_EPOCH  # Of no generation.
     return record.generation.gid.epoch if isinstance(record, OpenedRecord) else record.gid.epoch
 
 

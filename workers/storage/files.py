@@ -59,13 +59,8 @@ class ShardFiles:
         self._policy = policy
         self._on_error = on_error
         self.lineage = Lineage.load(self._shard)
-        if self.lineage.damaged:
-            on_error(
-                CorruptLineageError(
-                    f"{self.lineage.path}: {self.lineage.damaged} damaged records; what they "
-                    "said is taken from the generations themselves"
-                )
-            )
+        if self.lineage.hurt:
+            on_error(CorruptLineageError(_told(self.lineage)))
         self._given_up = self._count_given_up()
         self._pool = SegmentPool(self._shard, segment_bytes, bulk, on_error=on_error)
         self._catalog = Catalog(
@@ -206,7 +201,8 @@ class ShardFiles:
             "storage_sealed_bytes": sum(segment.size for segment in segments),
             "storage_rebuilt_indexes": self._catalog.rebuilt,
             "storage_given_up_groups": self._given_up,
-            "storage_damaged_lineage_records": self.lineage.damaged,
+            "storage_damaged_lineage_files": self.lineage.damaged,
+            "storage_doubtful_lineage": int(self.lineage.doubtful),
             "storage_buffer_bytes": self._bulk.buffers.bytes_out,
             "storage_free_bytes": layout.disk_space(self._shard).free,
         }
@@ -238,3 +234,13 @@ class ShardFiles:
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
+
+
+def _told(lineage: Lineage) -> str:
+    text = "; ".join(lineage.hurt)
+    if not lineage.doubtful:
+        return f"{text}: the other copy had all of it, both are whole again"
+    return (
+        f"{text}, and what was there is in neither copy: what it said of generations is taken from"
+        " themselves; a replica counts as lost for those that are open until others have followed"
+    )

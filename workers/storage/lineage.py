@@ -1,30 +1,30 @@
-"""lineage.log: what is known of every generation of a shard, one small checked frame at a time.
+"""lineage.log: what is known of every generation of a shard, and what was voted on its successor.
 
-    frame = u32 length | u32 crc32c(body) | body (msgpack map), appended and fsynced
-
-A torn last frame was never acted upon and is cut off. A damaged frame in the middle is told and
-passed over: the generations' own groups stay the truth, this file saves looking at all of them.
+A frame for each append, a msgpack list of maps in it; all of it twice (`twofold`). Where frames
+are lost in both copies, the generations' own groups say what they held; what was promised and
+accepted in them nobody can say, so the replica's machine is told that it is so (`DoubtRecord`).
 """
 
 import os
-import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgpack
-from crc32c import crc32c
 
-from barco.types import KiB
+from barco.errors import DataDirError
+from barco.model.generation import GENESIS_EPOCH
+from barco.protocol.replication import DoubtRecord
+from barco.protocol.replication_codec import U63, to_map
 from barco.workers.storage import layout
-from barco.workers.storage.errors import explain, fsync_directory
+from barco.workers.storage.twofold import BODY_BYTES_MAX, Twofold
 
-_FRAME = struct.Struct("<II")
-_BODY_BYTES_MAX = 64 * KiB
 FIRST_EPOCH = 2
 """Epoch 1, genesis, is empty and has no files."""
+
+_DOUBT = {"t": "journal", "e": GENESIS_EPOCH, "r": to_map(DoubtRecord(upto=U63, beyond=0))}
 
 
 @dataclass(slots=True)
@@ -58,9 +58,6 @@ class Generation:
 @dataclass(slots=True)
 class _Content:
     generations: dict[int, Generation] = field(default_factory=dict)
-    end: int = 0
-    damaged: int = 0
-    torn_bytes: int = 0
     journal: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -70,40 +67,46 @@ class Lineage:
     They may be called from any thread, one at a time waits for the other.
     """
 
-    def __init__(self, shard: Path, content: _Content) -> None:
+    def __init__(self, shard: Path, files: Twofold, content: _Content) -> None:
         """Use `Lineage.load`."""
         self.path = shard / layout.LINEAGE_NAME
-        self._shard = shard
+        self._files = files
         self._generations = content.generations
-        self._end = content.end
         self._lock = threading.Lock()
         self.journal = content.journal
         """What the replica's machine promised, accepted and learned, as it was read at the start:
         maps of `barco.protocol.replication_codec`, in order."""
-        self.damaged = content.damaged
-        """Frames in the middle of the file that were unreadable."""
-        self.torn_bytes = content.torn_bytes
+        self.hurt = files.hurt
+        """What was wrong with the files; mended, unless `doubtful`."""
+        self.doubtful = files.doubtful
+        """Records were lost in both."""
+        self.torn_bytes = files.torn_bytes
+
+    @property
+    def damaged(self) -> int:
+        """How many files were found damaged, gone or too short."""
+        return len(self.hurt)
 
     @classmethod
     def load(cls, shard: str | os.PathLike[str], *, repair: bool = True) -> "Lineage":
         """Reads lineage.log and looks for directories it does not know.
 
-        With `repair` (not for offline inspection) a torn tail is cut off.
+        With `repair` (not for offline inspection) what was read is made stable, and both copies
+        are whole again.
         """
         shard = Path(shard)
-        path = shard / layout.LINEAGE_NAME
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            data = b""
-        except OSError as error:
-            raise explain(error, path, "read") from error
-        content = _parse(data)
-        if repair and content.torn_bytes:
-            _truncate(path, content.end)
-        for epoch in layout.generation_epochs(shard):
+        epochs = layout.generation_epochs(shard)
+        doubt = msgpack.packb([_DOUBT])
+        files = Twofold.load(shard, repair=repair, doubt=doubt, expected=bool(epochs))
+        content = _Content()
+        for body in files.bodies():
+            for record in _records(shard, body):
+                _apply(content.generations, record)
+                if record.get("t") == "journal":
+                    content.journal.append(record["r"])
+        for epoch in epochs:
             content.generations.setdefault(epoch, Generation(epoch))
-        return cls(shard, content)
+        return cls(shard, files, content)
 
     def generations(self) -> list[Generation]:
         """All that are known, by epoch."""
@@ -150,86 +153,31 @@ class Lineage:
 
     def _append(self, *records: dict[str, Any]) -> None:
         with self._lock:
-            self._append_frames(records)
-
-    def _append_frames(self, records: Sequence[dict[str, Any]]) -> None:
-        frame = b""
-        for body in map(msgpack.packb, records):
-            frame += _FRAME.pack(len(body), crc32c(body)) + body
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        try:
-            fd = os.open(self.path, flags, 0o600)
-            try:
-                written = os.pwrite(fd, frame, self._end)
-                if written != len(frame):
-                    raise OSError(28, "short write")
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise explain(error, self.path, "append to") from error
-        if self._end == 0:
-            fsync_directory(self._shard)
-        self._end += len(frame)
-        for record in records:
-            _apply(self._generations, record)
+            body: list[bytes] = []
+            for packed in map(msgpack.packb, records):
+                if sum(map(len, body)) + len(packed) > BODY_BYTES_MAX // 2:
+                    self._files.append(_list_of(body))
+                    body.clear()
+                body.append(packed)
+            self._files.append(_list_of(body))
+            for record in records:
+                _apply(self._generations, record)
 
 
-def _truncate(path: Path, end: int) -> None:
+def _list_of(packed: Sequence[bytes]) -> bytes:
+    head: bytes = msgpack.Packer().pack_array_header(len(packed))
+    return head + b"".join(packed)
+
+
+def _records(shard: Path, body: bytes) -> list[dict[str, Any]]:
+    """Of one frame, whose sums are right."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.ftruncate(fd, end)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise explain(error, path, "cut the torn tail of") from error
-
-
-def _parse(data: bytes) -> _Content:
-    content = _Content()
-    at = 0
-    while at < len(data):
-        frame = _frame_at(data, at)
-        if frame is None:
-            later = next(_frames_after(data, at + 1), None)
-            if later is None:
-                content.torn_bytes = len(data) - at
-                break
-            content.damaged += 1
-            at = later
-            continue
-        record, at = frame
-        _apply(content.generations, record)
-        if record.get("t") == "journal":
-            content.journal.append(record["r"])
-        content.end = at
-    return content
-
-
-def _frame_at(data: bytes, at: int) -> tuple[dict[str, Any], int] | None:
-    """The record of the valid frame at `at` and where it ends."""
-    if at + _FRAME.size > len(data):
-        return None
-    length, crc = _FRAME.unpack_from(data, at)
-    start, end = at + _FRAME.size, at + _FRAME.size + length
-    if not 0 < length <= _BODY_BYTES_MAX or end > len(data) or crc32c(data[start:end]) != crc:
-        return None
-    try:
-        record = msgpack.unpackb(data[start:end])
-    except ValueError:
-        return None
-    if not isinstance(record, dict) or not isinstance(record.get("e"), int):
-        return None
-    return record, end
-
-
-def _frames_after(data: bytes, at: int) -> Iterator[int]:
-    """Where valid frames are, from `at` on, byte by byte: only ever used on a damaged file."""
-    for position in range(at, len(data) - _FRAME.size):
-        if data[position + 2 : position + 4] == b"\0\0" and _frame_at(data, position):
-            yield position
+        records = msgpack.unpackb(body)
+        if all(isinstance(record["e"], int) for record in records):
+            return list(records)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise DataDirError(f"{shard / layout.LINEAGE_NAME} was written by a later version of barco")
 
 
 def _learn(generations: dict[int, Generation], record: dict[str, Any]) -> None:

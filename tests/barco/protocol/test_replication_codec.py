@@ -45,7 +45,7 @@ MESSAGES = [
     r.Fetch(GID, 1, 32),
     r.Fetched(GID, HEAD),
     r.Expired(GID, 7, 1),
-    r.Ping(False, True, (2,), 1, 0, (r.View(GID, 5, 4, False, True, True),)),
+    r.Ping(False, True, (2,), 1, 0, 9, (r.View(GID, 5, 4, False, True, True),)),
     r.Unwelcome(WHO[2], GID),
 ]
 RECORDS = [

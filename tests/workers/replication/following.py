@@ -12,6 +12,7 @@ import msgpack
 
 from barco._native import Reactor
 from barco.cluster.core import Settings
+from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import (
     Generation,
     Gid,
@@ -88,7 +89,7 @@ class Follower:
             token=GID.token,
             segment_bytes=SEGMENT_BYTES,
             policy=Policy(0, 0),
-            on_error=lambda error: self.fatal.append(str(error)),
+            on_error=self._told,
         )
         self.heard: dict[int, socket.socket] = {}
         """By ordinal: what B says to it."""
@@ -110,6 +111,10 @@ class Follower:
             self.driver._inputs.arm = lambda *_: False  # type: ignore[method-assign]
         self.acknowledged = 0
         self.said: list[Any] = []
+
+    def _told(self, error: BarcoError) -> None:
+        if not isinstance(error, DiskFullError):  # The machine's disk is not what is tested.
+            self.fatal.append(str(error))
 
     def upcall(self, upcall: Any) -> None:
         if upcall[0] in ("built", "landed", "segment_wanted", "frame", "replica_closed"):

@@ -35,6 +35,7 @@ def test_siblings_may_ask_before_it_has_started():
         "catchingUp": True,
         "writable": False,
         "uncleanEnds": 0,
+        "suspect": False,
     }
     assert not driver.readable() and not driver.serves_consumers()
     assert driver.stats()["replicas_leading"] == 0

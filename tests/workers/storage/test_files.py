@@ -1,4 +1,4 @@
-"""Layout, lineage, buffers, bulk I/O, segment files and the retention plan."""
+"""Layout, buffers, bulk I/O, segment files and the retention plan."""
 
 import asyncio
 import errno
@@ -17,7 +17,6 @@ from barco.workers.storage.buffers import BufferPool
 from barco.workers.storage.bulk import open_bulk
 from barco.workers.storage.catalog import SegmentKey
 from barco.workers.storage.index import Location, entry_of
-from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.retention import HOUR_US, Candidate, Policy, held_back, plan
 from barco.workers.storage.segment import SegmentPool
 
@@ -50,67 +49,6 @@ def test_no_direct_io(root, monkeypatch):
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(DataDirError, match="ext4 or XFS"):
         layout.check_data_dir(root)
-
-
-# --- Lineage ------------------------------------------------------------------------------------
-
-
-def filled(shard, count=5):
-    lineage = Lineage.load(shard)
-    for epoch in range(2, 2 + count):
-        lineage.opened(epoch, epoch * 10, [(epoch - 1, epoch)])
-        lineage.sealed(epoch, epoch + 1, 0, 4096)
-    return shard / layout.LINEAGE_NAME
-
-
-def test_lineage_remembers(shard):
-    filled(shard)
-    lineage = Lineage.load(shard)
-    lineage.expired(2)
-    lineage.lost(6, 3, 9)
-    again = Lineage.load(shard)
-    assert [g.epoch for g in again.generations()] == [2, 3, 4, 5, 6]
-    assert again.get(4).parents == ((3, 4),) and again.get(4).session == 40
-    assert again.get(2).expired and again.get(6).lost == (3, 9) and again.get(6).tail == 2
-    assert again.next_epoch == 7 and again.damaged == 0
-
-
-def test_epochs_of_unknown_directories_are_not_used_again(shard):
-    filled(shard)
-    layout.generation_path(shard, 40).mkdir()
-    assert Lineage.load(shard).next_epoch == 41
-
-
-def test_lineage_with_a_torn_tail(shard):
-    path = filled(shard)
-    data = path.read_bytes()
-    for cut in range(0, len(data), 3):
-        path.write_bytes(data[:cut])
-        lineage = Lineage.load(shard)
-        assert lineage.damaged == 0 and path.stat().st_size <= cut
-        lineage.opened(100, 1, [])
-        assert Lineage.load(shard).get(100) is not None
-
-
-def test_lineage_with_a_flipped_bit(shard):
-    path = filled(shard)
-    data = path.read_bytes()
-    for at in range(0, len(data), 3):
-        changed = bytearray(data)
-        changed[at] ^= 1 << (at % 8)
-        path.write_bytes(changed)
-        lineage = Lineage.load(shard)
-        assert lineage.damaged <= 1 and len(lineage.generations()) >= 4
-        lineage.opened(100, 1, [])
-        assert {g.epoch for g in Lineage.load(shard).generations()} >= {2, 100} or at < 40
-
-
-def test_offline_reading_changes_nothing(shard):
-    path = filled(shard)
-    path.write_bytes(path.read_bytes()[:-3])
-    before = path.read_bytes()
-    assert Lineage.load(shard, repair=False).torn_bytes > 0
-    assert path.read_bytes() == before
 
 
 # --- Buffers and bulk I/O -----------------------------------------------------------------------

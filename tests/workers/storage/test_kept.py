@@ -8,6 +8,7 @@ import pytest
 from barco.limits import PAGE_BYTES
 from barco.workers.storage import inspect, kept, layout
 from barco.workers.storage.copied import CopiedLog, Position
+from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.scan import Tags
 
 TAGS = Tags(builder.UUID, builder.TOKEN, 2, builder.SESSION)
@@ -60,6 +61,7 @@ def test_what_is_torn_comes_back(shard, go, lost):
 @pytest.mark.parametrize("lost", [{1}, {5, 6, 30}, set(range(1, 41)), "the size"])
 def test_dump_sees_what_a_start_would_put_in_its_place(shard, go, lost):
     async def test(bulk):
+        Lineage.load(shard)
         groups = await written(shard, bulk)
         path = layout.segment_path(shard, 2, 0)
         if lost == "the size":

@@ -8,13 +8,13 @@ from pathlib import Path
 import builder
 import msgpack
 import pytest
-from crc32c import crc32c
 
 from barco.errors import DataDirError, OperatorError
 from barco.workers.storage import layout, recovery
 from barco.workers.storage.errors import CorruptLogError
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.segment import SegmentPool
+from barco.workers.storage.twofold import SECTOR_BYTES, make_frame
 
 CAPACITY = 64 * 1024
 IDENTITY = {"cluster_uuid": builder.UUID, "token": builder.TOKEN}
@@ -187,7 +187,8 @@ def test_temporaries_and_trash_are_cleared(shard, go):
     (shard / layout.TRASH_NAME / "gen-0000000002-seg-00000000.log").write_bytes(b"old")
     report, _ = recover(shard, go)
     assert report.temporaries == 2
-    assert sorted(path.name for path in shard.iterdir()) == [layout.TRASH_NAME]
+    names = [layout.LINEAGE_COPY_NAME, layout.LINEAGE_NAME, layout.TRASH_NAME]
+    assert sorted(path.name for path in shard.iterdir()) == names
     assert not list((shard / layout.TRASH_NAME).iterdir())
 
 
@@ -242,9 +243,7 @@ def test_no_space_for_the_seal(shard, go, monkeypatch):
 def test_many_generations_start_quickly(shard, go):
     """1,000 restarts: a tenth of what has to start in five seconds."""
     count = 1000
-    lineage = Lineage.load(shard)
     records = []
-    lineage._append = records.append  # type: ignore[method-assign]
     for epoch in range(2, 2 + count):
         path = layout.segment_path(shard, epoch, 0)
         path.parent.mkdir()
@@ -252,12 +251,12 @@ def test_many_generations_start_quickly(shard, go):
         records.append({"t": "opened", "e": epoch, "s": builder.SESSION, "p": [[epoch - 1, 1]]})
         if epoch < 1 + count:
             records.append({"t": "sealed", "e": epoch, "T": 1, "i": 0, "b": 4096})
-    frames = b""
+    frames = [make_frame(1, 1, 0, b"")]
     for record in records:
-        body = msgpack.packb(record)
-        frames += len(body).to_bytes(4, "little")
-        frames += builder._native.crc32c(body).to_bytes(4, "little") + body
-    (shard / layout.LINEAGE_NAME).write_bytes(frames)
+        body = msgpack.packb([record])
+        frames.append(make_frame(1, len(frames) + 1, frames[-1].crc, body))
+    for name in (layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME):
+        (shard / name).write_bytes(b"".join(frame.data for frame in frames))
     began = time.process_time()
     report, _ = recover(shard, go)
     assert time.process_time() - began < 0.5 * 4  # Four times, for a busy machine.
@@ -313,19 +312,11 @@ def test_a_damaged_record_hides_no_generation(shard, go, frames):
     report, _ = recover(shard, go)
     assert recovery.open_next(report, builder.SESSION) == 3
     builder.simple(3, epoch=3).write(shard, CAPACITY)
-    path = shard / layout.LINEAGE_NAME
-    data, at = bytearray(path.read_bytes()), 0
-    starts = []
-    while at < len(data):
-        starts.append(at)
-        at += 8 + int.from_bytes(data[at : at + 4], "little")
-    seal, opened = starts[-2:]
-    for frame in frames:
-        data[(seal if frame == 1 else opened) + 12] ^= 4
-    # Something behind them, so that they are damaged and not torn.
-    body = msgpack.packb({"t": "later", "e": 3})
-    head = len(body).to_bytes(4, "little") + crc32c(body).to_bytes(4, "little")
-    path.write_bytes(bytes(data) + head + body)
+    for name in (layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME):
+        data = bytearray((shard / name).read_bytes())
+        for frame in frames:  # The seal is the one before the last.
+            data[len(data) - SECTOR_BYTES * (3 - frame) + 40] ^= 4
+        (shard / name).write_bytes(data)
     again, _ = recover(shard, go)
     assert (again.epoch, again.T, again.next_epoch) == (3, 4, 4)
     assert Lineage.load(shard).get(2).tail == report.T == 12
