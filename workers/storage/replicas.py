@@ -332,7 +332,9 @@ class ReplicaStore(ShardFiles):
                     raise
                 self._on_error(error)
                 self._core.restore(EMPTY_STATE)
-                for key in self.scrub.keys_at(error.path):
+                # What is named may be sound, and the one behind it missing.
+                path = layout.generation_path(self._shard, epoch) if attempt else error.path
+                for key in self.scrub.keys_at(str(path)):
                     await self.scrub.suspect(key)
                 await asyncio.sleep(REPLAY_SECONDS * (attempt > 0))
 

@@ -310,6 +310,8 @@ class Scrub:
             return _End(after.gseq - 1, after.prev_crc)
         path = layout.segment_path(self._shard, *key)
         summary = read_summary(layout.sidecar_path(path), *key)
+        if summary is not None and summary.last_gseq == 0:
+            summary = None  # Made when not one group could be read.
         if generation is None or not generation.sealed or key.segment >= generation.end_segment:
             known = summary is not None and summary.last_gseq == tail
             return _End(tail, summary.last_header_crc if summary is not None and known else None)
