@@ -73,6 +73,9 @@ class ClusterSection:
     uuid: str = _key(
         "", "32 hexadecimal digits, the same on every broker; empty: derived from the addresses"
     )
+    secret_file: str = _key(
+        "", "file with the brokers' secret, mode 0600; needed unless all are on this machine"
+    )
     slices_per_range: int = _key(
         limits.SLICES_PER_RANGE,
         "slices of a token range, a power of two, fixed when the data directory is formatted",

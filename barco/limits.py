@@ -250,6 +250,12 @@ GOSSIP_QUEUE_BYTES_MAX = 4 * MiB
 GOSSIP_CONNECTIONS_MAX = 128
 """Open at once; the longest unused one is closed for a new one."""
 
+GREETING_BYTES_MAX = 1 * KiB
+"""Of what a broker says before it has proved that it is one; nothing more is kept of it."""
+
+FRAME_SECONDS_MAX = 10.0
+"""A frame of another broker that has begun has to go on: after this, at 64 KiB/s at least."""
+
 GOSSIP_HELLO_SECONDS_MAX = 5.0
 GOSSIP_BACKOFF_SECONDS_MIN = 0.1
 GOSSIP_BACKOFF_SECONDS_MAX = 2.0

@@ -257,12 +257,15 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                         (unsigned long long)(slot->expected ? slot->expected
                                                             : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
+        if (slot->expected >= (uint64_t)options->ring_size * options->workers)
+            break;
         return snprintf(out, cap, ",\"owner\":\"%s\"",
                         conn->reactor->routes[slot->expected].endpoint);
     default:
-        out[0] = 0;
-        return 0;
+        break;
     }
+    out[0] = 0;
+    return 0;
 }
 
 static void render_problem(struct conn *conn, const struct slot *slot)

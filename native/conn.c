@@ -474,6 +474,8 @@ static bool keep_input(struct conn *conn, const uint8_t *bytes, size_t len)
         uint8_t *in = realloc(conn->in, capacity);
         if (in == NULL)
             return false;
+        if (conn->kind == CONN_PEER)
+            conn->reactor->partial_bytes += capacity - conn->in_capacity;
         conn->in = in;
         conn->in_capacity = capacity;
     }
@@ -497,6 +499,40 @@ static void consume_kept(struct conn *conn)
     }
 }
 
+/* Frames that have begun do not take more than half of the budget: whoever has most of it goes. */
+static void bound_partials(struct reactor *reactor)
+{
+    if (reactor->partial_bytes <= reactor->options.memory_max / 2)
+        return;
+    struct conn *most = NULL;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_PEER && !conn->closed &&
+            (most == NULL || conn->in_capacity > most->in_capacity))
+            most = conn;
+    if (most == NULL)
+        return;
+    reactor->partial_bytes -= most->in_capacity;
+    free(most->in);
+    most->in = NULL;
+    most->in_len = most->in_capacity = 0;
+    conn_close(most);
+}
+
+/* Frames of another worker; what is over of a large one is given back. */
+static void peer_input(struct conn *conn)
+{
+    const size_t before = conn->in_len;
+    handoff_input(conn);
+    if (conn->in_len < before) /* a frame has ended: the next one has its own time */
+        conn->since_ms = conn->reactor->now_ms;
+    if (conn->in_len == 0 && conn->in_capacity > 65536) {
+        conn->reactor->partial_bytes -= conn->in_capacity;
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+}
+
 void conn_input(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     if (conn->kind == CONN_REPLICA) {
@@ -504,10 +540,15 @@ void conn_input(struct conn *conn, const uint8_t *bytes, size_t len)
         return;
     }
     if (conn->kind == CONN_PEER) {
+        if (conn->in_len == 0)
+            conn->since_ms = conn->reactor->now_ms;
+        bound_partials(conn->reactor);
+        if (conn->closed)
+            return;
         if (!keep_input(conn, bytes, len))
             conn_close(conn);
         else
-            handoff_input(conn);
+            peer_input(conn);
         return;
     }
     if (conn->in_len == 0) {
@@ -530,7 +571,7 @@ void conn_resume(struct conn *conn)
 {
     conn->blocked = false;
     if (conn->kind == CONN_PEER)
-        handoff_input(conn);
+        peer_input(conn);
     else if (conn->in_len > 0)
         consume_kept(conn);
 }
@@ -557,6 +598,8 @@ void conn_free(struct conn *conn)
     free(conn->slots);
     outputs_free(conn->out_first);
     frames_free(conn->frames);
+    if (conn->kind == CONN_PEER)
+        conn->reactor->partial_bytes -= conn->in_capacity;
     free(conn->in);
     free(conn);
 }
@@ -608,10 +651,25 @@ static void time_out(struct conn *conn, uint16_t problem)
         refuse(conn, slot, problem, 0, false);
 }
 
+/* Another process began a frame, and does not go on with it. */
+static bool frame_too_slow(const struct conn *conn, int64_t now_ms)
+{
+    const struct frames *f = conn->frames;
+    const size_t got = f != NULL ? f->filled + (size_t)f->group_filled : conn->in_len;
+    const int64_t age = now_ms - conn->since_ms - FRAME_GRACE_MS;
+    return got > 0 && age > 0 && !conn->paused && !conn->blocked &&
+           (int64_t)got < age * FRAME_BYTES_PER_MS;
+}
+
 void conn_deadlines(struct conn *conn, int64_t now_ms)
 {
-    if (conn->closed || conn->kind != CONN_HTTP)
+    if (conn->closed)
         return;
+    if (conn->kind != CONN_HTTP) {
+        if (frame_too_slow(conn, now_ms))
+            conn_close(conn);
+        return;
+    }
     int64_t age = now_ms - conn->since_ms;
     if (conn->sending && now_ms - conn->send_ms > SEND_DEADLINE_MS) {
         conn_close(conn);

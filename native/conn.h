@@ -15,6 +15,8 @@
 #define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
 #define HEAD_DEADLINE_MS 10000
 #define IDLE_DEADLINE_MS 300000
+#define FRAME_GRACE_MS 10000 /* a frame of another broker that has begun; after that it goes on: */
+#define FRAME_BYTES_PER_MS 64
 #define BODY_GRACE_MS 5000
 #define BODY_BYTES_PER_S 1024
 #define SEND_DEADLINE_MS 30000 /* for SEND_PROGRESS_BYTES of answers, or what is left of them */
@@ -99,8 +101,9 @@ struct conn {
     uint8_t kind, state;
     bool receiving, stopped, sending, put_off, dirty, closed, peer_eof, blocked, outgoing;
     bool paused; /* the upper layer has enough for now */
+    bool from_afar; /* CONN_PEER: adopted, of another broker; peer says whose */
     uint8_t operations; /* the engine's, still under way */
-    uint32_t peer;      /* outgoing: which process is at the other end */
+    uint32_t peer;      /* outgoing, from_afar: which process is at the other end */
     struct frames *frames; /* CONN_REPLICA */
     uint8_t *in;
     size_t in_len, in_capacity, head_seen;

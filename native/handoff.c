@@ -148,15 +148,26 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
     conn_write(conn, &frame, sizeof frame);
 }
 
+/* Whether a call is one that a worker may have taken from a client: the sender is not asked to be
+ * right, and internal topics are written by whoever leads the shard, never through here. */
+static bool call_valid(const struct reactor *reactor, const struct call_frame *frame,
+                       const char *topic)
+{
+    uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
+    return lens == frame->bytes && place_is_ours(reactor, frame->place) &&
+           frame->content <= CONTENT_ROWS && frame->key_len <= KEY_BYTES_MAX &&
+           topic_name_valid(topic, frame->topic_len) &&
+           !topic_name_reserved(topic, frame->topic_len);
+}
+
 static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
 {
     struct reactor *reactor = conn->reactor;
-    const uint8_t *topic = bytes + sizeof *frame, *key = topic + frame->topic_len;
-    const uint8_t *body = key + frame->key_len;
-    uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
-    if (lens != frame->bytes || !place_is_ours(reactor, frame->place) ||
-        frame->content > CONTENT_ROWS || !topic_name_valid((const char *)topic, frame->topic_len))
+    const uint8_t *topic = bytes + sizeof *frame, *key, *body;
+    if (!call_valid(reactor, frame, (const char *)topic))
         return false;
+    key = topic + frame->topic_len;
+    body = key + frame->key_len;
     struct produce produce = {
         .topic = shard_topic_asked(reactor->shard, (const char *)topic, frame->topic_len),
         .content = frame->content,
@@ -189,12 +200,15 @@ static bool take_answer(struct conn *conn, const struct answer_frame *frame)
 {
     struct reactor *reactor = conn->reactor;
     uint32_t at = (uint32_t)frame->tag;
+    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a shard here. */
     if (frame->bytes != sizeof *frame || !conn->outgoing || at >= reactor->call_capacity ||
-        frame->problem >= PROBLEM_COUNT ||
+        frame->problem >= PROBLEM_COUNT || frame->problem == PROBLEM_MISDIRECTED ||
         frame->place >= reactor->options.ring_size * reactor->options.slices)
         return false;
     if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
         return true; /* it came too late: the call was answered without it */
+    if (reactor->calls[at].peer != conn->peer)
+        return false; /* nobody answers for another */
     struct waiter waiter = reactor->calls[at].waiter;
     call_close(reactor, at);
     struct part part = {frame->place, frame->count, frame->epoch, frame->offset};

@@ -294,6 +294,8 @@ void intake_input(struct conn *conn, const uint8_t *bytes, size_t len)
                 continue;
             }
         }
+        if (f->filled == 0)
+            conn->since_ms = conn->reactor->now_ms; /* frame_too_slow() */
         if (!go_on(conn, &bytes, &len)) {
             conn_close(conn);
             return;

@@ -237,7 +237,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     out->place = -1;
     if (!topic_name_valid(topic.p, topic.len))
         return PROBLEM_BAD_TOPIC;
-    if (topic.len > 1 && topic.p[0] == '_' && topic.p[1] == '_')
+    if (topic_name_reserved(topic.p, topic.len))
         return PROBLEM_RESERVED_TOPIC;
     uint16_t problem = read_headers(head, out);
     if (problem == PROBLEM_NONE)

@@ -25,6 +25,7 @@ static PyObject *Reactor_pause_replica(PyObject *self, PyObject *args)
     struct conn *conn = reactor_conn(reactor, id);
     if (conn != NULL && !conn->closed) {
         conn->paused = paused;
+        conn->since_ms = reactor->now_ms; /* nobody is slow who had to wait */
         reactor_mark_dirty(reactor, conn);
     }
     Py_RETURN_NONE;

@@ -159,9 +159,10 @@ static PyObject *Reactor_adopt_peer(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
     int fd;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "i", &fd))
+    unsigned peer;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &peer))
         return NULL;
-    if (reactor_adopt_peer(reactor, fd) < 0)
+    if (reactor_adopt_peer(reactor, fd, peer) < 0)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -567,7 +568,7 @@ static PyMethodDef reactor_methods[] = {
     {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
     {"listen", Reactor_listen, METH_VARARGS, "listen(fd, kind): 0 HTTP, 1 hand-off."},
     {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
-    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd): takes the fd."},
+    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd, peer): takes the fd."},
     {"set_route", Reactor_set_route, METH_VARARGS,
      "set_route(shard, peer, 'host:port'): who leads it; -1: nobody."},
     {"watch", Reactor_watch, METH_VARARGS, "watch(epoll_fd): run() returns when it is readable."},

@@ -297,9 +297,17 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
     return 0;
 }
 
-int reactor_adopt_peer(struct reactor *reactor, int fd)
+int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
 {
-    return adopt(reactor, fd, CONN_PEER) != NULL ? 0 : -1;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_PEER && conn->from_afar && conn->peer == peer && !conn->closed)
+            conn_close(conn);
+    struct conn *conn = adopt(reactor, fd, CONN_PEER);
+    if (conn == NULL)
+        return -1;
+    conn->from_afar = true;
+    conn->peer = peer;
+    return 0;
 }
 
 struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)

@@ -99,6 +99,7 @@ struct reactor {
     uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
+    uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
@@ -120,8 +121,9 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
 void reactor_free(struct reactor *reactor);
 int reactor_listen(struct reactor *reactor, int fd, uint8_t kind);
 int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd);
-/* Takes a connection that another process has opened to hand events off. */
-int reactor_adopt_peer(struct reactor *reactor, int fd);
+/* Takes a connection that this process of another broker has opened to hand events off; it has one,
+ * and what it opened before is closed. */
+int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer);
 /* Takes a connection that another replica of the shard has opened. NULL without memory. */
 struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.

@@ -24,6 +24,8 @@ static enum foreign check_header(const struct log *log, const struct group_heade
         return FOREIGN_GAP;
     if (h->durable_upto >= h->gseq || h->committed > h->durable_upto)
         return FOREIGN_DAMAGED;
+    if (!(h->flags & GROUP_GEN_START) != (h->gseq > 1)) /* the state begins once */
+        return FOREIGN_DAMAGED;
     const bool opens = h->flags & (GROUP_GEN_START | GROUP_SNAPSHOT);
     const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
     const uint32_t expected = current ? current->index + opens : 0;
@@ -208,6 +210,17 @@ void log_kept(struct log *log, uint64_t gseq)
 
 /* ---- recovery ---- */
 
+/* The state is about to be another: what waits to be shown leads into the old one. */
+static void forget_reaches(struct log *log)
+{
+    for (uint32_t i = 0; i < log->held_count; i++) {
+        struct held *held = &log->held[(log->held_first + i) % HELD_MAX];
+        free(held->reaches);
+        held->reaches = NULL;
+        held->reach_count = 0;
+    }
+}
+
 void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
 {
     assert(log->gated && !log->open && !log->following);
@@ -226,11 +239,12 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
         return -1;
     struct segment *segment = &log->segments[log->current];
     int status = 0;
-    if (h.flags & (GROUP_GEN_START | GROUP_SNAPSHOT))
+    if (h.flags & (GROUP_GEN_START | GROUP_SNAPSHOT)) {
+        forget_reaches(log);
         status = group_body_verify(&h, group, len) != 0
                      ? -1
                      : shard_restore(log->shard, group + GROUP_HEADER_BYTES, h.body_bytes);
-    else if (h.chunk_count > 0)
+    } else if (h.chunk_count > 0)
         status = shard_take(log->shard, group, len, log->head, &reaches, &count);
     if (status != 0)
         return -1;

@@ -143,7 +143,7 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     topic->name_len = (uint8_t)len;
     memcpy(topic->name, name, len);
     topic->streams = streams;
-    topic->internal = len > 2 && name[0] == '_' && name[1] == '_';
+    topic->internal = topic_name_reserved(name, len);
     topic->compacted = topic->internal;
     shard->topics[shard->topic_count++] = topic;
     shard->state_bytes += TOPIC_STATE_BYTES + len;

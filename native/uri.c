@@ -101,3 +101,8 @@ bool topic_name_valid(const char *p, size_t len)
         return false;
     return charclass_span(&CHARCLASS_TOPIC, p, p + len) == p + len;
 }
+
+bool topic_name_reserved(const char *p, size_t len)
+{
+    return len > 1 && p[0] == '_' && p[1] == '_';
+}

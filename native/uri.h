@@ -19,5 +19,7 @@ int uri_query_get(const char *query, size_t len, const char *name, struct http1_
 /* True for [a-zA-Z0-9_.-]{1,127} but "." and "..". Names starting with "__" are the caller's
  * business. */
 bool topic_name_valid(const char *p, size_t len);
+/* Whether it is the name of an internal topic: only this program itself writes there. */
+bool topic_name_reserved(const char *p, size_t len);
 
 #endif

@@ -43,6 +43,7 @@ workers = {workers}
 [cluster]
 brokers = {brokers}
 uuid = "{uuid}"
+secret_file = "{secret}"
 [limits]
 memory_bytes = {memory}
 request_bytes_max = 4194304
@@ -87,7 +88,10 @@ class LocalCluster:
     def write(self) -> None:
         """The files; those of an earlier run are kept, so that the data is taken up again."""
         self.root.mkdir(parents=True, exist_ok=True)
-        uuid = secrets.token_hex(16)
+        uuid, secret = secrets.token_hex(16), self.root / "secret"
+        if not secret.exists():
+            secret.touch(mode=0o600)
+            secret.write_text(secrets.token_hex(32) + "\n")
         for ordinal in range(len(self.hosts)):
             if self.config(ordinal).exists():
                 continue
@@ -97,6 +101,7 @@ class LocalCluster:
                 workers=self.workers,
                 brokers=json.dumps(list(self.hosts)),
                 uuid=uuid,
+                secret=secret,
                 memory=MEMORY_BYTES,
                 segment=SEGMENT_BYTES,
             )

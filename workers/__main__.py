@@ -1,4 +1,4 @@
-"""`python -P -m barco.workers OPTIONS`: started by the supervisor, never by hand."""
+"""`python -P -m barco.workers TITLE`: started by the supervisor, with its options as input."""
 
 import asyncio
 import logging
@@ -31,15 +31,24 @@ def pin(core: int | None) -> None:
         log.warning("cannot pin to core %d: %s", core, error.strerror)
 
 
+def read_options() -> WorkerOptions:
+    """From the standard input, which is nobody's after that."""
+    text = sys.stdin.read()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return WorkerOptions.from_json(text)
+
+
 def main(arguments: list[str]) -> int:
     """Runs one worker to its end; returns the exit status."""
     setup(sys.stderr)
     if not __debug__:
         raise ConfigError("barco must not run under python -O: its assertions guard the data")
     if len(arguments) != 1:
-        print("usage: started by `barco serve`, with its options as JSON", file=sys.stderr)
+        print("usage: started by `barco serve`, with its options on its input", file=sys.stderr)
         return 2
-    options = WorkerOptions.from_json(arguments[0])
+    options = read_options()
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
     pin(options.core)

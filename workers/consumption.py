@@ -15,6 +15,7 @@ import msgpack
 
 from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
+from barco.workers import internal
 from barco.workers.appends import Appends, all_stable
 from barco.workers.cursor import Cursor, Key
 from barco.workers.membership import Member, Membership
@@ -74,10 +75,9 @@ class Consumption:
         """A generation is open: take up the group offsets that its log holds."""
         self.close()
         self._epoch = epoch
-        for _, value in self._reactor.compacted(OFFSETS):
-            if not value:
-                continue  # Forgotten.
-            read = msgpack.unpackb(value)
+        kinds = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int}
+        kept = self._reactor.compacted(OFFSETS)
+        for read in internal.each(OFFSETS, kept, lambda given: internal.typed(given, kinds)):
             if read["slice"] not in self._slices:
                 continue
             cursor = Cursor(read["group"], read["topic"], read["slice"])

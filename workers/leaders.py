@@ -23,23 +23,29 @@ class Leaders:
     def __init__(self, options: WorkerOptions) -> None:
         self._replicas = options.replicas
         self._known: dict[int, tuple[int, int]] = {}
+        self._hearsay: set[int] = set()
+        """Shards of which the latest news came by gossip: not handed on, and outdone by any news
+        from a process of this broker."""
         self._peers: dict[int, int | None] = {}  # Asked for several times with each poll.
         self.on_change: Callable[[int, Process | None], None] = lambda shard, leader: None
         """Called with a shard and its new leader, None for nobody."""
         if options.ring_size == 1:  # Nobody else ever leads.
             self._known = {shard: (0, 0) for shard in range(self._replicas.shards)}
 
-    def learn(self, shard: int, epoch: int, ordinal: int) -> bool:
-        """Take news; true if it is later than what was known."""
+    def learn(self, shard: int, epoch: int, ordinal: int, *, hearsay: bool = False) -> bool:
+        """Take news; true if it is later than what was known. `hearsay`: by gossip."""
         if not 0 <= shard < self._replicas.shards:
             return False
         before = self._known.get(shard, (0, NOBODY))
+        if shard in self._hearsay and not hearsay:
+            before = (0, before[1])
         after = (epoch, ordinal)
         if epoch < before[0] or after == before or (epoch == before[0] and ordinal != NOBODY):
             return False
         if ordinal != NOBODY and self._holder(shard, ordinal) is None:
             return False
         self._known[shard] = after
+        (self._hearsay.add if hearsay else self._hearsay.discard)(shard)
         self._peers.pop(shard, None)
         if ordinal != before[1]:
             self.on_change(shard, self.leader(shard))
@@ -51,7 +57,8 @@ class Leaders:
 
     def all(self) -> list[News]:
         """All that is known, for another worker."""
-        return [[shard, *known] for shard, known in sorted(self._known.items())]
+        known = sorted(self._known.items())
+        return [[shard, *news] for shard, news in known if shard not in self._hearsay]
 
     def leader(self, shard: int) -> Process | None:
         """The process that leads the shard."""

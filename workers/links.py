@@ -5,24 +5,26 @@ replication can go on with it as if it had always been theirs.
 """
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
-from barco.protocol import frame
+from barco.protocol import door, frame
 from barco.protocol.link import Hello, hello_from, refusal
 
 HELLO_BYTES_MAX = 1024
 HELLO_SECONDS_MAX = 2.0
 CONNECT_SECONDS_MAX = 1.0
 GREETING_MAX = 64
-"""Connections that have not said hello yet; the next one is closed at once."""
+"""Connections of one address that have not proved who they are; the oldest makes room for the next.
+Nothing but their hello is read."""
 
 ACCEPT_RETRY_SECONDS = 0.1
 USER_TIMEOUT_MS = 3000
@@ -52,10 +54,14 @@ def own_hello(options: WorkerOptions, session: int) -> Hello:
 class LinkServer:
     """Takes the connections of other brokers' workers, and gives each to whom it is for."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, brokers: Sequence[str], key: bytes) -> None:
+        """`brokers`: the address of each, by ordinal. `key`: what callers have to know."""
         self._hello = hello
+        self._brokers = [str(ipaddress.ip_address(address)) for address in brokers]
+        self._key = key
         self._handlers: dict[str, Handler] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        """Who greets, and from where; the oldest first."""
         self._refused: dict[str, str] = {}
         self._listeners: list[socket.socket] = []
 
@@ -76,14 +82,19 @@ class LinkServer:
             asyncio.get_running_loop().remove_reader(listener)
             listener.close()
         self._listeners.clear()
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], host: str) -> None:
+        """Whoever does not come to the end of a greeting makes room for others of its address, and
+        keeps no other address out."""
+        same = [task for task, other in self._tasks.items() if other == host]
+        if len(same) >= GREETING_MAX:
+            same[0].cancel()
         task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = host
+        task.add_done_callback(self._tasks.pop)
 
     def _listen(self, listener: socket.socket) -> None:
         # Not sock_accept: cancelled in the moment in which somebody calls, it raises into the loop.
@@ -92,7 +103,7 @@ class LinkServer:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            end, _ = listener.accept()
+            end, address = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # The caller has gone already.
         except OSError:  # Out of descriptors.
@@ -100,35 +111,56 @@ class LinkServer:
             loop.remove_reader(listener)
             loop.call_later(ACCEPT_RETRY_SECONDS, self._listen, listener)
             return
-        if len(self._tasks) >= GREETING_MAX:
+        if address[0] not in self._brokers:
             end.close()
+            self._tell(address[0], "no broker has this address")
         else:
-            self._spawn(self._greet(end))
+            self._spawn(self._greet(end, address[0]), address[0])
 
-    async def _greet(self, end: socket.socket) -> None:
+    async def _greet(self, end: socket.socket, host: str) -> None:
         handed_over = False
+        who = host
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):
                 prepare(end)
-                theirs = hello_from(await read_frame(end))
-                why = refusal(self._hello, theirs)
+                message, said = await read_frame(end)
+                theirs = hello_from(door.without_nonce(message))
+                who = f"{theirs.ordinal}/{theirs.worker} at {host}"
                 handler = self._handlers.get(theirs.kind)
-                if why is None and handler is None:
-                    why = f"this worker takes no {theirs.kind} yet"
-                answer = (
-                    {"refused": why} if why else replace(self._hello, kind=theirs.kind).to_message()
-                )
-                await asyncio.get_running_loop().sock_sendall(end, frame.encode(answer))
+                why = self._refusal(theirs, host)
                 if why is None and handler is not None:
+                    await self._prove(end, theirs, said)
                     handed_over = True
                     handler(theirs, end)
-                elif why is not None:
-                    self._tell(f"{theirs.ordinal}/{theirs.worker}", why)
+                else:
+                    why = why or f"this worker takes no {theirs.kind} yet"
+                    await _send(end, frame.encode({"refused": why}))
+                    self._tell(who, why)
         except (ProtocolError, OSError, TimeoutError) as error:
-            self._tell("an unknown peer", str(error) or "it said nothing in time")
+            self._tell(who, str(error) or "it said nothing in time")
         finally:
             if not handed_over:
                 end.close()
+
+    def _refusal(self, theirs: Hello, host: str) -> str | None:
+        why = refusal(self._hello, theirs)
+        if why is None and self._brokers[theirs.ordinal] != host:
+            why = (
+                f"broker {theirs.ordinal} has another address than {host}: make cluster.brokers the"
+                " same everywhere"
+            )
+        return why
+
+    async def _prove(self, end: socket.socket, theirs: Hello, said: bytes) -> None:
+        """Both ways; ProtocolError for who does not."""
+        nonce = {door.NONCE: os.urandom(door.NONCE_BYTES)}
+        answer = frame.encode(replace(self._hello, kind=theirs.kind).to_message() | nonce)
+        greetings = (said, answer[frame.LENGTH.size :])
+        proof = door.proof(self._key, door.ANSWERER, *greetings)
+        await _send(end, answer + frame.encode({door.PROOF: proof}))
+        given = door.proof_in((await read_frame(end))[0])
+        if not door.proves(given, self._key, door.CALLER, *greetings):
+            raise ProtocolError(door.DIFFERENT)
 
     def _tell(self, who: str, why: str) -> None:
         """Once for each reason: who is refused tries again."""
@@ -157,8 +189,7 @@ async def open_link(
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             await loop.sock_connect(end, address)
         async with asyncio.timeout(HELLO_SECONDS_MAX):
-            await loop.sock_sendall(end, frame.encode(replace(hello, kind=kind).to_message()))
-            theirs = hello_from(await read_frame(end))
+            theirs = await _say_hello(end, replace(hello, kind=kind), options.key)
         if (theirs.ordinal, theirs.worker) != process or theirs.cluster_uuid != hello.cluster_uuid:
             raise PeerError(f"Worker {process} is worker {theirs.ordinal}/{theirs.worker}.")
     except (OSError, TimeoutError) as error:  # Replication asks why: refused, or silence.
@@ -170,6 +201,24 @@ async def open_link(
     return theirs, end
 
 
+async def _say_hello(end: socket.socket, hello: Hello, key: bytes) -> Hello:
+    """Who answers; ProtocolError for a refusal, or a wrong proof."""
+    mine = frame.encode(hello.to_message() | {door.NONCE: os.urandom(door.NONCE_BYTES)})
+    await _send(end, mine)
+    answer, said = await read_frame(end)
+    theirs = hello_from(door.without_nonce(answer) if "refused" not in answer else answer)
+    greetings = (mine[frame.LENGTH.size :], said)
+    if not door.proves(door.proof_in((await read_frame(end))[0]), key, door.ANSWERER, *greetings):
+        await _send(end, frame.encode({"refused": door.DIFFERENT}))
+        raise ProtocolError(door.DIFFERENT)
+    await _send(end, frame.encode({door.PROOF: door.proof(key, door.CALLER, *greetings)}))
+    return theirs
+
+
+async def _send(end: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(end, data)
+
+
 def prepare(end: socket.socket) -> None:
     """Options of every connection between brokers."""
     end.setblocking(False)
@@ -177,13 +226,14 @@ def prepare(end: socket.socket) -> None:
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 
-async def read_frame(end: socket.socket) -> Mapping[str, object]:
-    """One small frame, and not a byte beyond it."""
+async def read_frame(end: socket.socket) -> tuple[Mapping[str, Any], bytes]:
+    """One small frame, and not a byte beyond it: the message, and its bytes."""
     head = await _read_exactly(end, frame.LENGTH.size)
     (length,) = frame.LENGTH.unpack(head)
     if not 1 <= length <= HELLO_BYTES_MAX:
         raise ProtocolError(f"a hello of {length} bytes")
-    return frame.decode(await _read_exactly(end, length))
+    body = await _read_exactly(end, length)
+    return frame.decode(body), body
 
 
 async def _read_exactly(end: socket.socket, size: int) -> bytes:

@@ -4,13 +4,15 @@ A mark is written in one group with the events that it stands for. Only the last
 (writer, topic, slice) counts; it is stored under a number, so that numbers can be used again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack
 
 from barco import limits
 from barco.errors import TooManyRequestsError
+from barco.workers import internal
 
 COMMITS = "__commits"
 
@@ -76,19 +78,24 @@ class Marks:
 
     def open(self, kept: Iterable[tuple[bytes, bytes]]) -> None:
         """Take up what the log holds."""
-        for _, value in kept:
-            read = msgpack.unpackb(value)
-            index = read["slice"]
-            mark = Mark(
-                **{name: read[name] for name in ("number", "batch", "rows", "parts", "done")},
-                at_us=read["at_us"],
-                plan=read.get("plan", ""),
-            )
-            self.set(read["writer"], (read["topic"], index), mark)
+        for writer, place, mark in internal.each(COMMITS, kept, self._read):
+            index = place[1]
+            self.set(writer, place, mark)
             self._next[index] = max(self._next.get(index, 0), mark.number + 1)
         used = {(name[2], number) for name, number in self._numbers.items()}
         for index, end in self._next.items():
             self._free[index] = [n for n in range(end) if (index, n) not in used]
+
+    def _read(self, given: Mapping[str, Any]) -> tuple[str, Place, Mark]:
+        names = internal.typed(given, {"writer": str, "topic": str, "slice": int})
+        numbers = ("number", "batch", "rows", "parts", "done", "at_us")
+        mark = Mark(
+            **internal.typed(given, dict.fromkeys(numbers, int)),
+            **internal.typed({"plan": ""} | dict(given), {"plan": str}),
+        )
+        if mark.number >= self._per_slice:
+            raise ValueError(f"a slice has no mark {mark.number}")
+        return names["writer"], (names["topic"], names["slice"]), mark
 
     def get(self, writer: str, place: Place) -> Mark | None:
         """The last one."""

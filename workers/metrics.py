@@ -64,6 +64,7 @@ GAUGES = {
 }
 
 COUNTERS = {
+    "internal_events_skipped": "Events of internal topics that were none, and passed over.",
     "aborted_requests": "Requests whose client went away before the answer.",
     "acknowledgement_bytes": "Bytes of acknowledgements for groups that were taken as they came.",
     "body_bytes_in": "Bytes of request bodies.",

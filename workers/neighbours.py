@@ -38,14 +38,19 @@ class Neighbours:
         self.brokers: dict[int, Neighbour] = {}
         self.version = 0
         self.on_change: Callable[[], None] = lambda: None
+        self.vouched: Callable[[int], bool] = lambda shard: False
+        """Whether a process of this broker holds the shard and can be reached."""
 
     def apply(self, news: Mapping[str, Any]) -> None:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
         for broker in news["brokers"]:
             self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
         for token, epoch, ordinal, *_ in news["leaders"]:
-            if (shard := self._shards.get(token)) is not None:
-                self._leaders.learn(shard, epoch, ordinal)
+            shard = self._shards.get(token)
+            # Of what is held here a process of this broker tells, as long as it is there: a word
+            # from elsewhere, of an epoch that never comes, would not be outdone.
+            if shard is not None and not self.vouched(shard):
+                self._leaders.learn(shard, epoch, ordinal, hearsay=True)
         self.version = int(news["version"])
         self.on_change()
 

@@ -56,7 +56,7 @@ class Network:
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
         self.hand_off = HandOff(reactor, options, self.hello)
         service.unreached = self._unreached
-        self.links = LinkServer(self.hello)
+        self.links = LinkServer(self.hello, options.brokers, options.key)
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,9 +74,17 @@ class Network:
         for shard in range(options.replicas.shards):
             self.hand_off.lead(shard, leaders.leader(shard))
         leaders.on_change = self.hand_off.lead
+        self._service.neighbours.vouched = self._vouched
         self.hand_off.start()
         if options.ring_size > 1:
             self._spawn(self._exchange())
+
+    def _vouched(self, shard: int) -> bool:
+        for process in self._options.replicas.holders(shard):
+            if process[0] == self._options.process[0]:
+                peer = self._options.replicas.peer(process)
+                return peer == self._options.peer or self.siblings.reached(peer)
+        return False
 
     def led_by(self, epoch: int, ordinal: int) -> None:
         """What this worker's own replica says of its shard: who leads that generation.

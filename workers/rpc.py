@@ -24,6 +24,7 @@ from barco.errors import (
     NotReadyError,
     OutcomeUnknownError,
     ProtocolError,
+    RequestError,
 )
 from barco.protocol.link import Hello
 
@@ -33,8 +34,15 @@ CONNECT_TIMEOUT_S = 1.0
 REQUESTS_MAX = 32_768
 """Operations of one sibling under way; most of them are long polls, which only wait."""
 
+HOME_ONLY = frozenset(("leaders",))
+"""Operations that workers of other brokers may not call: what this broker's own processes hold they
+know best, and a wrong word about it would stop it (`barco.workers.leaders`)."""
+
 SMALL_BYTES = 64 * 1024
 """Requests and most answers fit; events come in larger ones."""
+
+FRAME_BYTES_A_SECOND = 64 * 1024
+"""A large frame that comes more slowly than this ends its connection."""
 
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger("barco.rpc")
@@ -80,6 +88,7 @@ class _Frames(asyncio.BufferedProtocol, ABC):
         self._filled = 0
         self._packer = msgpack.Packer(buf_size=SMALL_BYTES, default=_as_bytes)
         self._large: bytearray | None = None
+        self._slow: asyncio.TimerHandle | None = None
         self._large_filled = 0
         self._transport: asyncio.Transport | None = None
         self.closed = False
@@ -115,7 +124,13 @@ class _Frames(asyncio.BufferedProtocol, ABC):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
+    def _on_time(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._on_time()
         if not self.closed:
             self.closed = True
             self.lost()
@@ -134,6 +149,7 @@ class _Frames(asyncio.BufferedProtocol, ABC):
             self._large_filled += nbytes
             if self._large_filled == len(self._large):
                 body, self._large = self._large, None
+                self._on_time()
                 self.received(_unpack(memoryview(body)))
         except ProtocolError as error:
             _log.error("closing a sibling's connection: %s", error)
@@ -149,6 +165,8 @@ class _Frames(asyncio.BufferedProtocol, ABC):
             if self._filled < end:
                 if _LENGTH.size + length > SMALL_BYTES:
                     self._large = bytearray(length)
+                    seconds = limits.FRAME_SECONDS_MAX + length / FRAME_BYTES_A_SECOND
+                    self._slow = asyncio.get_running_loop().call_later(seconds, self.close)
                     self._large_filled = self._filled - body
                     self._large[: self._large_filled] = self._buffer[body : self._filled]
                     start = self._filled
@@ -197,12 +215,19 @@ class RpcServer:
         self._bytes_max = bytes_max
         self._server: asyncio.Server | None = None
         self._connections: set[_Answering] = set()
+        self._remote: dict[tuple[int, int], _Answering] = {}
+        """By broker and worker: each has one connection."""
         self._adopting: set[asyncio.Task[Any]] = set()
 
     def take(self, theirs: Hello, end: socket.socket) -> None:
         """A connection that a worker of another broker has opened to ask."""
+        caller = (theirs.ordinal, theirs.worker)
+        if (before := self._remote.get(caller)) is not None:
+            before.close()  # Of what it called before nobody waits any more.
         loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(self._accept, end))
+        task = loop.create_task(
+            loop.connect_accepted_socket(functools.partial(self._accept, caller), end)
+        )
         self._adopting.add(task)
         task.add_done_callback(self._adopting.discard)
 
@@ -210,10 +235,24 @@ class RpcServer:
         """Listen on this Unix socket; a stale one of a dead predecessor is replaced."""
         self._server = await asyncio.get_running_loop().create_unix_server(self._accept, path)
 
-    def _accept(self) -> "_Answering":
-        connection = _Answering(self._operation, self._bytes_max, self._connections.discard)
+    def _accept(self, caller: tuple[int, int] | None = None) -> "_Answering":
+        operation = self._operation if caller is None else self._from_afar
+        connection = _Answering(operation, self._bytes_max, self._gone)
         self._connections.add(connection)
+        if caller is not None:
+            self._remote[caller] = connection
         return connection
+
+    def _gone(self, connection: "_Answering") -> None:
+        self._connections.discard(connection)
+        for caller, each in list(self._remote.items()):
+            if each is connection:
+                del self._remote[caller]
+
+    async def _from_afar(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op in HOME_ONLY:
+            raise RequestError(f"{op} is for workers of the same broker.")
+        return await self._operation(op, args)
 
     async def close(self) -> None:
         """Stop listening, and drop what is under way."""
@@ -369,6 +408,11 @@ class Siblings:
             return await self._operation(op, args)
         connection = await self._connect(worker)
         return await connection.start(op, args).result(timeout)
+
+    def reached(self, worker: int) -> bool:
+        """Whether there is a connection to it."""
+        connection = self._connections.get(worker)
+        return connection is not None and not connection.closed
 
     async def _connect(self, worker: int) -> _Calling:
         async with self._locks.setdefault(worker, asyncio.Lock()):

@@ -10,6 +10,7 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError, RequestError
 from barco.model.options import WorkerOptions
+from barco.workers import internal
 from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption
 from barco.workers.copies import told
@@ -431,6 +432,7 @@ class ShardService:
 
     async def _stats(self, args: Args) -> dict[str, Any]:
         stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
+        stats["internal_events_skipped"] = internal.skipped()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count

@@ -13,6 +13,7 @@ from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
 from barco.protocol.link import HAND_OFF as LINK_HAND_OFF
 from barco.protocol.link import Hello
+from barco.types import Ordinal
 from barco.workers.links import open_link
 
 RETRY_SECONDS_FIRST = 0.02
@@ -82,7 +83,8 @@ class HandOff:
 
     def take(self, theirs: Hello, end: socket.socket) -> None:
         """A connection that a worker of another broker has opened to hand events off."""
-        self._reactor.adopt_peer(end.detach())
+        process = (Ordinal(theirs.ordinal), theirs.worker)
+        self._reactor.adopt_peer(end.detach(), self._replicas.peer(process))
 
     def lead(self, shard: int, leader: Process | None) -> None:
         """From now on this process gets the events of the shard; None: nobody does."""

@@ -6,6 +6,8 @@ later stamp wins on each. A topic without settings exists while it has events.
 
 import asyncio
 import hashlib
+import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -14,10 +16,19 @@ import msgpack
 
 from barco import limits
 from barco.errors import TooManyRequestsError
+from barco.model.options import COMPRESSIONS
+from barco.workers import internal
 from barco.workers.appends import Appends
 from barco.workers.seams import ReactorLike
 
+log = logging.getLogger("barco.worker")
+
 TOPICS = "__topics"
+
+VERSION_MAX = 2**48
+"""Of a record: each change adds one. A later one could never be overruled."""
+
+_NAME = re.compile(rf"[a-zA-Z0-9_.-]{{1,{limits.TOPIC_NAME_BYTES_MAX}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +62,29 @@ class TopicRecord:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "TopicRecord":
-        """The opposite; names of a later version are passed over."""
+        """The opposite; names of a later version are passed over. ValueError: it is no record."""
         known = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if name in known})
+        record = cls(**{name: value for name, value in given.items() if name in known})
+        record.check()
+        return record
+
+    def check(self) -> None:
+        """ValueError for what no broker has decided: others hand records on, and the log keeps
+        them."""
+        name, numbers = self.topic, (self.version, self.changed_us, self.author, self.created_us)
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("__"):
+            raise ValueError(f"{str(name)[:64]!r} is no topic")
+        optional = tuple(
+            each for each in (self.retention_hours, self.retention_bytes) if each is not None
+        )
+        ends = self.ends if isinstance(self.ends, dict) else {-1: -1}
+        for number in (*numbers, *optional, *ends, *ends.values()):
+            if type(number) is not int or not 0 <= number < 2**63:
+                raise ValueError(f"a topic's record has a number {str(number)[:32]!r}")
+        if self.version > VERSION_MAX or type(self.deleted) is not bool:
+            raise ValueError("a topic's record has a version that nobody reaches")
+        if self.compression not in (None, *COMPRESSIONS):
+            raise ValueError(f"compression {str(self.compression)[:32]!r}")
 
 
 class TopicRegistry:
@@ -80,11 +111,7 @@ class TopicRegistry:
         told = {record.topic for record in self._records.values() if not record.deleted}
         self._records.clear()
         self._digest = ""
-        for _, value in self._reactor.compacted(TOPICS):
-            if not value:
-                continue
-            read = msgpack.unpackb(value, strict_map_key=False)
-            record = TopicRecord.from_dict(read)
+        for record in internal.each(TOPICS, self._reactor.compacted(TOPICS), TopicRecord.from_dict):
             self._records[record.topic] = record
             if record.deleted:
                 self._cut(record)
@@ -173,9 +200,13 @@ class TopicRegistry:
         """Take decisions that a sibling knows and this shard slept through; returns how many."""
         taken = 0
         for entry in described:
-            if entry["record"] is None:
+            try:
+                if entry["record"] is None:
+                    continue
+                record = TopicRecord.from_dict(entry["record"])
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                log.error("a sibling's record of a topic is none: %s", error)
                 continue
-            record = TopicRecord.from_dict(entry["record"])
             known = self._records.get(record.topic)
             if known is None or known.stamp < record.stamp:
                 await self.apply(record)

@@ -5,6 +5,7 @@ from barco import config as configuration
 from barco.client.discovery import join_endpoint
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError
+from barco.model.options import cluster_mark
 
 ASK_SECONDS = 1.0
 
@@ -25,10 +26,10 @@ def known_disk(config: Config) -> str | None:
                 told = admin.brokers()
         except BarcoError:
             continue
-        if told.get("clusterUuid") != uuid:
+        if told.get("cluster") != cluster_mark(uuid):
             raise ConfigError(
-                f"broker {other} at {endpoint} is of cluster {told.get('clusterUuid')}, not of"
-                f" {uuid}: correct cluster.uuid or cluster.brokers"
+                f"broker {other} at {endpoint} is of another cluster than this one: correct"
+                " cluster.uuid or cluster.brokers"
             )
         for broker in told.get("brokers", []):
             if broker.get("ordinal") == ordinal and broker.get("diskUuid"):

@@ -14,6 +14,7 @@ from barco.cli.serve import add_common, settings
 from barco.config import Config
 from barco.errors import DataDirError
 from barco.supervisor import datadir, machine
+from barco.supervisor.secret import make_secret, read_secret
 
 DESCRIPTION = """\
 Prepare an empty directory for a broker: give it an identity, and fix the number of its workers and
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
     """Format the directory and say what it is now."""
     config, path = settings(args)
     config = machine.check_cluster(config)
+    if (made := make_secret(config)) is not None:
+        sys.stderr.write(f"made {made}: copy it to the other brokers of the cluster, mode 0600\n")
+    read_secret(config)
     lock = datadir.claim(path)
     try:
         refuse_formatted(path)

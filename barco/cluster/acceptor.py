@@ -10,8 +10,9 @@ from barco.cluster.core import Then
 from barco.cluster.events import Drained
 from barco.cluster.held import Fence, Held, Wish
 from barco.cluster.leader import Leader
+from barco.cluster.plausible import ROUNDS_AHEAD_MAX
 from barco.limits import PATIENCE_SECONDS
-from barco.model.generation import Ballot, Gid, Identity
+from barco.model.generation import Ballot, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
     Accept,
     Accepted,
@@ -31,7 +32,7 @@ class Acceptor(Leader):
     def _on_prepare(self, sender: Identity, message: Prepare) -> None:
         ordinal = sender.ordinal
         held = self._votes_on(ordinal, message.gid)
-        if held is None:
+        if held is None or not self._in_reach(held, message.ballot):
             return
         if held.suspect:
             # As good as lost (A4). Told, because somebody will want to know why.
@@ -50,7 +51,13 @@ class Acceptor(Leader):
     def _on_accept(self, sender: Identity, message: Accept) -> None:
         ordinal = sender.ordinal
         held = self._votes_on(ordinal, message.gid)
-        if held is None or held.suspect or self._outbid(held, ordinal, message.ballot):
+        if held is None or not self._in_reach(held, message.ballot):
+            return
+        if not self._plausible(message.gid, message.value):
+            return
+        if self._gives_up(held, message.value):
+            return
+        if held.suspect or self._outbid(held, ordinal, message.ballot):
             return
         if held.accepted == (message.ballot, message.value):
             self._after_journal(Then("accepted", message.gid, message.ballot, ordinal))
@@ -71,6 +78,14 @@ class Acceptor(Leader):
         elif held.member:
             return held
         return None
+
+    def _in_reach(self, held: Held, ballot: Ballot) -> bool:
+        """Whether a ballot is one that a proposer can have come to: they are not to run out."""
+        return ballot.round <= held.round + ROUNDS_AHEAD_MAX
+
+    def _gives_up(self, held: Held, value: Successor) -> bool:
+        """Whether a value leaves out what was committed (I2): no quorum of promises makes one."""
+        return value.tail < held.committed and value.kind is not Kind.UNCLEAN
 
     def _outbid(self, held: Held, ordinal: int, ballot: Ballot) -> bool:
         """Whether a higher ballot came before; then that is the answer."""
@@ -115,8 +130,13 @@ class Acceptor(Leader):
             self._after_journal(Then("promise", gid, wish.ballot, wish.ordinal))
         else:
             held.accepted = (wish.ballot, wish.value)
+            held.round = max(held.round, wish.ballot.round)
             self._persist(AcceptedRecord(gid, wish.ballot, wish.value))
             self._after_journal(Then("accepted", gid, wish.ballot, wish.ordinal))
+            self._voted(held)
+
+    def _voted(self, held: Held) -> None:
+        raise AssertionError("the part on lineage is missing")
 
     def _drained(self, held: Held) -> bool:
         """Rule A1: nothing of the leader's is in flight any more."""

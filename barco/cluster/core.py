@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from barco.cluster.effects import Effect, Persist, Send
 from barco.cluster.held import Fence, Held
+from barco.cluster.plausible import ROUNDS_AHEAD_MAX, is_plausible
 from barco.model.generation import Ballot, Generation, Gid, Identity, Successor
 from barco.protocol.replication import (
     AcceptedRecord,
@@ -248,6 +249,19 @@ class Core:
     def _open(self) -> list[Held]:
         """The generations without a successor in which this broker has a voice."""
         return [held for held in self._current.values() if held.decided is None and held.member]
+
+    def _hear_round(self, held: Held, ballot: Ballot) -> None:
+        """A ballot that was promised elsewhere: the next one has to be higher."""
+        if ballot.round <= held.round + ROUNDS_AHEAD_MAX:
+            held.round = max(held.round, ballot.round)
+
+    def _plausible(self, gid: Gid, value: Successor) -> bool:
+        held = self._held.get(gid)
+        return is_plausible(gid, value, held.generation if held is not None else None)
+
+    def _told_decided(self, sender: Identity, gid: Gid, value: Successor) -> None:
+        """Hear of a decided successor; the part on lineage knows what to think of it."""
+        raise AssertionError("the part on lineage is missing")
 
     def _learned(self, gid: Gid, value: Successor) -> None:
         """Take in a decided successor; the part on lineage knows how."""

@@ -20,9 +20,9 @@ def refusal(mine: Hello, theirs: Hello, known: BrokerInfo | None, *, address_fit
         )
     if theirs.cluster_uuid != mine.cluster_uuid:
         return (
-            f"wrong cluster: broker {theirs.ordinal} is of cluster {theirs.cluster_uuid}, broker"
-            f" {mine.ordinal} of {mine.cluster_uuid}: correct cluster.brokers, or format the data"
-            " directory for this cluster"
+            f"wrong cluster: broker {theirs.ordinal} is of another cluster than broker"
+            f" {mine.ordinal}: correct cluster.brokers, or format the data directory for this"
+            " cluster"
         )
     if (theirs.brokers, theirs.slices_per_range, theirs.workers) != (
         mine.brokers,

@@ -94,10 +94,10 @@ class Leader(Follower):
         if held is None or sender not in held.generation.members:
             return
         if message.ballot is not None:
-            held.round = max(held.round, message.ballot.round)
+            self._hear_round(held, message.ballot)
         if message.successor is not None:
-            self._learned(message.gid, message.successor)
-        elif held.leading is not None:
+            self._told_decided(sender, message.gid, message.successor)
+        if held.leading is not None:
             self._follower_fenced(held, sender.ordinal)
 
     def _follower_fenced(self, held: Held, ordinal: int) -> None:

@@ -29,6 +29,9 @@ from barco.protocol.replication import (
     Unknown,
 )
 
+WORDS_MAX = 64
+"""Generations of which somebody's word is kept in mind; it is given again."""
+
 
 class Lineage(Acceptor):
     """Learns successors, tells them, completes sealed generations and opens children."""
@@ -36,7 +39,11 @@ class Lineage(Acceptor):
     _ask_at: float
     _followed: set[Gid]
 
+    _words: dict[Gid, dict[int, Successor]]
+    """What single members say was decided, by ordinal."""
+
     def _start_lineage(self) -> None:
+        self._words = {}
         self._ask_at = self._now
         self._followed = set()
         for held in list(self._held.values()):
@@ -46,10 +53,68 @@ class Lineage(Acceptor):
             self._told_open(held)
 
     def _on_decided(self, sender: Identity, message: Decided) -> None:
-        self._learned(message.gid, message.value)
+        self._told_decided(sender, message.gid, message.value)
+
+    def _told_decided(self, sender: Identity, gid: Gid, value: Successor) -> None:
+        """A member says that this was decided. One alone may be wrong: it is believed when two say
+        so, this one among them if it has accepted the value itself; or when there is nobody else in
+        reach who could, for then the two of them have to go on.
+        """
+        if gid in self._decided or not self._takes(gid, value):
+            return
+        words = self._words.setdefault(gid, {})
+        if self._voices(gid, sender):
+            words[sender.ordinal] = value
+        while len(self._words) > WORDS_MAX:
+            del self._words[next(iter(self._words))]
+        self._weigh(gid, value)
+
+    def _takes(self, gid: Gid, value: Successor) -> bool:
+        held = self._held.get(gid)
+        if not self._plausible(gid, value):
+            return False
+        if held is not None and self._gives_up(held, value):
+            return False
+        return all(
+            (known := self._held.get(child.gid)) is None or known.generation == child
+            for child in value.children
+        )
+
+    def _voices(self, gid: Gid, sender: Identity) -> bool:
+        """Whether it is one of those who decide, or hold what follows."""
+        held = self._held.get(gid)
+        known = [held.generation] if held is not None else self._settings.ranges
+        return any(each.place(sender.ordinal) is not None for each in known)
+
+    def _weigh(self, gid: Gid, value: Successor) -> None:
+        held, words = self._held.get(gid), self._words.get(gid, {})
+        heard = {ordinal for ordinal, word in words.items() if word == value}
+        mine = held is not None and held.accepted is not None and held.accepted[1] == value
+        generation = held.generation if held is not None else self._settings.ranges[0]
+        others = {member.ordinal for member in generation.members} - {self._me.ordinal, *heard}
+        sure = len(heard) + mine > 1 or all(map(self._down, others))
+        # A child that is known here says the same; a disk without a past has nothing to lose by
+        # it, and perhaps there is only one left who knows (`barco.cluster.unclean`).
+        known = self._held.keys() | self._missing
+        sure = sure or any(child.gid in known for child in value.children) or self._is_new()
+        if heard and sure:  # Its own vote alone decides nothing.
+            self._learned(gid, value)
+
+    def _is_new(self) -> bool:
+        """Whether this disk has never been a member of anything but genesis."""
+        return not any(
+            each.member for each in self._held.values() if not each.generation.is_genesis
+        )
+
+    def _voted(self, held: Held) -> None:
+        """This member has accepted a value: perhaps somebody has said that it was decided."""
+        gid = held.generation.gid
+        if gid in self._words and gid not in self._decided and held.accepted is not None:
+            self._weigh(gid, held.accepted[1])
 
     def _learned(self, gid: Gid, value: Successor) -> None:
-        """A decided successor, from whoever (rule P4: who learns it stops proposing)."""
+        """A decided successor (rule P4: who learns it stops proposing)."""
+        self._words.pop(gid, None)
         if gid in self._decided:
             assert self._decided[gid] == value, "succ(g) is decided once (I1)"
             return

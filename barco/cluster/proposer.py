@@ -111,12 +111,17 @@ class Proposer(Lineage):
         if found is None or message.suspect or found[1].value is not None:
             return
         held, proposal = found
+        accepted = message.accepted
+        if accepted is not None and (
+            not self._plausible(message.gid, accepted[1]) or self._gives_up(held, accepted[1])
+        ):
+            return
         proposal.promises[sender.ordinal] = message
         if len(proposal.promises) < held.generation.quorum:
             return
-        accepted = self._highest_accepted(proposal)
-        if accepted is not None:
-            proposal.value = accepted
+        adopted = self._highest_accepted(proposal)
+        if adopted is not None:
+            proposal.value = adopted
         else:
             proposal.value = self._new_value(held, proposal)
         tails = proposal.promises.items()
@@ -171,7 +176,7 @@ class Proposer(Lineage):
 
     def _give_up(self, held: Held, promised: Ballot) -> None:
         """Rule P4: back off for a random time, then look again whether to propose at all."""
-        held.round = max(held.round, promised.round)
+        self._hear_round(held, promised)
         del self._proposals[held.generation.gid]
         spread = BACKOFF_SECONDS_MAX - BACKOFF_SECONDS_MIN
         held.retry_at = self._now + BACKOFF_SECONDS_MIN + spread * self._random()

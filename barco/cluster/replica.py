@@ -103,6 +103,7 @@ class Replica(Doubt):
         self._start_lineage()
         self._start_doubt()
         self._stopped = False
+        self._unwelcomed: set[int] = set()
 
     def start(self, now: float) -> list[Effect]:
         """The first effects; call it once, before any step."""
@@ -327,7 +328,12 @@ class Replica(Doubt):
         return False
 
     def _unwelcome(self, sender: Identity, message: Unwelcome) -> None:
-        if message.known.ordinal == self._me.ordinal and message.known != self._me:
+        """From two of them: a single member cannot stop another by saying so."""
+        if message.known.ordinal != self._me.ordinal or message.known == self._me:
+            return
+        self._unwelcomed.add(sender.ordinal)
+        others = {m.ordinal for each in self._settings.ranges for m in each.members}
+        if len(self._unwelcomed & others) >= min(2, len(others) - 1):
             self._stopped = True
             self._effects.append(
                 Stop(

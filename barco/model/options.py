@@ -1,5 +1,6 @@
-"""What a worker is told when it is started: one frozen value, one JSON argument."""
+"""What a worker is told when it is started: one frozen value, JSON on its standard input."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -14,6 +15,11 @@ ENGINES = ("auto", "io_uring", "epoll")
 
 COMPRESSIONS = ("lz4", "none")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
+
+
+def cluster_mark(uuid: str) -> str:
+    """Tells clusters apart in answers to anybody; the uuid itself is for brokers."""
+    return hashlib.sha256(b"barco mark " + uuid.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +38,16 @@ class WorkerOptions:
     data_dir: str
     cluster_uuid: str
     """32 hexadecimal digits, as in broker.json."""
+    link_key: str = field(default="", repr=False)
+    """Hexadecimal: what brokers prove to one another that they know (`barco.protocol.door`)."""
     disk_uuid: str
     ordinal: int
     slices_per_range: int
     replaces: bool = False
     """The disk stands in for a lost one of this ordinal, and asks for its place."""
+
+    secret: bool = False
+    """Whether that key comes from a secret; shown in /status."""
 
     ring_size: int = 1
     brokers: list[str] = field(default_factory=list)
@@ -85,6 +96,11 @@ class WorkerOptions:
         assert len(self.cluster_uuid) == 32 and len(self.disk_uuid) == 32
         assert self.engine in ENGINES
         assert self.compression in COMPRESSIONS
+
+    @property
+    def key(self) -> bytes:
+        """Of the links to other brokers."""
+        return bytes.fromhex(self.link_key)
 
     @property
     def placement(self) -> Placement:
@@ -147,8 +163,14 @@ class WorkerOptions:
             else (f"{host}:{self.shard_port + number}")
         )
 
+    @property
+    def title(self) -> str:
+        """What `ps` shows of the process: its command line holds nothing that is not public."""
+        of = f" of broker {self.ordinal}" if self.ring_size > 1 else ""
+        return f"worker {self.worker}/{self.replicas.processes}{of}"
+
     def to_json(self) -> str:
-        """One line of JSON: the worker's only argument."""
+        """One line of JSON, which the worker reads from its standard input: it holds secrets."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod

@@ -101,12 +101,19 @@ def read(stream: Readable) -> Message | None:
 
 async def read_async(reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX) -> Message | None:
     """The next message of an asyncio stream; None at its end."""
+    return (await read_whole(reader, bytes_max))[0]
+
+
+async def read_whole(
+    reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX
+) -> tuple[Message | None, bytes]:
+    """The same with the bytes of the body."""
     try:
         head = await reader.readexactly(LENGTH.size)
     except EOFError as error:
         if getattr(error, "partial", b""):
             raise ProtocolError("stream ended within a frame's length") from None
-        return None
+        return None, b""
     (length,) = LENGTH.unpack(head)
     _check_length(length, bytes_max)
     try:
@@ -114,7 +121,7 @@ async def read_async(reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX) ->
     except EOFError as error:
         got = len(getattr(error, "partial", b""))
         raise ProtocolError(f"stream ended after {got} of a frame's {length} bytes") from None
-    return decode(body)
+    return decode(body), body
 
 
 def _check_length(length: int, bytes_max: int = FRAME_BYTES_MAX) -> None:

@@ -1,7 +1,8 @@
 """What supervisors say to one another: dataclasses, and the frames that carry them.
 
 A connection begins with `Hello` from the one that opened it; the other answers `Welcome`, or
-`Refuse` and closes. Then both send what they like, in any order; `facts` are opaque here.
+`Refuse` and closes. Each proves that it knows the cluster's secret (`barco.protocol.door`). Then
+both send what they like, in any order; `facts` are opaque here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The first frame on a connection between workers of two brokers: who calls, and what for.
 
 One port of a worker takes all of them. The caller sends its `Hello` and waits; the other side
-answers with its own, or with a refusal and closes. What follows depends on the kind: native
+answers with its own, or with a refusal and closes; both prove that they know the cluster's secret
+(`barco.protocol.door`). What follows depends on the kind: native
 hand-off frames, control operations, or replication. A hello is small, and its length is checked
 before anything is read.
 """
@@ -11,8 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from barco.errors import ProtocolError
+from barco.model.placement import REPLICAS
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 """Of the hello and of everything behind it. Workers that speak another one do not connect."""
 
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"
@@ -65,7 +67,7 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
     if theirs.link_version != mine.link_version:
         return f"links of version {theirs.link_version} are not spoken here, {mine.link_version} is"
     if theirs.cluster_uuid != mine.cluster_uuid:
-        return f"this is cluster {mine.cluster_uuid}, not {theirs.cluster_uuid}"
+        return "this is another cluster: correct cluster.brokers and cluster.uuid"
     if theirs.kind not in KINDS:
         return f"there is no link of kind {theirs.kind!r}"
     for name in ("ring_size", "workers", "slices_per_range"):
@@ -76,4 +78,12 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
         return f"there is no broker {theirs.ordinal} in a ring of {mine.ring_size}"
     if theirs.ordinal == mine.ordinal:
         return f"broker {mine.ordinal} is this one: two brokers have the same ordinal"
+    if not 0 <= theirs.worker < REPLICAS * mine.workers or theirs.session <= 0:
+        return f"broker {theirs.ordinal} has no worker {theirs.worker}"
+    if not _is_uuid(theirs.disk_uuid):
+        return f"broker {theirs.ordinal} has no disk"
     return None
+
+
+def _is_uuid(text: str) -> bool:
+    return len(text) == 32 and set(text) <= set("0123456789abcdef")

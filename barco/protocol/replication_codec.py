@@ -138,7 +138,7 @@ def _gid(value: Any) -> Gid:
 
 def _ballot(value: Any) -> Ballot:
     number, ordinal, session = _list(value, 3, 3)
-    return Ballot(_u32(number), Ordinal(_ordinal(ordinal)), _u64(session))
+    return Ballot(_u63(number), Ordinal(_ordinal(ordinal)), _u64(session))
 
 
 def _identity(value: Any) -> Identity:

@@ -18,12 +18,14 @@ from barco.errors import BarcoError, DataDirError, ProtocolError
 from barco.model.options import WorkerOptions
 from barco.model.placement import REPLICAS, Placement
 from barco.model.replicas import Replicas
+from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
 from barco.supervisor.control import Control, Sends
 from barco.supervisor.datadir import Identity
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import COMMAND, Keeper, Launch
+from barco.supervisor.secret import read_secret
 from barco.supervisor.systemd import Notifier
 
 log = logging.getLogger("barco.supervisor")
@@ -61,6 +63,7 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
     machine.check_kernel()
     plan = replace(plan, config=machine.check_cluster(plan.config))
     open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
+    read_secret(plan.config)  # Before anything is made, or bound.
     os.umask(0o077)
     lock = datadir.claim(plan.data_dir)
     try:
@@ -165,6 +168,7 @@ class Broker:
     ) -> None:
         self._plan = plan
         self._identity = identity
+        self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
         self._listeners = listeners
         self._open_to_all = open_to_all
         self._on_ready = on_ready
@@ -196,7 +200,7 @@ class Broker:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         if self._listeners.gossip is not None:
             self._control = self._cluster = join(
-                self._plan.config, self._identity, self._listeners, self._send
+                self._plan.config, self._identity, self._listeners, self._send, self._key
             )
             await self._cluster.start(self._listeners.gossip)
         keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers]
@@ -251,6 +255,8 @@ class Broker:
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
             cluster_uuid=identity.cluster_uuid,
+            link_key=self._key.hex(),
+            secret=bool(config.cluster.secret_file),
             disk_uuid=identity.disk_uuid,
             ordinal=identity.ordinal,
             replaces=bool(identity.replaces),

@@ -61,6 +61,7 @@ class Cluster:
         *,
         bind: str,
         send: Callable[[Sends], None],
+        key: bytes = b"",
     ) -> None:
         started = int(time.time() * 1000)
         self._started = started
@@ -85,7 +86,9 @@ class Cluster:
             accept=self._registrations.accept,
         )
         self._ordinal = hello.ordinal
-        self.node = GossipNode(machine, hello, addresses, bind=bind, on_effect=self._effect)
+        self.node = GossipNode(
+            machine, hello, addresses, bind=bind, on_effect=self._effect, key=key
+        )
 
     async def start(self, listener: socket.socket) -> None:
         """Listen, and look for the others."""
@@ -257,7 +260,11 @@ class Cluster:
 
 
 def join(
-    config: Config, identity: Identity, listeners: Listeners, send: Callable[[Sends], None]
+    config: Config,
+    identity: Identity,
+    listeners: Listeners,
+    send: Callable[[Sends], None],
+    key: bytes,
 ) -> Cluster:
     """This broker's part in the cluster that it is configured for."""
     session = random.SystemRandom().getrandbits(63)
@@ -291,7 +298,7 @@ def join(
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
-    return Cluster(me, hello, addresses, bind=config.broker.bind, send=send)
+    return Cluster(me, hello, addresses, bind=config.broker.bind, send=send, key=key)
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

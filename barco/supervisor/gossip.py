@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ from barco.cluster.facts import LEFT
 from barco.cluster.gossip import Effect, Gossip, Send
 from barco.cluster.hello import refusal
 from barco.errors import PeerGoneError, ProtocolError
-from barco.protocol import frame
+from barco.protocol import door, frame
 from barco.protocol.gossip import (
     GOSSIP_VERSION,
     Greeting,
@@ -34,7 +36,10 @@ from barco.protocol.gossip import (
 log = logging.getLogger("barco.gossip")
 
 GREETINGS_MAX = 64
-"""Connections that have not said who they are; more are closed at once."""
+"""Connections of one address that have not proved who they are; more are closed at once."""
+
+LINKS_PER_PEER_MAX = 4
+"""Two brokers that call each other at once have two connections; more are closed, oldest first."""
 
 QUEUE_MESSAGES_MAX = 64
 """To a peer that is being connected to; the oldest goes first."""
@@ -61,7 +66,7 @@ class NotTriedError(ConnectionError):
 
 
 class Counted:
-    """A stream whose bytes are counted."""
+    """A stream whose bytes are counted. TimeoutError: a frame that has begun takes too long."""
 
     def __init__(self, reader: asyncio.StreamReader, counters: Counters) -> None:
         self._reader = reader
@@ -69,7 +74,9 @@ class Counted:
 
     async def readexactly(self, n: int, /) -> bytes:
         """As `asyncio.StreamReader`."""
-        data = await self._reader.readexactly(n)
+        begun = n != frame.LENGTH.size
+        async with asyncio.timeout(limits.FRAME_SECONDS_MAX if begun else None):
+            data = await self._reader.readexactly(n)
         self._counters.bytes_received += len(data)
         return data
 
@@ -109,6 +116,7 @@ class GossipNode:
 
     addresses: (host, port) of every broker's gossip, by ordinal.
     on_effect: takes every effect that is not a message; it may call back.
+    key: what the others have to know (`barco.protocol.door`).
     """
 
     def __init__(
@@ -119,12 +127,14 @@ class GossipNode:
         *,
         bind: str,
         on_effect: Callable[[Effect], None],
+        key: bytes = b"",
     ) -> None:
         self.machine = machine
         self.counters = Counters()
         self.refusals: dict[int, str] = {}
         """Why peers are refused or refuse, by ordinal, until it has been settled."""
         self._hello = hello
+        self._key = key
         self._bind = bind
         self._on_effect = on_effect
         self._peers = {
@@ -135,7 +145,7 @@ class GossipNode:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._greeting = 0
+        self._greeting: Counter[str] = Counter()
         self._said: dict[str, float] = {}
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -265,8 +275,9 @@ class GossipNode:
             limit=limits.GOSSIP_FRAME_BYTES_MAX,
         )
         try:
-            writer.write(frame.encode(to_frame(self._hello)))
-            answer = await self._greeting_of(reader)
+            mine = self._packed(self._hello)
+            writer.write(mine)
+            answer, said = await self._greeting_of(reader)
             if isinstance(answer, Refuse):
                 self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", answer)
                 raise PeerGoneError
@@ -278,6 +289,9 @@ class GossipNode:
                 what = f"broker {peer.ordinal} is refused"
                 self._refused(peer.ordinal, what, Refuse(reason=reason))
                 raise PeerGoneError
+            greetings = (mine[frame.LENGTH.size :], said)
+            await self._believe(answer.ordinal, reader, writer, door.ANSWERER, greetings)
+            writer.write(frame.encode({door.PROOF: self._proof(door.CALLER, greetings)}))
         except BaseException:
             writer.close()
             raise
@@ -295,13 +309,18 @@ class GossipNode:
         self.run(self.machine.unreachable(peer.ordinal, now, refused=peer.refused))
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closed or self._greeting >= GREETINGS_MAX:
+        host = _host(writer)
+        hosts = [self._bind, *(peer.host for peer in self._peers.values())]
+        known = any(_same_host(each, host) for each in hosts)
+        if self._closed or not known or self._greeting[host] >= GREETINGS_MAX:
             writer.transport.abort()
             return
-        self._greeting += 1
-        self._spawn(self._serve(reader, writer))
+        self._greeting[host] += 1
+        self._spawn(self._serve(reader, writer, host))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
         try:
             async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
                 peer, link = await self._greet(reader, writer)
@@ -314,14 +333,14 @@ class GossipNode:
             writer.transport.abort()
             return
         finally:
-            self._greeting -= 1
+            self._greeting[host] -= 1
         self._linked(peer, link)
         await self._listen(peer, link)
 
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[Peer, Link]:
-        hello = await self._greeting_of(reader)
+        hello, said = await self._greeting_of(reader)
         if not isinstance(hello, Hello) or isinstance(hello, Welcome):
             raise ProtocolError("a connection begins with a hello")
         peer = self._peers.get(hello.ordinal)
@@ -331,11 +350,44 @@ class GossipNode:
             writer.write(frame.encode(to_frame(Refuse(reason=reason))))
             self._refused(hello.ordinal, f"{host} is refused", Refuse(reason=reason))
             raise PeerGoneError
-        writer.write(frame.encode(to_frame(Welcome(**asdict(self._hello)))))
+        welcome = self._packed(Welcome(**asdict(self._hello)))
+        greetings = (said, welcome[frame.LENGTH.size :])
+        writer.write(welcome)
+        writer.write(frame.encode({door.PROOF: self._proof(door.ANSWERER, greetings)}))
+        await self._believe(hello.ordinal, reader, writer, door.CALLER, greetings)
         return peer, Link(Counted(reader, self.counters), writer, hello)
 
-    async def _greeting_of(self, reader: asyncio.StreamReader) -> Greeting | Message:
-        message = await frame.read_async(reader, limits.GOSSIP_FRAME_BYTES_MAX)
+    def _packed(self, hello: Hello) -> bytes:
+        return frame.encode(to_frame(hello) | {door.NONCE: os.urandom(door.NONCE_BYTES)})
+
+    def _proof(self, role: bytes, greetings: tuple[bytes, bytes]) -> bytes:
+        return door.proof(self._key, role, *greetings)
+
+    async def _believe(
+        self,
+        ordinal: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        role: bytes,
+        greetings: tuple[bytes, bytes],
+    ) -> None:
+        """Nothing that the other end has said, before it proves that it knows the secret."""
+        message, _ = await frame.read_whole(reader, limits.GREETING_BYTES_MAX)
+        if message is None:
+            raise PeerGoneError
+        if message.get("type") == Refuse.TYPE:
+            refuse = from_frame(message)
+            assert isinstance(refuse, Refuse)
+            self._refused(ordinal, f"broker {ordinal} refuses this one", refuse)
+            raise PeerGoneError
+        if not door.proves(door.proof_in(message), self._key, role, *greetings):
+            refuse = Refuse(reason=f"broker {ordinal} is not let in: {door.DIFFERENT}")
+            writer.write(frame.encode(to_frame(refuse)))
+            self._refused(ordinal, f"{_host(writer)} is refused", refuse)
+            raise PeerGoneError
+
+    async def _greeting_of(self, reader: asyncio.StreamReader) -> tuple[Greeting | Message, bytes]:
+        message, said = await frame.read_whole(reader, limits.GREETING_BYTES_MAX)
         if message is None:
             raise PeerGoneError
         if message.get("type") in ("hello", "welcome") and (
@@ -343,8 +395,10 @@ class GossipNode:
         ):
             # Of another version little can be said about the rest.
             kept = {name: message.get(name) for name in ("type", "protocol", "version", "ordinal")}
-            message = asdict(self._hello) | kept
-        return from_frame(message)
+            return from_frame(asdict(self._hello) | kept), said
+        if message.get("type") != Refuse.TYPE:
+            message = door.without_nonce(message)
+        return from_frame(message), said
 
     def _refusal(self, theirs: Hello, address_fits: bool) -> str:
         known = self.machine.members.info(theirs.ordinal)
@@ -371,6 +425,8 @@ class GossipNode:
         self.counters.connections += 1
         self.refusals.pop(peer.ordinal, None)
         peer.links.append(link)
+        if len(peer.links) > LINKS_PER_PEER_MAX:
+            peer.links.pop(0).close()
         peer.retry_at = 0.0
         peer.used_at = self._loop.time()
         queue, peer.queue = peer.queue, []
@@ -390,11 +446,11 @@ class GossipNode:
         """Until the connection ends."""
         try:
             while True:
-                message = await frame.read_async(link.reader, limits.GOSSIP_FRAME_BYTES_MAX)
+                message, _ = await frame.read_whole(link.reader, limits.GOSSIP_FRAME_BYTES_MAX)
                 if message is None:
                     break
                 self._take(peer, from_frame(message))
-        except (OSError, EOFError):
+        except (OSError, EOFError, TimeoutError):
             pass
         except ProtocolError as error:
             self._say(f"gossip: broker {peer.ordinal} breaks the protocol: {error}")

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from barco import limits
 from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
@@ -32,6 +32,15 @@ COMMAND = (sys.executable, "-P", "-m", "barco.workers")
 EXIT_CONFIG = 78
 OUTPUT_SECONDS_MAX = 1.0
 OUTPUT_READ_BYTES = 64 * 1024
+
+
+def as_input(options: WorkerOptions) -> IO[bytes]:
+    """A file in memory from which a worker reads its options: they hold secrets, and a command
+    line is everybody's to read."""
+    file = os.fdopen(os.memfd_create("options", os.MFD_CLOEXEC), "w+b")
+    file.write(options.to_json().encode())
+    file.seek(0)
+    return file
 
 
 class RestartPolicy:
@@ -186,15 +195,16 @@ class Keeper:
     def _fork(self, channel_fd: int) -> subprocess.Popen[bytes]:
         options = self._launch.options(channel_fd)
         try:
-            return subprocess.Popen(
-                [*self._launch.command, options.to_json()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[channel_fd, *self._launch.inherit],
-                # Safe: the supervisor has one thread, and the child calls nothing that locks.
-                preexec_fn=_in_child(os.getpid()),  # noqa: PLW1509
-            )
+            with as_input(options) as told:
+                return subprocess.Popen(
+                    [*self._launch.command, options.title],
+                    stdin=told,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[channel_fd, *self._launch.inherit],
+                    # Safe: the supervisor has one thread, and the child calls nothing that locks.
+                    preexec_fn=_in_child(os.getpid()),  # noqa: PLW1509
+                )
         except OSError as error:
             raise OperatorError(
                 f"cannot start worker {self.worker}: {error.strerror}: raise the limits on"

@@ -441,8 +441,62 @@ static void test_a_generation_that_goes_on_after_a_restart(void)
     leave(&c);
 }
 
+/* The first group of a generation is its state. A second one would free what waits to be shown:
+ * whoever leads may say anything. */
+static void test_a_state_in_the_middle(void)
+{
+    struct member a, b, c;
+    join(&a);
+    join(&b);
+    join(&c);
+    lead(&a, 2);
+    follow(&b, 2);
+    put(&a, "t", 0, 100, 1, 0);
+    settle(&a);
+    CHECK(hand(&b, &a, 1) == FOREIGN_TAKEN && hand(&b, &a, 2) == FOREIGN_TAKEN);
+    CHECK(b.log->held_count == 2);
+    const uint32_t bytes = a.sent_bytes[1];
+    uint8_t *again = exact_copy(a.sent[1], bytes);
+    struct group_header h;
+    CHECK(group_header_read(again, bytes, &h) == 0 && (h.flags & GROUP_GEN_START));
+    h.gseq = b.log->next_gseq;
+    h.prev_crc = b.log->prev_crc;
+    h.segment_index = 1;
+    h.durable_upto = h.committed = 0;
+    group_header_write(&h, again);
+    CHECK(log_take(b.log, again, bytes) == FOREIGN_DAMAGED);
+    settle(&b);
+    log_replicated(b.log, b.log->stable_gseq);
+    CHECK(stream_of(&b, "t", 0)->stable_offset == 1);
+    /* Nor is a generation that begins with anything else. */
+    follow(&c, 2);
+    h.gseq = 1;
+    h.flags = GROUP_SNAPSHOT;
+    h.prev_crc = h.segment_index = 0;
+    group_header_write(&h, again);
+    CHECK(log_take(c.log, again, bytes) == FOREIGN_DAMAGED);
+    /* Recovery of a file that has one all the same: what waits leads into a state that goes. */
+    leave(&c);
+    join(&c);
+    log_begin(c.log, 2, 200, true);
+    log_load_segment(c.log, 0, 0, DISK_BYTES);
+    for (uint64_t gseq = 1; gseq < a.log->next_gseq; gseq++)
+        CHECK(log_load_group(c.log, a.sent[gseq], a.sent_bytes[gseq]) == 0);
+    h.flags = GROUP_SNAPSHOT;
+    h.gseq = c.log->next_gseq;
+    h.prev_crc = c.log->prev_crc;
+    group_header_write(&h, again);
+    CHECK(log_load_group(c.log, again, bytes) == 0);
+    log_replicated(c.log, c.log->stable_gseq);
+    free(again);
+    leave(&a);
+    leave(&b);
+    leave(&c);
+}
+
 int main(void)
 {
+    test_a_state_in_the_middle();
     test_answers_wait_for_a_follower();
     test_uncommitted_groups_are_bounded();
     test_a_follower_holds_the_same();

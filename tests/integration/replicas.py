@@ -27,6 +27,7 @@ from barco import __version__, _native
 from barco.errors import ProtocolError
 from barco.model.options import WorkerOptions
 from barco.protocol import frame
+from barco.supervisor.processes import as_input
 from barco.supervisor.tied import start_tied
 from barco.types import MiB
 
@@ -122,7 +123,8 @@ class Member:
         passed = [theirs, *(end for ends in listeners.values() for end in ends)]
         with (self.data_dir / "log").open("ab") as log:
             self.process = start_tied(
-                [sys.executable, "-P", "-m", "barco.workers", options.to_json()],
+                [sys.executable, "-P", "-m", "barco.workers", options.title],
+                stdin=as_input(options),
                 pass_fds=[end.fileno() for end in passed],
                 stdout=log,
                 stderr=log,

@@ -140,7 +140,14 @@ class RecoveredCounts(Replica):
         return held.decided is None
 
 
-class EpochLookedUp(Replica):
+class Believing(Replica):
+    """Votes on whatever it is asked to: for mutants whose values no other rule lets through."""
+
+    def _plausible(self, gid: Gid, value: Successor) -> bool:
+        return True
+
+
+class EpochLookedUp(Believing):
     """16: the epoch after the highest that is known for this token."""
 
     def _child_epoch(self, template: Generation, parents: tuple[Parent, ...]) -> Epoch:
@@ -167,14 +174,14 @@ class MergesEarly(Replica):
         self._drive()
 
 
-class EpochOwnPlusOne(Replica):
+class EpochOwnPlusOne(Believing):
     """18: epoch = own + 1 instead of 1 + max(parents)."""
 
     def _child_epoch(self, template: Generation, parents: tuple[Parent, ...]) -> Epoch:
         return Epoch(1 + parents[0].gid.epoch)
 
 
-class SplitInTwo(Replica):
+class SplitInTwo(Believing):
     """19: a split decides its halves one after the other."""
 
     def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:

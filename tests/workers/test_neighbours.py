@@ -47,3 +47,21 @@ def test_leaders_are_learned_by_the_token_of_their_shard() -> None:
     assert neighbours.brokers[2].address == "127.0.0.3"
     assert leaders.leader(2) == (2, 2) and leaders.epoch(2) == 5
     assert changed == [4]
+
+
+def test_nobody_far_away_knows_better_than_a_process_of_this_broker() -> None:
+    """A member may claim any epoch: it would lead the shard for ever."""
+    leaders = Leaders(THREE)
+    neighbours = Neighbours(THREE, leaders)
+    token = token_of_shard(THREE, 2)
+    claim = {"version": 1, "brokers": [], "leaders": [[token, 2**62, 2, 2, 7]]}
+    neighbours.vouched = lambda shard: shard == 2
+    assert leaders.learn(2, 5, 1)
+    neighbours.apply(claim)
+    assert leaders.leader(2) == (1, 0) and leaders.epoch(2) == 5
+    # While that process is away the news counts, but no longer than until it is back.
+    neighbours.vouched = lambda shard: False
+    neighbours.apply(claim)
+    assert leaders.leader(2) == (2, 2) and leaders.all() == []
+    assert leaders.learn(2, 5, 1)
+    assert leaders.leader(2) == (1, 0) and leaders.all() == [[2, 5, 1]]

@@ -82,7 +82,7 @@ class Ring:
         for end in (one, other):
             end.setblocking(False)
         caller.reactor.attach_peer(owner.peer, one.detach())
-        owner.reactor.adopt_peer(other.detach())
+        owner.reactor.adopt_peer(other.detach(), 1)
         caller.reactor.set_route(owner.shard, owner.peer, f"127.0.0.{owner.peer}:9300")
 
     def produce(
@@ -265,7 +265,7 @@ def test_a_peer_that_speaks_something_else_is_closed(ring, garbage):
     owner = ring.cores[1]
     one, other = socket.socketpair()
     one.setblocking(False)
-    owner.reactor.adopt_peer(one.detach())
+    owner.reactor.adopt_peer(one.detach(), 1)
     other.sendall(garbage)
     other.setblocking(False)
     for _ in range(2000):

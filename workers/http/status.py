@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barco.errors import BarcoError
+from barco.model.options import cluster_mark
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     JSON,
@@ -49,7 +50,9 @@ class Status:
             "openToAll": options.insecure_open,
         }
         if options.ring_size > 1:
-            body |= {"ordinal": options.ordinal} | _peers(options.ordinal, cluster)
+            # Whether brokers prove to one another that they know a secret (cluster.secret_file).
+            body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
+            body |= _peers(options.ordinal, cluster)
         if found.degraded:
             body["degraded"] = found.degraded
         if found.ready:
@@ -103,7 +106,7 @@ class Status:
         body |= {
             "discoveryPort": ports.get("discovery"),
             "metricsPort": ports.get("metrics"),
-            "clusterUuid": options.cluster_uuid,
+            "cluster": cluster_mark(options.cluster_uuid),
             "version": options.version,
             "workers": options.workers,
             "slicesPerRange": options.slices_per_range,
@@ -118,7 +121,7 @@ class Status:
         context, options = self._context, self._context.options
         answers = await context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
         body = {
-            "clusterUuid": options.cluster_uuid,
+            "cluster": cluster_mark(options.cluster_uuid),
             "ringSize": options.ring_size,
             "slicesPerRange": options.slices_per_range,
             "brokers": described_brokers(context),

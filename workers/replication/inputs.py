@@ -16,7 +16,7 @@ from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
 from barco.protocol.link import Hello
-from barco.protocol.replication import CARRIES_GROUP, Message
+from barco.protocol.replication import CARRIES_GROUP, Accept, Append, Message, Prepare
 from barco.protocol.replication_codec import U32, from_map
 from barco.workers.mutants import DAMAGING, MUTANT
 from barco.workers.reactor.selector import Upcall
@@ -35,6 +35,20 @@ class Input(NamedTuple):
     """The core's."""
     sender: Identity
     session: int
+
+
+def bound(end: Input, message: Message) -> Message:
+    """The message, if it is its sender's own: nobody appends or proposes in another's name, nor in
+    that of another start of its process. ProtocolError if it is not."""
+    if isinstance(message, Append):
+        own = message.session == end.session
+    elif isinstance(message, (Prepare, Accept)):
+        own = message.ballot[1:] == (end.sender.ordinal, end.session)
+    else:
+        own = True
+    if not own:
+        raise ProtocolError(f"an {type(message).__name__} in the name of another process")
+    return message
 
 
 Received = Callable[[Input, Message, bytearray | None], None]
@@ -81,7 +95,7 @@ class Inputs:
             return
         _, _, message, group = upcall
         try:
-            self._received(end, self._read(message, group), group)
+            self._received(end, bound(end, self._read(message, group)), group)
         except ProtocolError as error:
             log.error("closing broker %d's connection: %s", end.sender.ordinal, error)
             self._lost(end)

@@ -224,8 +224,9 @@ def test_an_empty_generation_that_ended_before_it_was_known_is_sealed() -> None:
     effects = []
     for gid, child in ((fourth.gid, fifth), (third.gid, fourth)):
         value = Decided(gid, Successor(0, Kind.RELEAD, (child,)))
-        step = replica.step(0.1, Received(identity(1), 1, value))
-        effects += settle(replica, step, journal)
+        for number in (0, 1):
+            step = replica.step(0.1, Received(identity(number), 6 - number, value))
+            effects += settle(replica, step, journal)
     assert Seal(third.gid, 0) in effects and Seal(fourth.gid, 0) in effects
 
 

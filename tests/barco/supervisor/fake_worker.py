@@ -19,7 +19,7 @@ from pathlib import Path
 from barco.model.options import WorkerOptions
 from barco.protocol import frame
 
-options = WorkerOptions.from_json(sys.argv[1])
+options = WorkerOptions.from_json(sys.stdin.read())
 modes = set(os.environ.get("BARCO_FAKE", "").split(","))
 marker = Path(options.data_dir) / "run" / f"lived-{options.worker}"
 if ("once" in modes and marker.exists()) or ("only-1" in modes and options.worker != 1):

@@ -46,6 +46,7 @@ class Lab:
         self.nodes: dict[int, GossipNode] = {}
         self.effects: dict[int, list[Effect]] = {}
         self.incarnation = 0
+        self.keys: dict[int, bytes] = {}
 
     async def start(self, ordinal: int, **changes: Any) -> GossipNode:
         """Start one, with some of its greeting changed."""
@@ -72,7 +73,12 @@ class Lab:
 
         machine = Gossip(me, self.brokers, random=random.Random(), now=loop.time())
         node = self.nodes[ordinal] = GossipNode(
-            machine, greeting, self.addresses, bind=host(ordinal), on_effect=on_effect
+            machine,
+            greeting,
+            self.addresses,
+            bind=host(ordinal),
+            on_effect=on_effect,
+            key=self.keys.get(ordinal, b""),
         )
         listener = self.listeners.pop(ordinal, None)
         await node.start(listener or socket.create_server(self.addresses[ordinal]))

@@ -12,7 +12,7 @@ from gossiping import Lab, hello, host, until
 from barco import limits
 from barco.cluster.facts import CONSUMER, ConsumerInfo
 from barco.cluster.gossip import Delivered
-from barco.protocol import frame
+from barco.protocol import door, frame
 from barco.protocol.gossip import to_frame
 
 
@@ -122,6 +122,9 @@ async def test_a_disk_that_replaces_the_lost_one_is_let_in_and_the_lost_one_no_m
         assert "another disk" in lab.nodes[0].refusals[1]
 
 
+NONCE = {"nonce": b"n" * 32}
+
+
 async def speak(lab: Lab, source: str, data: bytes) -> bytes:
     """What broker 0 answers to these bytes, until it closes."""
     reader, writer = await asyncio.open_connection(*lab.addresses[0], local_addr=(source, 0))
@@ -139,13 +142,13 @@ async def speak(lab: Lab, source: str, data: bytes) -> bytes:
 async def test_a_duplicate_ordinal_is_refused() -> None:
     async with lab_of(3) as lab:
         await lab.start(0)
-        greeting = frame.encode(to_frame(hello(1, 3)))
+        greeting = frame.encode(to_frame(hello(1, 3)) | NONCE)
         assert b"duplicate ordinal" in await speak(lab, host(2), greeting)
-        greeting = frame.encode(to_frame(hello(0, 3)))
+        greeting = frame.encode(to_frame(hello(0, 3)) | NONCE)
         assert b"duplicate ordinal" in await speak(lab, host(0), greeting)
 
 
-HELLO = frame.encode(to_frame(hello(1, 3)))
+HELLO = frame.encode(to_frame(hello(1, 3)) | NONCE)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +202,33 @@ async def test_outgoing_connections_come_from_the_brokers_own_address() -> None:
         ]
         names = {link.writer.get_extra_info("peername")[0] for link in links}
         assert names <= {host(0), host(1)} and names
+
+
+@pytest.mark.parametrize("key", [b"", b"another"])
+def test_a_broker_without_the_secret_is_told_so(
+    key: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with lab_of(2) as lab:
+            lab.keys = {0: b"the key", 1: key}
+            await lab.start(0)
+            await lab.start(1)
+            await until(lambda: 1 in lab.nodes[0].refusals and 0 in lab.nodes[1].refusals)
+            for number in (0, 1):
+                assert "cluster.secret_file" in lab.nodes[number].refusals[1 - number]
+                assert not lab.nodes[number].connected()[1 - number]
+
+    asyncio.run(run())
+
+
+@in_loop
+async def test_a_greeting_without_proof_is_not_believed() -> None:
+    """Recorded, reflected or followed by anything else: no word behind it is taken."""
+    async with lab_of(3) as lab:
+        await lab.start(0)
+        news = frame.encode({"type": "push", "number": 1, "facts": []})
+        proof = frame.encode({"proof": door.proof(b"another", door.CALLER, b"", b"")})
+        for behind in (news, proof + news, frame.encode({"type": "ack"})):
+            await speak(lab, host(1), HELLO + behind)
+        assert lab.nodes[0].counters.messages_received == 0
+        assert not lab.nodes[0].connected()[1]
