@@ -166,10 +166,16 @@ and a larger one in steps of this size. Other producers of the shard wait for on
 COMMIT_ATTEMPTS_MAX = 10_000
 """Tasks of one job; with their names they fit into the body of one request."""
 
-MARKS_PER_SLICE_MAX = 4096
-MARK_SECONDS_MIN = 24 * 3600.0
-"""What was committed last, for each (writer, topic) of a slice: about 200 bytes. The oldest makes
-room for a new one, unless it is younger than a day; then new writers are refused with 429."""
+MARKS_BYTES_MAX = 16 * MiB
+MARK_SECONDS_MIN = 600.0
+"""What was committed last, for each (writer, topic, slice) of a shard: about 230 bytes, so some
+70,000 of them, in each snapshot of the log. The oldest that is finished makes room for a new one,
+unless it is younger than any driver's patience; then new writers are refused with 429, which takes
+a hundred new ones in every second of ten minutes."""
+
+MARK_NUMBERS_MAX = 2**18
+"""Of one slice: three times what fits, for those that the log has yet to be told of are not used
+again. What is above it in the log was not written by this program."""
 
 # --- Frames between the processes of a broker ---------------------------------------------------
 

@@ -1,20 +1,25 @@
 """Marks: what each writer committed last in each slice, kept as events of `__commits`.
 
 A mark is written in one group with the events that it stands for. Only the last one of each
-(writer, topic, slice) counts; it is stored under a number, so that numbers can be used again.
+(writer, topic, slice) counts; it is stored under a number, so that numbers can be used again. It
+goes with its topic: who loads into a topic that was deleted begins anew.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from barco import limits
-from barco.errors import TooManyRequestsError
+from barco.errors import BusyError, TooManyRequestsError
 from barco.workers import internal
+from barco.workers.appends import Appends, all_stable
 
 COMMITS = "__commits"
+MARK_BYTES = 192
+"""What one takes in a snapshot of the log, less its names."""
 
 Place = tuple[str, int]
 """(topic, slice)."""
@@ -63,22 +68,40 @@ def packed(writer: str, place: Place, mark: Mark) -> tuple[bytes, bytes]:
 
 
 class Marks:
-    """The marks of a shard."""
+    """The marks of a shard, the one that was set last at the end.
 
-    def __init__(self, per_slice: int = limits.MARKS_PER_SLICE_MAX) -> None:
-        self._per_slice = per_slice
+    They are bounded by bytes: the oldest that is finished makes room. A number is free again when
+    the event that empties it is under way, so that this never follows the next mark.
+    """
+
+    def __init__(
+        self,
+        bytes_max: int = limits.MARKS_BYTES_MAX,
+        held: Callable[[str, Place], bool] = lambda _writer, _place: False,
+    ) -> None:
+        self._bytes_max = bytes_max
+        self._held = held
+        """Whether a write that is planned may still use its number."""
         self._marks: dict[_Name, Mark] = {}
+        self._of: dict[str, dict[Place, Mark]] = {}
+        self._sizes: dict[_Name, int] = {}
+        self._bytes = 0
         self._numbers: dict[_Name, int] = {}
         """Of marks, and of those that will be written."""
         self._next: dict[int, int] = {}
         self._free: dict[int, list[int]] = {}
+        self._stale: set[tuple[int, int]] = set()
+        """(slice, number) of marks that are forgotten, and the log does not know it."""
+        self.gone: list[tuple[int, int]] = []
+        """Of those, the ones to be emptied now."""
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def open(self, kept: Iterable[tuple[bytes, bytes]]) -> None:
         """Take up what the log holds."""
-        for writer, place, mark in internal.each(COMMITS, kept, self._read):
+        found = internal.each(COMMITS, kept, self._read)
+        for writer, place, mark in sorted(found, key=lambda each: each[2].at_us):
             index = place[1]
             self.set(writer, place, mark)
             self._next[index] = max(self._next.get(index, 0), mark.number + 1)
@@ -93,7 +116,7 @@ class Marks:
             **internal.typed(given, dict.fromkeys(numbers, int)),
             **internal.typed({"plan": ""} | dict(given), {"plan": str}),
         )
-        if mark.number >= self._per_slice:
+        if mark.number >= limits.MARK_NUMBERS_MAX:
             raise ValueError(f"a slice has no mark {mark.number}")
         return names["writer"], (names["topic"], names["slice"]), mark
 
@@ -103,7 +126,7 @@ class Marks:
 
     def of(self, writer: str) -> dict[Place, Mark]:
         """All of a writer."""
-        return {name[1:]: mark for name, mark in self._marks.items() if name[0] == writer}
+        return dict(self._of.get(writer, {}))
 
     def unfinished(self) -> set[tuple[str, int]]:
         """(writer, batch) of the writes that have begun in a slice and are not all there."""
@@ -117,40 +140,88 @@ class Marks:
     def set(self, writer: str, place: Place, mark: Mark) -> None:
         """It is stable."""
         name = (writer, *place)
-        self._marks[name] = mark
+        self._drop(name)
+        self._marks[name] = self._of.setdefault(writer, {})[place] = mark
         self._numbers[name] = mark.number
+        self._sizes[name] = MARK_BYTES + len(writer) + len(place[0])
+        self._bytes += self._sizes[name]
+        self._stale.discard((place[1], mark.number))
 
     def reserve(self, writer: str, place: Place, now_us: int) -> int:
-        """The number for a mark; TooManyRequestsError: every one is in use."""
+        """The number for a mark; TooManyRequestsError: there is no room for one."""
         name = (writer, *place)
         if name in self._numbers:
             return self._numbers[name]
+        while self._bytes >= self._bytes_max:
+            self._evict(now_us)
         index = place[1]
         if self._free.get(index):
             number = self._free[index].pop()
-        elif self._next.get(index, 0) < self._per_slice:
-            number = self._next.get(index, 0)
-            self._next[index] = number + 1
         else:
-            number = self._evict(index, now_us)
+            number = self._next.get(index, 0)
+            if number >= limits.MARK_NUMBERS_MAX:
+                raise TooManyRequestsError("Too many marks of writers wait to be emptied.")
+            self._next[index] = number + 1
         self._numbers[name] = number
         return number
 
-    def _evict(self, index: int, now_us: int) -> int:
-        """The number of the oldest mark, which is forgotten."""
-        old = [
-            (mark.at_us, name)
-            for name, mark in self._marks.items()
-            if name[2] == index and mark.complete
-        ]
-        at_us, name = min(old, default=(now_us, ("", "", 0)))
-        if at_us + limits.MARK_SECONDS_MIN * 1e6 > now_us:
-            raise TooManyRequestsError("Too many writers have committed in the last day.")
-        del self._marks[name]
-        return self._numbers.pop(name)
+    def _evict(self, now_us: int) -> None:
+        """Forgets the oldest that is finished."""
+        for name, mark in self._marks.items():
+            if mark.complete and not self._held(name[0], name[1:]):
+                if mark.at_us + limits.MARK_SECONDS_MIN * 1e6 > now_us:
+                    break
+                self._forget(name)
+                return
+        raise TooManyRequestsError("Too many writers have committed in the last minutes.")
+
+    def forget(self, topics: Collection[str]) -> None:
+        """The marks of topics that are deleted."""
+        for name in [name for name in self._marks if name[1] in topics]:
+            self._forget(name)
+
+    def _forget(self, name: _Name) -> None:
+        self._stale.add((name[2], self._numbers[name]))
+        self._drop(name)
+        self.release(name[0], name[1:])
+
+    def _drop(self, name: _Name) -> None:
+        if self._marks.pop(name, None) is not None:
+            self._bytes -= self._sizes.pop(name)
+            places = self._of[name[0]]
+            del places[name[1:]]
+            if not places:
+                del self._of[name[0]]
 
     def release(self, writer: str, place: Place) -> None:
-        """A number that was reserved, if no mark was written under it."""
+        """A number that was reserved, if no mark was written under it and nobody will."""
         name = (writer, *place)
-        if name in self._numbers and name not in self._marks:
-            self._free.setdefault(place[1], []).append(self._numbers.pop(name))
+        if name not in self._numbers or name in self._marks or self._held(writer, place):
+            return
+        slot = (place[1], self._numbers.pop(name))
+        if slot in self._stale:
+            self.gone.append(slot)
+        else:
+            self._free.setdefault(slot[0], []).append(slot[1])
+
+    def emptied(self, slot: tuple[int, int]) -> None:
+        """The event that empties it is under way: the number may be used again."""
+        self._stale.discard(slot)
+        self._free.setdefault(slot[0], []).append(slot[1])
+
+
+async def empty(marks: Marks, appends: Appends) -> None:
+    """Has the log forget the marks that are gone. What it does not take now is left in `gone`."""
+    waiting: list[asyncio.Future[int]] = []
+    while marks.gone:
+        index, number = marks.gone[-1]
+        try:
+            waiting.append(appends.start(COMMITS, index, f"{index}.{number}".encode(), b""))
+        except BusyError:
+            if not waiting:
+                return
+            await all_stable(waiting)
+            waiting.clear()
+        else:
+            marks.emptied(marks.gone.pop())
+    await all_stable(waiting)

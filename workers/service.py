@@ -136,6 +136,7 @@ class ShardService:
             now_us=now_us,
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
+        self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
 
@@ -173,7 +174,7 @@ class ShardService:
         self.leading = True
         self.topics.open()
         self.consumption.open(epoch)
-        self.staging.open()
+        self.staging.open(self.topics.deleted())
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import ProtocolError, RequestError, TooLargeError
+from barco.errors import NotFoundError, ProtocolError, RequestError, TooLargeError
 from barco.protocol.batch import split_batches
-from barco.workers.marks import Place
+from barco.workers.marks import Marks, Place
 
 Rows = dict[Place, int]
 
@@ -161,3 +161,35 @@ def parts_of(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:
         parts[-1].append(piece)
         room -= piece.cost
     return parts
+
+
+def state_of(marks: Marks, write: Write | None, writer: str, batch: int) -> dict[str, Any]:
+    """What is known of a write; NotFoundError: nothing."""
+    known = {place: mark for place, mark in marks.of(writer).items() if mark.batch >= batch}
+    if write is None and not known:
+        raise NotFoundError("There is no such write.")
+    committed: dict[str, dict[str, int]] = {}
+    for (topic, index), mark in known.items():
+        if mark.batch == batch and mark.complete:
+            committed.setdefault(topic, {})[str(index)] = mark.rows
+    waiting = [] if write is None or write.plan is None else write.plan.rows
+    state = "staged" if write is not None else "committed"
+    if any(not marks.done(writer, batch, place) for place in waiting):
+        state = "prepared"
+    staged = 0
+    if write is not None:
+        staged = sum(sum(write.rows([attempt]).values()) for attempt in write.attempts)
+    later: dict[str, str] = {}
+    for (topic, _), mark in sorted(known.items(), key=lambda each: each[1].batch):
+        if mark.batch > batch:
+            later[topic] = str(mark.batch)
+    return {
+        "writer": writer,
+        "batch": str(batch),
+        "state": state,
+        "stagedRows": staged,
+        "stagedBytes": write.bytes if write is not None else 0,
+        "committed": committed,
+        "begun": any(mark.batch == batch for mark in known.values()),
+        "laterBatches": later,
+    }

@@ -26,7 +26,7 @@ what waited for an earlier leadership of its own ends there (`_same`).
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from barco import limits
@@ -41,9 +41,9 @@ from barco.errors import (
 )
 from barco.workers.appends import Appends
 from barco.workers.copies import Ask, bring
-from barco.workers.marks import COMMITS, Mark, Marks, Place, packed
+from barco.workers.marks import COMMITS, Mark, Marks, Place, empty, packed
 from barco.workers.seams import ReactorLike, SpoolLike
-from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, checked, parts_of
+from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, checked, parts_of, state_of
 
 APPEND_SECONDS = 10.0
 """A log that takes nothing for so long: the driver is told to come again."""
@@ -75,7 +75,7 @@ class Staging:
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
         self.writes: dict[tuple[str, int], Write] = {}
-        self.marks = Marks()
+        self.marks = Marks(held=self._holds)
         self.others: Sequence[Ask] = ()
         """Who else holds the shard; set by the host of a replica."""
         self.leads = False
@@ -87,9 +87,13 @@ class Staging:
 
     # --- Life ------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """The shard's state is restored, and it is led here: take up its marks."""
+    def open(self, deleted: Collection[str] = ()) -> None:
+        """The shard's state is restored, and it is led here: take up its marks.
+
+        Those of deleted topics go: who led before may have died before it said so (`tidy` does).
+        """
         self._read_marks()
+        self.marks.forget(deleted)
         self.leads = True
         self._term += 1
 
@@ -99,8 +103,14 @@ class Staging:
         self._term += 1
 
     def _read_marks(self) -> None:
-        self.marks = Marks()
+        self.marks = Marks(held=self._holds)
         self.marks.open(self._reactor.compacted(COMMITS))
+
+    def _holds(self, writer: str, place: Place) -> bool:
+        return any(
+            write.writer == writer and any(place in plan.rows for plan in write.plans.values())
+            for write in self.writes.values()
+        )
 
     def _look(self) -> None:
         """Marks of another leader come in with its groups."""
@@ -172,7 +182,15 @@ class Staging:
         """What is due from time to time: `expire`, and what could not be completed before."""
         if self.leads and self.marks.unfinished():
             await self.take_over()
+        if self.leads:
+            await empty(self.marks, self._appends)
         return await self.expire()
+
+    async def topic_deleted(self, topic: str) -> None:
+        """What was stored there is forgotten with it: the same write begins anew."""
+        if self.leads:
+            self.marks.forget({topic})
+            await empty(self.marks, self._appends)
 
     @staticmethod
     def _idle(write: Write) -> bool:
@@ -352,32 +370,7 @@ class Staging:
 
     def state(self, writer: str, batch: int) -> dict[str, Any]:
         """What is known of a write; NotFoundError: nothing."""
-        write = self.writes.get((writer, batch))
-        marks = {
-            place: mark for place, mark in self.marks.of(writer).items() if mark.batch >= batch
-        }
-        if write is None and not marks:
-            raise NotFoundError("There is no such write.")
-        committed: dict[str, dict[str, int]] = {}
-        for (topic, index), mark in marks.items():
-            if mark.batch == batch and mark.complete:
-                committed.setdefault(topic, {})[str(index)] = mark.rows
-        waiting = [] if write is None or write.plan is None else write.plan.rows
-        state = "staged" if write is not None else "committed"
-        if any(not self.marks.done(writer, batch, place) for place in waiting):
-            state = "prepared"
-        staged = 0
-        if write is not None:
-            staged = sum(sum(write.rows([attempt]).values()) for attempt in write.attempts)
-        return {
-            "writer": writer,
-            "batch": str(batch),
-            "state": state,
-            "stagedRows": staged,
-            "stagedBytes": write.bytes if write is not None else 0,
-            "committed": committed,
-            "begun": any(mark.batch == batch for mark in marks.values()),
-        }
+        return state_of(self.marks, self.writes.get((writer, batch)), writer, batch)
 
     def _begun(self, write: Write) -> Plan | None:
         """The plan by which a slice has got something already, and not all have."""

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -96,6 +96,8 @@ class TopicRegistry:
         self._slices = slices
         self._records: dict[str, TopicRecord] = {}
         self._digest = ""
+        self.on_deleted: Callable[[str], Awaitable[None]] | None = None
+        """Told once the deletion is in the log."""
 
     def digest(self) -> tuple[str, int]:
         """(a hash of all decisions, how many): the same on every shard that knows the same."""
@@ -135,6 +137,11 @@ class TopicRegistry:
             if record is None or not record.deleted or end > start:
                 found.add(topic)
         return sorted(name for name in found if not name.startswith("__"))
+
+    def deleted(self) -> set[str]:
+        """Topics that were deleted, and have nothing since."""
+        gone = {record.topic for record in self._records.values() if record.deleted}
+        return gone.difference(self.names())
 
     def record(self, topic: str) -> TopicRecord | None:
         """The last decision about a topic, deletion included."""
@@ -195,6 +202,8 @@ class TopicRegistry:
         await asyncio.shield(future)
         if record.deleted:
             self._cut(self._records[record.topic])
+            if self.on_deleted is not None:
+                await self.on_deleted(record.topic)
 
     async def adopt(self, described: Iterable[Mapping[str, Any]]) -> int:
         """Take decisions that a sibling knows and this shard slept through; returns how many."""

@@ -98,11 +98,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _to_topic(load: Any, args: argparse.Namespace) -> dict[str, Any]:
     job = load.Job(args.endpoint, args.topic, args.writer_id)
+    before = job.before() if args.writer_id else {"events": 0, "laterBatch": None}
     try:
         with load.running(args.master) as spark:
             with _Watch(job, show=not args.quiet):
                 job.run(spark, args.files, args.format, args.key_field)
-            return {**job.result(), "writer": job.writer}
+            return {**job.result(), "writer": job.writer, "before": before}
     except KeyboardInterrupt:
         job.give_up()
         raise
@@ -166,8 +167,21 @@ class _Watch:
         return table
 
 
+def _tell_passed_over(args: argparse.Namespace, before: dict[str, Any]) -> None:
+    """A warning: it is told with --quiet and --json too."""
+    name = f"warning: batch 0 of writer {args.writer_id}"
+    if before["laterBatch"] is not None:
+        later = f"batch {before['laterBatch']} of the writer was stored before"
+        print(f"{name} was passed over: {later}", file=sys.stderr)
+    elif before["events"]:
+        events = f"{before['events']:,} of its events were stored by an earlier run"
+        print(f"{name} was known: {events}, and are not stored again", file=sys.stderr)
+
+
 def _summarize(args: argparse.Namespace, summary: dict[str, Any], elapsed: float) -> None:
     events = summary["events"]
+    if (before := summary.get("before")) is not None:
+        _tell_passed_over(args, before)
     rate = events / elapsed if elapsed else 0.0
     if args.json:
         timing = {"seconds": round(elapsed, 3), "eventsPerSecond": round(rate)}

@@ -16,6 +16,7 @@ holds a shard has a copy, two of three prepare, and the one that leads commits, 
 
 import http.client
 import json
+import logging
 import re
 import threading
 import time
@@ -45,6 +46,12 @@ RETRIED = (429, 500, 502, 503, 504, 507)
 PIECE_BYTES = 512 * KiB
 """Values of one staged batch, which is one stored chunk: what readers like best."""
 
+PASSED_OVER = (
+    "batch %d of writer %s is not stored, or not all of it: its batch %d was stored before, and "
+    "batches of a writer go up. Give it a higher batchId, or another writerId."
+)
+
+_log = logging.getLogger("barco.spark")
 _WRITER = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _TOPIC = re.compile(r"(?!__)(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,127}", re.ASCII)
 
@@ -155,6 +162,8 @@ class _Share:
     missed: set[str] = field(default_factory=set)
     attempts: list[str] = field(default_factory=list)
     rows: Rows = field(default_factory=dict)
+    later: int | None = None
+    """The batch that the writer had stored there before, if it is a later one."""
 
     def body(self, state: str) -> bytes:
         """The request for a step."""
@@ -270,6 +279,8 @@ def write_path(writer: str, batch: int) -> str:
 def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
     """Makes what the tasks staged visible: all of it, once. Returns how many events.
 
+    A batch that is lower than one that the writer stored before is passed over, with a warning.
+
     CommitError: something that was staged is gone, or a shard did not answer in time.
     """
     shares: dict[str, _Share] = {}
@@ -287,6 +298,9 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
                 continue
             asked = [pool.submit(act, options, path, share) for share in shares.values()]
             _collect(step, staged[0], options, batch, [each.exception() for each in asked])
+    passed = [share.later for share in shares.values() if share.later is not None]
+    if passed:
+        _log.warning(PASSED_OVER, batch, staged[0].writer, max(passed))
     rows = [share.rows for share in shares.values()]
     return sum(n for topics in rows for slices in topics.values() for n in slices.values())
 
@@ -357,6 +371,7 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
             said = f"{endpoint}: {answer.words}"
             owner = answer.problem.get("owner") if answer.status == 421 else None
             if answer.status == 200:
+                share.later = later_of(json.loads(answer.body), share.rows)
                 break
             if owner in share.holders:
                 turn = share.holders.index(owner)
@@ -371,6 +386,12 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
     for other in share.holders:  # What is left there goes later, if it does not go now.
         if other not in share.missed | {endpoint}:
             Shard(other, PATIENCE_SECONDS, socket_s=PATIENCE_SECONDS).delete(path)
+
+
+def later_of(told: Mapping[str, Any], topics: Iterable[str]) -> int | None:
+    """The later batch that a write was passed over for, in one of these topics."""
+    found = [int(told["laterBatches"][each]) for each in topics if each in told["laterBatches"]]
+    return max(found, default=None)
 
 
 def _collect(

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from barco.errors import BarcoError, NotFoundError
-from barco.spark.commit import WriteOptions, abort, new_writer, ring_of
+from barco.spark.commit import WriteOptions, abort, later_of, new_writer, ring_of
 from barco.spark.fetch import FAILURES, Brokers
 from barco.spark.options import OptionError
 from barco.spark.sessions import session
@@ -109,6 +109,8 @@ class Progress:
     staged: int
     staged_bytes: int
     stored: int
+    later: int | None = None
+    """A later batch of the same writer in the topic."""
 
 
 class Job:
@@ -121,6 +123,18 @@ class Job:
         self.writer = self._options.writer or new_writer()
         ring = ring_of(self._options)
         self._holders = {ring.endpoints[key]: ring.holders[key] for key in ring.slices}
+
+    def before(self) -> dict[str, Any]:
+        """What the writer has stored before this job, if its name was used: `events` of the same
+        batch, which are not stored again, and a `laterBatch`, for which this one is passed over."""
+        leaders = self._leaders()
+        told = [
+            self._ask(shard, leaders.get(holders, shard), RESULT_SECONDS)
+            for shard, holders in sorted(self._holders.items())
+        ]
+        known = [each for each in told if each is not None]
+        later = max((each.later for each in known if each.later is not None), default=None)
+        return {"events": sum(each.stored for each in known), "laterBatch": later}
 
     def run(
         self, spark: SparkSession, files: Sequence[str], kind: str | None, key_field: str | None
@@ -172,7 +186,8 @@ class Job:
         except (BarcoError, *FAILURES):
             return None
         stored = sum(count for each in told["committed"].values() for count in each.values())
-        return Progress(shard, told["stagedRows"], told["stagedBytes"], stored)
+        later = later_of(told, [self._given["topic"]])
+        return Progress(shard, told["stagedRows"], told["stagedBytes"], stored, later)
 
 
 def kind_of(spark: SparkSession, files: list[str]) -> str:

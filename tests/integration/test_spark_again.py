@@ -2,7 +2,9 @@
 in another order, by another number of tasks. Without keys, with few values, all of them one."""
 
 import json
+import os
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -115,3 +117,20 @@ def test_other_rows_are_refused_and_it_is_said_what_is_visible(broker: RunningBr
     assert stored(broker).total() == ROWS
     with pytest.raises(CommitError, match=f"an earlier run.* {ROWS} events.*visible"):
         commit(given, 0, stage(given, 0, rows[:-500], 2))
+
+
+def test_a_writer_begins_anew_when_its_topic_was_deleted(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As loaded, deleted, killed, loaded again; and a lower batch is told."""
+    given, rows = options(broker), [KINDS["few values"](n) for n in range(ROWS)]
+    commit(given, 3, stage(given, 3, rows, 2))
+    commit(given, 2, stage(given, 2, rows[:50], 1))
+    assert "batch 2 of writer job is not stored" in caplog.text and "batch 3" in caplog.text
+    assert stored(broker) == Counter(value for _, value, _ in rows)
+    assert broker.request("DELETE", "/v1/topics/t").status == 204
+    for pid in broker.worker_pids():
+        os.kill(pid, signal.SIGKILL)
+    broker.wait_ready()
+    commit(given, 3, stage(given, 3, rows[:70], 1))
+    assert stored(broker) == Counter(value for _, value, _ in rows[:70])

@@ -9,7 +9,7 @@ from twin import Answer, Broker, run
 
 from barco import _native, limits
 from barco.errors import BusyError
-from barco.workers.marks import Mark, Marks, packed
+from barco.workers.marks import MARK_BYTES, Mark, Marks, packed
 from barco.workers.staged import Piece, parts_of
 from barco.workers.staging import Staging
 from barco.workers.storage.spool import StagedRecord
@@ -350,23 +350,112 @@ def test_parts_are_the_same_for_the_same_pieces() -> None:
 
 
 def test_marks_keep_their_numbers() -> None:
-    marks = Marks(per_slice=2)
+    held: set[str] = set()
+    marks = Marks(bytes_max=2 * MARK_BYTES, held=lambda writer, _: writer in held)
     assert marks.reserve("a", ("t", 0), 0) == 0
     assert marks.reserve("b", ("t", 0), 0) == 1
     marks.release("b", ("t", 0))
     assert marks.reserve("c", ("t", 0), 0) == 1
     assert marks.reserve("a", ("t", 1), 0) == 0
-    first = Mark(0, 5, 10, 1, 1, 1_000)
-    marks.set("a", ("t", 0), first)
-    marks.set("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000))
+    marks.set("c", ("t", 0), Mark(1, 0, 10, 2, 1, 500))
+    marks.set("a", ("t", 0), Mark(0, 5, 10, 1, 1, 1_000))
     with pytest.raises(BusyError):
-        marks.reserve("d", ("t", 0), 3_000)
-    # The oldest that is complete goes; what has begun stays.
-    day_us = int(limits.MARK_SECONDS_MIN * 1e6)
-    assert marks.reserve("d", ("t", 0), day_us + 1_000) == 0
+        marks.reserve("d", ("t", 2), 3_000)
+    # The oldest that is finished goes, of whatever slice; what has begun or may go on stays.
+    late_us = int(limits.MARK_SECONDS_MIN * 1e6) + 1_000
+    held.add("a")
+    with pytest.raises(BusyError):
+        marks.reserve("d", ("t", 2), late_us)
+    held.clear()
+    assert marks.reserve("d", ("t", 2), late_us) == 0
     assert marks.get("a", ("t", 0)) is None and marks.get("c", ("t", 0)) is not None
-    again = Marks(per_slice=2)
-    again.open([packed("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000))])
-    assert again.of("c") == marks.of("c")
+    # Its number is used again only when the log is told that it is empty.
+    assert marks.gone == [(0, 0)] and marks.reserve("e", ("t", 0), late_us) == 2
+    marks.emptied(marks.gone.pop())
+    assert marks.reserve("f", ("t", 0), late_us) == 0
+    # A write that is planned keeps the number of a mark that is forgotten.
+    held.add("c")
+    marks.forget({"t"})
+    assert marks.gone == [] and marks.reserve("c", ("t", 0), late_us) == 1
+    held.clear()
+    marks.release("c", ("t", 0))
+    assert marks.gone == [(0, 1)]
+    again = Marks()
+    again.open([packed("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000)), (b"0.0", b"")])
+    assert again.of("c") == {("t", 0): Mark(1, 0, 10, 2, 1, 2_000)} and len(again) == 1
     assert again.reserve("x", ("t", 0), 0) == 0
     assert not again.done("c", 0, ("t", 0)) and Staging is not None
+
+
+@run
+async def test_writers_by_the_thousand_each_with_one_row() -> None:
+    """No count of them is refused for a day; the log does not grow by what is forgotten."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(limits, "MARK_SECONDS_MIN", 0.0)
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    service.staging.marks._bytes_max = 20 * MARK_BYTES
+    for number in range(60):
+        writer, place = f"job-{number}", number % 3
+        await stage(broker, [b"%d" % number], writer=writer, slice=place)
+        rows = {"t": {str(place): 1}}
+        assert (await put(broker, "committed", ["a"], rows, writer=writer)).status == 200
+    assert len(service.staging.marks) <= 20
+    await service.staging.tidy()
+    kept = broker.reactors[0].compacted("__commits")
+    assert len([value for _, value in kept if value]) == len(service.staging.marks)
+    await restart(broker)
+    service = broker.services[0]
+    assert service is not None and len(service.staging.marks) <= 20
+    assert service.staging.marks.done("job-59", 0, ("t", 2))
+    assert not service.staging.marks.done("job-0", 0, ("t", 0))
+    patch.undo()
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_marks_go_with_their_topic(died: bool) -> None:
+    async def test() -> None:
+        broker = Broker()
+        for topic in ("t", "other"):
+            await stage(broker, [b"1"], topic=topic)
+        both = {"t": {"0": 1}, "other": {"0": 1}}
+        assert (await put(broker, "committed", ["a"], both)).status == 200
+        # A later batch is prepared, and has the number of the mark.
+        await stage(broker, [b"2"], batch=1, attempt="b")
+        await put(broker, "prepared", ["b"], {"t": {"0": 1}}, batch=1)
+        service = broker.services[0]
+        assert service is not None
+        if died:  # Before the marks were emptied: the next to lead does it.
+            service.topics.on_deleted = None
+        answer = await broker.request("DELETE", "/v1/topics/t", worker=0)
+        assert answer.status == 204, answer
+        if died:
+            await restart(broker)
+            service = broker.services[0]
+            assert service is not None
+        assert not service.staging.marks.done("q", 0, ("t", 0))
+        assert service.staging.marks.done("q", 0, ("other", 0))
+        await broker.request("DELETE", "/v1/writes/q/1", worker=0)
+        await service.staging.tidy()
+        await restart(broker)
+        await stage(broker, [b"1"], attempt="c")
+        assert (await put(broker, "committed", ["c"], {"t": {"0": 1}})).status == 200
+        await restart(broker)
+        # The last one's events: those before are cut off.
+        assert stored(broker)[-1:] == [b"1"] and len(stored(broker)) == 2
+        service = broker.services[0]
+        assert service is not None and service.staging.marks.done("q", 0, ("t", 0))
+
+    run(test)()
+
+
+@run
+async def test_a_batch_that_is_passed_over_is_told() -> None:
+    broker = Broker()
+    await stage(broker, [b"5"], batch=5)
+    await put(broker, "committed", ["a"], {"t": {"0": 1}}, batch=5)
+    await stage(broker, [b"3"], batch=3)
+    answer = await put(broker, "committed", ["a"], {"t": {"0": 1}}, batch=3)
+    assert answer.status == 200 and answer.json["laterBatches"] == {"t": "5"}
+    assert answer.json["committed"] == {} and stored(broker) == [b"5"]

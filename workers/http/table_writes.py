@@ -81,7 +81,7 @@ WRITE_ROUTES = (
             404: "There is no such topic, and topics are not created on first use; or no write.",
             409: "What is staged is not that, or another commit of the same name has begun.",
             421: _OWN,
-            429: "Too many writers have committed in the last day.",
+            429: "Too many writers have committed in the last ten minutes.",
             503: "Not now: send it again.",
             504: "It may have begun: send it again.",
         },
