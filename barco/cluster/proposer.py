@@ -261,5 +261,23 @@ class Proposer(Lineage):
         peer = self._peers.get(member.ordinal)
         if peer is None:
             return member
-        replaced = generation.is_genesis or (peer.ping is not None and peer.ping.replaces)
+        asks = peer.ping is not None and peer.ping.replaces
+        replaced = generation.is_genesis or (asks and not self._returns(peer.identity, generation))
         return peer.identity if replaced else member
+
+    def _returns(self, identity: Identity, generation: Generation) -> bool:
+        """Whether this disk had the place once and was replaced itself: it is not let in again.
+
+        The place goes from first parent to child. Other parents, absorbed ranges, tell nothing:
+        there the disk may have been taken in earlier than here.
+        """
+        if identity in generation.members:
+            return False
+        while generation.parents:
+            held = self._held.get(generation.parents[0].gid)
+            if held is None:
+                return False
+            generation = held.generation
+            if identity in generation.members:  # Not `has_member`: genesis has any.
+                return True
+        return False

@@ -314,12 +314,13 @@ class Replica(Doubt):
             self._hear_member(held, view)
 
     def _refuses(self, peer: Peer, message: Ping) -> bool:
-        """A freshly formatted disk must not take an ordinal that had another one."""
-        if message.replaces:
-            return False
+        """A freshly formatted disk must not take an ordinal that had another one; nor may one that
+        stood in for a lost one, and was replaced since."""
         for held in self._open():
             for member in held.generation.members:
                 if member.ordinal != peer.identity.ordinal or not member.disk_uuid:
+                    continue
+                if message.replaces and not self._returns(peer.identity, held.generation):
                     continue
                 if member != peer.identity:
                     told = Unwelcome(member, held.generation.gid)

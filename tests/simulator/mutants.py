@@ -10,7 +10,16 @@ from barco.cluster.effects import Lead
 from barco.cluster.held import Fence, Held, Leading
 from barco.cluster.proposer import Proposal
 from barco.cluster.replica import Replica
-from barco.model.generation import Ballot, Generation, Gid, GroupHead, Kind, Parent, Successor
+from barco.model.generation import (
+    Ballot,
+    Generation,
+    Gid,
+    GroupHead,
+    Identity,
+    Kind,
+    Parent,
+    Successor,
+)
 from barco.protocol.replication import Append
 from barco.types import Epoch
 
@@ -187,6 +196,13 @@ class SplitInTwo(Believing):
     def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:
         whole = super()._split_value(held, tail, children)
         return replace(whole, kind=Kind.RELEAD, children=whole.children[:1])
+
+
+class LetsBackIn(Replica):
+    """A disk that once replaced a lost one takes the place of any."""
+
+    def _returns(self, identity: Identity, generation: Generation) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from random import Random
 import pytest
 
 from barco.cluster import events as on
+from barco.model.generation import Identity
 
+from .mutants import LetsBackIn, Mutant
 from .world import World
 
 CRASH_SECONDS = 0.5
@@ -14,8 +16,8 @@ MISSED_SECONDS = 1.5
 """A pause of a broker that was punctual so far."""
 
 
-def healthy(seed: int) -> World:
-    world = World(seed)
+def healthy(seed: int, mutant: Mutant | None = None) -> World:
+    world = World(seed, mutant=mutant)
     world.group_seconds = 0.02
     for broker in world.brokers:
         broker.start()
@@ -175,3 +177,32 @@ def test_a_replaced_disk_gets_everything_and_its_range_back() -> None:
     world.run(world.time + 20)
     assert [broker.ordinal for broker, _ in world.leaders()] == [0]
     assert world.oracle.fault_free()
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_replacement_that_was_replaced_itself_is_not_let_back_in(evicts: bool) -> None:
+    """It is started by mistake while the disk in its place is whole. The mutant lets it in."""
+    world = healthy(6, Mutant(0, "replaces any", LetsBackIn) if evicts else None)
+    owner = world.brokers[0]
+    for _ in range(2):
+        old = owner.disk
+        world.wipe(0)
+        world.start(0)
+        world.run(world.time + 20)
+        assert leader_of(world) == owner.disk.identity
+    whole = owner.disk.identity
+    world.crash(0)
+    owner.disk = old
+    world.start(0)
+    life = owner.life
+    world.run(world.time + 0.9)
+    stopped = owner.replica is None and owner.life > life
+    assert stopped is not evicts
+    world.run(world.time + 20)
+    ((_, generation),) = world.leaders()
+    assert (whole in generation.members) is not evicts
+
+
+def leader_of(world: World) -> Identity:
+    ((_, generation),) = world.leaders()
+    return generation.leader
