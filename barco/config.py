@@ -7,7 +7,6 @@ tuning.md explains each knob. This is the only module that reads the environment
 
 import difflib
 import hashlib
-import ipaddress
 import os
 import re
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from barco import limits
+from barco.addresses import bind_in_cluster, check_address, check_advertise
 from barco.errors import ConfigError
 from barco.model.options import COMPRESSIONS, ENGINES
 from barco.model.placement import REPLICAS, ring_size_valid
@@ -50,6 +50,9 @@ class BrokerSection:
     )
     bind: str = _key(
         "127.0.0.1", "address of the listeners, and source of outgoing inter-broker sockets"
+    )
+    advertise: str = _key(
+        "", "address or host name that clients are told; empty: bind, or cluster.brokers' entry"
     )
     data_dir: str = _key(
         "", "where the log is; empty: $STATE_DIRECTORY, $XDG_STATE_HOME/barco or ./barco-data"
@@ -232,13 +235,9 @@ def resolved(config: Config, host_name: str | None = None) -> Config:
             f"broker.ordinal = {number}: cluster.brokers has {len(brokers)} addresses, so ordinals"
             f" go to {len(brokers) - 1}"
         )
-    bind = config.broker.bind
-    if bind not in (brokers[number], BrokerSection().bind):
-        raise ConfigError(
-            f"broker.bind = {bind!r}: cluster.brokers has {brokers[number]!r} for ordinal {number},"
-            " which is where the other brokers look for this one"
-        )
-    return config.override("broker", ordinal=number, bind=brokers[number])
+    broker = config.broker
+    bind = bind_in_cluster(broker.bind, broker.advertise, brokers[number], BrokerSection().bind)
+    return config.override("broker", ordinal=number, bind=bind)
 
 
 def cluster_uuid(config: Config) -> str:
@@ -253,11 +252,6 @@ def cluster_uuid(config: Config) -> str:
     # The first three stay when a ring grows.
     name = " ".join(("barco", *config.cluster.brokers[:3]))
     return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach a listener at this address."""
-    return ipaddress.ip_address(address).is_loopback
 
 
 # --- Sources ----------------------------------------------------------------------------------
@@ -340,18 +334,12 @@ def _require(condition: bool, dotted: str, value: object, rule: str) -> None:
         raise ConfigError(f"{dotted} = {value!r}: {rule}")
 
 
-def _check_address(address: str, dotted: str) -> None:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        raise ConfigError(f"{dotted} = {address!r}: must be an IP address") from None
-
-
 def _check_broker(config: Config) -> None:
     broker, cluster = config.broker, config.cluster
-    _check_address(broker.bind, "broker.bind")
+    check_address(broker.bind, "broker.bind")
+    check_advertise(broker.advertise)
     for address in cluster.brokers:
-        _check_address(address, "cluster.brokers")
+        check_address(address, "cluster.brokers")
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
     _require(-1 <= broker.ordinal, "broker.ordinal", broker.ordinal, "must be 0 or more")

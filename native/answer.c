@@ -271,7 +271,7 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
 static void render_problem(struct conn *conn, const struct slot *slot)
 {
     const struct problem_text *text = &problems[slot->problem];
-    char extra[128], body[512], head[768];
+    char extra[320], body[640], head[768];
     problem_extra(extra, sizeof extra, conn, slot);
     int len = snprintf(body, sizeof body,
                        "{\"type\":\"urn:barco:problem:%s\",\"title\":\"%s\",\"status\":%u%s}\n",

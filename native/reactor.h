@@ -52,7 +52,7 @@ struct call {
 /* Who leads a shard. */
 struct route {
     int32_t peer;      /* a process of the cluster, perhaps this one; or ROUTE_NONE */
-    char endpoint[64]; /* its shard endpoint, for 421 */
+    char endpoint[264]; /* its shard endpoint (a host name has up to 253), for 421 */
 };
 
 struct reactor_options {

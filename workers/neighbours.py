@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barco.model.options import WorkerOptions
+from barco.model.replicas import Process
 from barco.workers.leaders import Leaders
 
 
@@ -33,6 +34,7 @@ class Neighbours:
 
     def __init__(self, options: WorkerOptions, leaders: Leaders) -> None:
         replicas = options.replicas
+        self._options = options
         self._leaders = leaders
         self._shards = {token_of_shard(options, shard): shard for shard in range(replicas.shards)}
         self.brokers: dict[int, Neighbour] = {}
@@ -40,6 +42,22 @@ class Neighbours:
         self.on_change: Callable[[], None] = lambda: None
         self.vouched: Callable[[int], bool] = lambda shard: False
         """Whether a process of this broker holds the shard and can be reached."""
+
+    def host(self, ordinal: int) -> str:
+        """The address or name of a broker that clients are told: what it says, by gossip; before it
+        has been heard, that at which brokers call it."""
+        options = self._options
+        if options.ring_size == 1 or ordinal == options.ordinal:
+            return options.advertise or options.bind
+        heard = self.brokers.get(ordinal)
+        return (heard and heard.address) or options.brokers[ordinal]
+
+    def endpoint(self, process: Process) -> str:
+        """ "host:port" of the shard endpoint of any process of the cluster, as clients call it."""
+        ordinal, number = process
+        if ordinal == self._options.process[0]:
+            return self._options.shard_endpoint(process)
+        return self._options.endpoint_at(self.host(ordinal), number)
 
     def apply(self, news: Mapping[str, Any]) -> None:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""

@@ -54,7 +54,7 @@ class Network:
             dial=self._dial,
         )
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
-        self.hand_off = HandOff(reactor, options, self.hello)
+        self.hand_off = HandOff(reactor, options, self.hello, service.neighbours.endpoint)
         service.unreached = self._unreached
         self.links = LinkServer(self.hello, options.brokers, options.key)
         self.links.handle(HAND_OFF, self.hand_off.take)
@@ -74,6 +74,7 @@ class Network:
         for shard in range(options.replicas.shards):
             self.hand_off.lead(shard, leaders.leader(shard))
         leaders.on_change = self.hand_off.lead
+        self._service.neighbours.on_change = self.hand_off.rename
         self._service.neighbours.vouched = self._vouched
         self.hand_off.start()
         if options.ring_size > 1:

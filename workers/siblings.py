@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from barco._native import Reactor
@@ -54,12 +55,18 @@ class HandOff:
     of another broker that leads a shard."""
 
     def __init__(
-        self, reactor: Reactor, options: WorkerOptions, hello: Hello | None = None
+        self,
+        reactor: Reactor,
+        options: WorkerOptions,
+        hello: Hello | None = None,
+        endpoint: Callable[[Process], str] | None = None,
     ) -> None:
+        """endpoint: where clients call the process that leads a shard; else as configured."""
         self._reactor = reactor
         self._options = options
         self._replicas = options.replicas
         self._hello = hello
+        self._endpoint = endpoint or options.shard_endpoint
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._listener: socket.socket | None = None
         self._led_by: dict[int, int] = {}
@@ -95,7 +102,13 @@ class HandOff:
         peer = self._led_by[shard] = self._replicas.peer(leader)
         if peer != self._options.peer:
             self.connect(peer)
-        self._reactor.set_route(shard, peer, self._options.shard_endpoint(leader))
+        self._reactor.set_route(shard, peer, self._endpoint(leader))
+
+    def rename(self) -> None:
+        """Brokers have said by which addresses clients call them: so do answers from now on."""
+        for shard, peer in self._led_by.items():
+            endpoint = self._endpoint(self._replicas.process(peer))
+            self._reactor.set_route(shard, peer, endpoint)
 
     def reaches(self, shard: int) -> bool:
         """Whether events for the shard get to its leader from here."""

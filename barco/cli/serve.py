@@ -11,6 +11,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco import limits, log
+from barco.addresses import bracketed
 from barco.cli._known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
@@ -69,6 +70,11 @@ def add_parser(subparsers: Any) -> None:
         "--bind", metavar="ADDRESS", help="listen on this address (default: 127.0.0.1)"
     )
     parser.add_argument(
+        "--advertise",
+        metavar="HOST",
+        help="tell clients this address or host name, say behind NAT (default: that of --bind)",
+    )
+    parser.add_argument(
         "--ports-from",
         metavar="N",
         type=_number(0, limits.PORT_MAX - limits.SHARD_PORTS_FROM - limits.WORKERS_MAX),
@@ -120,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
     config, data_dir = settings(args)
     if args.bind is not None:
         config = config.override("broker", bind=args.bind)
+    if args.advertise is not None:
+        config = config.override("broker", advertise=args.advertise)
     if args.engine is not None:
         config = config.override("broker", engine=args.engine)
     if args.ports_from is not None:
@@ -170,7 +178,7 @@ def _announce(ready: Ready, as_json: bool) -> None:
     if not sys.stderr.isatty():
         logging.getLogger("barco.supervisor").info("broker ready", extra=asdict(ready))
         return
-    host = f"[{ready.bind}]" if ":" in ready.bind else ready.bind
+    host = bracketed(ready.advertise)
     rows = [(name, f"http://{host}:{port}") for name, port in ready.ports.items()]
     rows += [(f"shard {worker}", f"http://{at}") for worker, at in enumerate(ready.shards)]
     rows += [

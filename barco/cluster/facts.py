@@ -7,6 +7,7 @@ the number of times in which facts arrive make no difference: all brokers end wi
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -130,7 +131,9 @@ class BrokerInfo:
         """The opposite; ProtocolError for what cannot be."""
         _check(len(body) == 7 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
         disk_uuid, session, address, ports, workers, barco, by = body
-        _check(_text(disk_uuid, 32) and _text(address, 255) and _text(barco, 32), BROKER)
+        _check(_text(disk_uuid, 32) and _text(address, 253) and _text(barco, 32), BROKER)
+        # Answers hold it as it is.
+        _check(re.fullmatch(r"[A-Za-z0-9_.:-]*", address) is not None, BROKER)
         _check(_number(session) and _number(workers, limits.WORKERS_MAX + 1), BROKER)
         _check(_number(by, limits.BROKERS_MAX), BROKER)
         _check(isinstance(ports, tuple) and len(ports) <= 16, BROKER)

@@ -62,7 +62,9 @@ class WorkerOptions:
     """Listening, non-blocking sockets by name: shard; in a cluster replication; at place 0
     discovery, produce, consume and metrics as well."""
     bind: str
-    """The address of all of them."""
+    """The address from which other brokers are called."""
+    advertise: str = ""
+    """The address or name of this broker that clients are told; empty: `bind`."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: list[str]
@@ -156,12 +158,12 @@ class WorkerOptions:
         ordinal, number = process
         if ordinal == self.process[0]:
             return self.shard_endpoints[number]
-        host = self.brokers[ordinal]
-        return (
-            f"[{host}]:{self.shard_port + number}"
-            if ":" in host
-            else (f"{host}:{self.shard_port + number}")
-        )
+        return self.endpoint_at(self.brokers[ordinal], number)
+
+    def endpoint_at(self, host: str, number: int) -> str:
+        """ "host:port" of the shard endpoint of another broker's process of that number."""
+        host = f"[{host}]" if ":" in host else host
+        return f"{host}:{self.shard_port + number}"
 
     @property
     def title(self) -> str:

@@ -50,6 +50,8 @@ class Ready:
 
     pid: int
     bind: str
+    advertise: str
+    """What clients are told."""
     ports: dict[str, int]
     shards: list[str]
     workers: list[int]
@@ -63,6 +65,7 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
     machine.check_kernel()
     plan = replace(plan, config=machine.check_cluster(plan.config))
     open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
+    machine.advertised_by(plan.config)  # Refused before anything is made.
     read_secret(plan.config)  # Before anything is made, or bound.
     os.umask(0o077)
     lock = datadir.claim(plan.data_dir)
@@ -77,7 +80,11 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
         if places > 1:
             configuration.check_cluster_ports(config, identity.workers)
         listeners = open_listeners(
-            config.broker.bind, config.ports, identity.workers, places=places
+            config.broker.bind,
+            config.ports,
+            identity.workers,
+            places=places,
+            advertise=machine.advertised_by(config),
         )
         try:
             broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready)
@@ -267,7 +274,8 @@ class Broker:
             shard_port=config.ports.shard,
             channel_fd=channel_fd,
             listeners={name: [listener.fileno()] for name, listener in sockets.items()},
-            bind=config.broker.bind,
+            bind=machine.source_of(config),
+            advertise=machine.advertised_by(config),
             ports=self._listeners.ports,
             shard_endpoints=self._listeners.shard_endpoints,
             engine=config.broker.engine,
@@ -303,6 +311,7 @@ class Broker:
             Ready(
                 pid=os.getpid(),
                 bind=self._plan.config.broker.bind,
+                advertise=machine.advertised_by(self._plan.config),
                 ports=self._listeners.ports,
                 shards=self._listeners.shard_endpoints,
                 workers=pids,

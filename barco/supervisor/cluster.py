@@ -35,6 +35,7 @@ from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.protocol import messages
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
+from barco.supervisor import machine
 from barco.supervisor.control import PEER, Control, Sends
 from barco.supervisor.datadir import Identity
 from barco.supervisor.gossip import GossipNode
@@ -290,7 +291,7 @@ def join(
         ordinal=identity.ordinal,
         disk_uuid=identity.disk_uuid,
         session=session,
-        address=config.broker.bind,
+        address=machine.advertised_by(config),
         ports=tuple(sorted((listeners.ports | ports).items())),
         workers=identity.workers,
         version=barco.__version__,
@@ -298,7 +299,7 @@ def join(
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
-    return Cluster(me, hello, addresses, bind=config.broker.bind, send=send, key=key)
+    return Cluster(me, hello, addresses, bind=machine.source_of(config), send=send, key=key)
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

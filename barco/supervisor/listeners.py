@@ -13,6 +13,7 @@ import socket
 import time
 from dataclasses import dataclass
 
+from barco.addresses import bracketed
 from barco.config import PortsSection
 from barco.errors import ConfigError, InUseError
 from barco.limits import LISTEN_BACKLOG, PORT_MAX
@@ -44,8 +45,13 @@ class Listeners:
                 listener.close()
 
 
-def open_listeners(bind: str, ports: PortsSection, workers: int, places: int = 1) -> Listeners:
-    """Bind everything or nothing. In a cluster `workers` processes run at each of `places`."""
+def open_listeners(
+    bind: str, ports: PortsSection, workers: int, places: int = 1, *, advertise: str = ""
+) -> Listeners:
+    """Bind everything or nothing. In a cluster `workers` processes run at each of `places`.
+
+    advertise: the host of shard endpoints, as clients are told; else that is `bind`.
+    """
     listeners = Listeners([{} for _ in range(workers * places)], {}, [])
     try:
         for name in PUBLIC:
@@ -57,7 +63,7 @@ def open_listeners(bind: str, ports: PortsSection, workers: int, places: int = 1
         for worker, sockets in enumerate(listeners.by_worker):
             sockets[SHARD] = _listen_for(bind, SHARD, ports.shard, worker)
             number = sockets[SHARD].getsockname()[1]
-            listeners.shard_endpoints.append(f"{_bracketed(bind)}:{number}")
+            listeners.shard_endpoints.append(f"{bracketed(advertise or bind)}:{number}")
             if places > 1:
                 sockets[REPLICATION] = _listen_for(bind, REPLICATION, ports.replication, worker)
         if places > 1:
@@ -71,10 +77,6 @@ def open_listeners(bind: str, ports: PortsSection, workers: int, places: int = 1
 
 def _family(bind: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ipaddress.ip_address(bind).version == 6 else socket.AF_INET
-
-
-def _bracketed(bind: str) -> str:
-    return f"[{bind}]" if ":" in bind else bind
 
 
 def _listen_for(bind: str, name: str, base: int, worker: int) -> socket.socket:
@@ -118,7 +120,7 @@ def _listen(bind: str, name: str, port: int) -> socket.socket:
 
 
 def _refusal(bind: str, name: str, port: int, error: OSError) -> ConfigError | InUseError:
-    where = f"ports.{name} ({_bracketed(bind)}:{port})"
+    where = f"ports.{name} ({bracketed(bind)}:{port})"
     if error.errno == errno.EADDRINUSE:
         return InUseError(
             f"{where} is in use by another process: stop it, or choose other ports with"

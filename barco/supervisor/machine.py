@@ -6,7 +6,8 @@ import resource
 from collections.abc import Sequence
 from pathlib import Path
 
-from barco.config import Config, check_cluster_ports, is_loopback, resolved
+from barco.addresses import advertised, is_loopback, source
+from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS
@@ -36,6 +37,21 @@ def check_bind(config: Config, insecure_allow_open: bool) -> bool:
             " --insecure-allow-open to let anyone who reaches this address read and write"
         )
     return True
+
+
+def advertised_by(config: Config) -> str:
+    """The address or name of this broker that clients are told."""
+    return advertised(config.broker.bind, config.broker.advertise, _entry(config))
+
+
+def source_of(config: Config) -> str:
+    """The address from which this broker calls others."""
+    return source(config.broker.bind, _entry(config))
+
+
+def _entry(config: Config) -> str:
+    brokers = config.cluster.brokers
+    return brokers[config.broker.ordinal] if len(brokers) > 1 else ""
 
 
 def check_cluster(config: Config) -> Config:

@@ -5,7 +5,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from barco.config import Config, is_loopback
+from barco.addresses import is_loopback
+from barco.config import Config
 from barco.errors import ConfigError
 
 SECRET_BYTES = 32
@@ -26,7 +27,7 @@ def read_secret(config: Config) -> bytes:
     if len(brokers) <= 1:
         return b""
     if not name:
-        if all(map(is_loopback, brokers)):
+        if all(map(is_loopback, (*brokers, config.broker.bind))):
             return b""
         raise ConfigError(
             "cluster.secret_file is not set, and the brokers are not all on this machine: without a"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barco import config
+from barco import addresses, config
 from barco.config import Config
 from barco.errors import ConfigError
 
@@ -136,8 +136,8 @@ def test_data_dir_when_nobody_said() -> None:
 
 
 def test_loopback() -> None:
-    assert config.is_loopback("127.0.0.9") and config.is_loopback("::1")
-    assert not config.is_loopback("0.0.0.0") and not config.is_loopback("::")
+    assert addresses.is_loopback("127.0.0.9") and addresses.is_loopback("::1")
+    assert not addresses.is_loopback("0.0.0.0") and not addresses.is_loopback("::")
 
 
 def test_the_uuid_of_a_cluster() -> None:
@@ -157,3 +157,37 @@ def test_a_broker_of_a_cluster_must_know_which_it_is() -> None:
     assert config.resolved(three, "barco-2.example").broker.bind == "127.0.0.3"
     with pytest.raises(ConfigError, match="'barco' does not end in -N"):
         config.resolved(three, "barco")
+
+
+def test_what_clients_are_told_is_never_every_address() -> None:
+    assert addresses.advertised("127.0.0.1", "", "") == "127.0.0.1"
+    assert addresses.advertised("0.0.0.0", "", "10.0.0.7") == "10.0.0.7"
+    assert addresses.advertised("::", "b0.example", "::7") == "b0.example"
+    with pytest.raises(ConfigError, match="set broker.advertise"):
+        addresses.advertised("0.0.0.0", "", "")
+    for host in ("0.0.0.0", "::", "a b", "a:9250", 'a"', "300.1.1.1", "-a", "[::1]", "a" * 64):
+        with pytest.raises(ConfigError, match=r"broker\.advertise = "):
+            config.Config().override("broker", advertise=host)
+    for host in ("2001:db8::1", "b-0.example", "barco"):
+        assert config.Config().override("broker", advertise=host).broker.advertise == host
+
+
+def test_a_broker_of_a_cluster_may_listen_elsewhere_on_purpose() -> None:
+    three = config.Config().override("cluster", brokers=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
+
+    def bind(**broker: str) -> str:
+        return config.resolved(three.override("broker", ordinal=1, **broker)).broker.bind
+
+    assert bind(bind="0.0.0.0") == "0.0.0.0"
+    assert bind(bind="127.0.0.9", advertise="b1.example") == "127.0.0.9"
+    assert bind(advertise="b1.example") == "127.0.0.2"
+    with pytest.raises(ConfigError, match="which is where the other brokers look"):
+        bind(bind="127.0.0.9")
+    with pytest.raises(ConfigError, match="one family"):
+        bind(bind="::")
+
+
+def test_others_are_called_from_the_address_that_they_know() -> None:
+    assert addresses.source("0.0.0.0", "127.0.0.7") == "127.0.0.7"
+    assert addresses.source("0.0.0.0", "192.0.2.1") == "0.0.0.0"  # Behind a translation.
+    assert addresses.source("127.0.0.1", "") == "127.0.0.1"

@@ -16,14 +16,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.errors": (),
     "barco.limits": ("barco.types",),
     "barco.model": VALUES,
-    "barco.config": VALUES,
+    "barco.addresses": VALUES,
+    "barco.config": (*VALUES, "barco.addresses"),
     "barco.log": VALUES,
     "barco.protocol": BYTES,
     "barco.cluster": BYTES,
-    "barco.supervisor": (*BYTES, "barco", "barco.config", "barco.log", "barco.cluster"),
+    "barco.supervisor": (
+        *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log", "barco.cluster"),
+    ),
     "barco.client": (*BYTES, "barco"),
     "barco.spark": (*BYTES, "barco", "barco.client"),
-    "barco.cli": (*BYTES, "barco", "barco.config", "barco.log", "barco.supervisor", "barco.client"),
+    "barco.cli": (
+        *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log"),
+        *("barco.supervisor", "barco.client"),
+    ),
     # Offline tools look at files that only the storage of a worker understands.
     "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),

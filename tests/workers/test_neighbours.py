@@ -7,6 +7,7 @@ from twin import Broker
 from barco.model.placement import Placement
 from barco.workers.leaders import Leaders
 from barco.workers.neighbours import Neighbours, token_of_shard
+from barco.workers.siblings import HandOff
 
 THREE = replace(
     Broker().options(0),
@@ -18,6 +19,18 @@ THREE = replace(
     shard_endpoints=[f"127.0.0.2:{9300 + number}" for number in range(6)],
 )
 
+BROKER = {
+    "ordinal": 2,
+    "disk_uuid": "d" * 32,
+    "session": 1,
+    "address": "127.0.0.3",
+    "ports": {"shard": 9300},
+    "workers": 2,
+    "version": "0.1.0",
+    "incarnation": 1,
+    "state": "alive",
+}
+
 
 def test_leaders_are_learned_by_the_token_of_their_shard() -> None:
     leaders = Leaders(THREE)
@@ -27,20 +40,9 @@ def test_leaders_are_learned_by_the_token_of_their_shard() -> None:
     assert tokens[2] == Placement(3, THREE.slices_per_range).token(1)
     changed = []
     neighbours.on_change = lambda: changed.append(neighbours.version)
-    broker = {
-        "ordinal": 2,
-        "disk_uuid": "d" * 32,
-        "session": 1,
-        "address": "127.0.0.3",
-        "ports": {"shard": 9300},
-        "workers": 2,
-        "version": "0.1.0",
-        "incarnation": 1,
-        "state": "alive",
-    }
     news = {
         "version": 4,
-        "brokers": [broker],
+        "brokers": [BROKER],
         "leaders": [[tokens[2], 5, 2, 2, 77], [1, 9, 0, 0, 1]],
     }
     neighbours.apply(news)
@@ -65,3 +67,28 @@ def test_nobody_far_away_knows_better_than_a_process_of_this_broker() -> None:
     assert leaders.leader(2) == (2, 2) and leaders.all() == []
     assert leaders.learn(2, 5, 1)
     assert leaders.leader(2) == (1, 0) and leaders.all() == [[2, 5, 1]]
+
+
+class Routes:
+    """Keeps what the core is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, str] = {}
+
+    def set_route(self, shard: int, peer: int, endpoint: str) -> None:
+        self.told[shard] = endpoint
+
+
+def test_clients_are_told_what_a_broker_says_of_itself() -> None:
+    options = replace(THREE, advertise="b1.example", shard_port=9300)
+    neighbours, reactor = Neighbours(options, Leaders(options)), Routes()
+    hand_off = HandOff(reactor, options, endpoint=neighbours.endpoint)
+    hand_off.connect = lambda peer: None
+    neighbours.on_change = hand_off.rename
+    hand_off.lead(4, (2, 0))
+    assert reactor.told == {4: "127.0.0.3:9300"}, "not heard yet"
+    neighbours.apply({"version": 1, "brokers": [{**BROKER, "address": "::7"}], "leaders": []})
+    assert reactor.told == {4: "[::7]:9300"}
+    assert neighbours.endpoint((2, 1)) == "[::7]:9301" and neighbours.host(2) == "::7"
+    assert neighbours.host(1) == "b1.example" and neighbours.host(0) == "127.0.0.1"
+    assert neighbours.endpoint((1, 2)) == "127.0.0.2:9302", "as the supervisor has it"

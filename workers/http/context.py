@@ -159,7 +159,7 @@ class Context:
         """Where a shard is led and where else it is, for documents."""
         processes = self.replicas.holders(shard)
         leader = self.leaders.leader(shard) or processes[0]
-        endpoint = self.options.shard_endpoint
+        endpoint = self.service.neighbours.endpoint
         only = self.ring.size == 1
         return {
             "endpoint": endpoint(leader),

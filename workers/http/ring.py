@@ -10,7 +10,11 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
     """Every broker of the configuration, with what was heard of it."""
     options = context.options
     if options.ring_size == 1:
-        broker = {"ordinal": options.ordinal, "name": options.bind, "ports": options.ports}
+        broker = {
+            "ordinal": options.ordinal,
+            "name": context.service.neighbours.host(options.ordinal),
+            "ports": options.ports,
+        }
         token = str(int(options.placement.token(0)))
         return [{**broker, "token": token, "diskUuid": options.disk_uuid}]
     placement, replicas = options.placement, context.replicas
@@ -22,12 +26,12 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
         heard = context.service.neighbours.brokers.get(ordinal)
         first = replicas.peer((ordinal, 0))
         endpoints = [
-            options.shard_endpoint(replicas.process(first + number))
+            context.service.neighbours.endpoint(replicas.process(first + number))
             for number in range(replicas.processes)
         ]
         broker = {
             "ordinal": ordinal,
-            "name": options.brokers[ordinal],
+            "name": context.service.neighbours.host(ordinal),
             "token": str(int(placement.token(index))),
             "state": heard.state if heard else "unknown",
             "ports": dict(heard.ports) if heard else options.ports,
@@ -55,7 +59,7 @@ def described_ranges(context: Context) -> list[dict[str, Any]]:
             described = {
                 "index": slice_,
                 "worker": process[1],
-                "endpoint": options.shard_endpoint(process),
+                "endpoint": context.service.neighbours.endpoint(process),
             }
             if options.ring_size > 1:
                 described["ordinal"] = process[0]
@@ -89,7 +93,7 @@ def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[
         described: dict[str, Any] = {
             "worker": shard % replicas.workers,
             "ordinal": options.ordinal,
-            "endpoint": options.shard_endpoint(process or replicas.holders(shard)[0]),
+            "endpoint": context.service.neighbours.endpoint(process or replicas.holders(shard)[0]),
             "token": str(int(options.placement.token(shard // replicas.workers))),
             "slices": [owned.start, owned.stop - 1],
             "up": up,

@@ -95,9 +95,11 @@ class Status:
         options = self._context.options
         ports = options.ports
         cluster = options.ring_size > 1
+        neighbours = self._context.service.neighbours
+        ordinals = range(options.ring_size) if cluster else [options.ordinal]
         body: dict[str, Any] = {
             "length": options.ring_size,
-            "names": list(options.brokers) if cluster else [options.bind],
+            "names": [neighbours.host(n) for n in ordinals],
             "producerPort": ports.get("produce"),
             "consumerPort": ports.get("consume"),
         }

@@ -98,8 +98,8 @@ class Writes:
             raise NotReadyError("This process is about to lead the slices.")
 
     def _misdirected(self, owner: int) -> MisdirectedError:
-        options = self._context.options
-        endpoint = options.shard_endpoint(options.replicas.process(owner))
+        process = self._context.options.replicas.process(owner)
+        endpoint = self._context.service.neighbours.endpoint(process)
         return MisdirectedError("The slices belong to another worker.", owner=endpoint)
 
     def _check_exists(self, topic: str) -> None:

@@ -228,7 +228,11 @@ def test_other_machines_are_not_let_in_by_accident(start: Start) -> None:
 
 
 def test_other_machines_are_let_in_when_asked_for_loudly(start: Start) -> None:
-    broker = start("--bind", "0.0.0.0", "--insecure-allow-open", "--workers", "1").wait_ready()
+    open_ = ("--bind", "0.0.0.0", "--insecure-allow-open", "--workers", "1")
+    code, line = start(*open_, name="untold").end()
+    assert code == 78 and "set broker.advertise" in line
+    broker = start(*open_, "--advertise", "localhost").wait_ready()
+    assert broker.ready["shards"][0].startswith("localhost:")
     assert any("open to everyone" in text for text in broker.messages())
     assert broker.stop() == 0
 
