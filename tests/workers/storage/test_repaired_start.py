@@ -2,7 +2,7 @@
 
 import builder
 import pytest
-from test_replicas import Core, make
+from replica_files import Core, make
 from test_scrub import Members, a_log
 
 from barco.workers.storage.lineage import Lineage

@@ -6,51 +6,13 @@ import random
 
 import builder
 import pytest
+from replica_files import MIB, Core, make
 
 from barco.errors import DiskFullError
 from barco.workers.storage import files, layout, replicas
 from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.errors import CorruptLineageError
 from barco.workers.storage.lineage import Lineage
-from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.retention import Policy
-
-MIB = 1 << 20
-
-
-class Core:
-    """Has one generation, and one full segment of it."""
-
-    def begin_generation(self, epoch, session):
-        self.epoch = epoch
-
-    def log_state(self):
-        return {"gseq": 0, "stable_gseq": 0, "header_crc": 0, "segment": 0, "segment_used": 0}
-
-    def export_index(self, segment):
-        return b""
-
-    def segment_summary(self, segment):
-        return (segment, 1, 1, 0, 0, 0, 4096, 0)
-
-    def locate(self, *_):
-        return []
-
-    def locate_timestamp(self, *_):
-        return None
-
-    def locate_appended(self, *_):
-        return None
-
-    def truncate_stream(self, *_):
-        pass
-
-
-def make(shard, bulk, errors):
-    return ReplicaStore(
-        shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
-        policy=Policy(0, 0), on_error=errors.append,
-    )  # fmt: skip
 
 
 async def begun(shard, bulk, errors):

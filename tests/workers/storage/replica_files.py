@@ -1,0 +1,43 @@
+"""The files of one replica in an empty directory, and a core that has next to nothing."""
+
+import builder
+
+from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.retention import Policy
+
+MIB = 1 << 20
+
+
+class Core:
+    """Has one generation, and one full segment of it."""
+
+    def begin_generation(self, epoch, session):
+        self.epoch = epoch
+
+    def log_state(self):
+        return {"gseq": 0, "stable_gseq": 0, "header_crc": 0, "segment": 0, "segment_used": 0}
+
+    def export_index(self, segment):
+        return b""
+
+    def segment_summary(self, segment):
+        return (segment, 1, 1, 0, 0, 0, 4096, 0)
+
+    def locate(self, *_):
+        return []
+
+    def locate_timestamp(self, *_):
+        return None
+
+    def locate_appended(self, *_):
+        return None
+
+    def truncate_stream(self, *_):
+        pass
+
+
+def make(shard, bulk, errors):
+    return ReplicaStore(
+        shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
+        policy=Policy(0, 0), on_error=errors.append,
+    )  # fmt: skip
