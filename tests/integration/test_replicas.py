@@ -285,7 +285,7 @@ def test_a_stranger_is_refused(shard: Shard) -> None:
     shutil.rmtree(stranger.data_dir / "shard-0002")
     uuid, shard.cluster_uuid = shard.cluster_uuid, "ab" * 16
     stranger.start()
-    until("a refusal", lambda: "this is cluster" in stranger.log)
+    until("a refusal", lambda: "this is another cluster" in stranger.log)
     stranger.kill()
     shard.cluster_uuid = uuid
     assert shard.leader(shard.members[:2]).produce("on") == 200

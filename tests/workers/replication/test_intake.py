@@ -149,7 +149,9 @@ class Script:
         await self._send(self._frame(self._next(), bytes(data)))
 
     async def _session(self) -> None:
+        """In the name of another start of its process: the connection ends."""
         await self._send(self._frame(self._next(), session=SESSION + 1))
+        await self._again()
 
     async def _epoch(self) -> None:
         await self._send(self._frame(self._next(), gid=[GID.token, GID.epoch + 1]))
