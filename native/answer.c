@@ -80,6 +80,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice",
                                 "a batch with a producer id must lie in one slice", 0, 0},
     [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
+    [PROBLEM_FAR_TIMESTAMP] = {400, "implausible-timestamp",
+                               "a timestamp is microseconds since 1970, of the last 10 years or "
+                               "the next day, unless the topic's timestamps are any",
+                               0, 0},
 };
 
 static const char *reason(uint16_t status)
@@ -241,6 +245,29 @@ static void render_duplicate(struct conn *conn, const struct slot *slot)
     conn_write(conn, head, (size_t)(at - head));
 }
 
+/* What a timestamp far from now would be near to, in another unit. */
+static const char *likely_unit(const struct reactor *reactor, uint64_t number)
+{
+    const int64_t wall_us = reactor->wall_us;
+    const int64_t time = (int64_t)number;
+    if (time < INT64_MAX / 1000000 && log_time_plausible(reactor->log, wall_us, time * 1000000))
+        return "seconds";
+    if (time < INT64_MAX / 1000 && log_time_plausible(reactor->log, wall_us, time * 1000))
+        return "milliseconds";
+    return log_time_plausible(reactor->log, wall_us, time / 1000) ? "nanoseconds" : NULL;
+}
+
+static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_t number)
+{
+    const char *unit = likely_unit(conn->reactor, number);
+    return snprintf(out, cap,
+                    ",\"detail\":\"%llu is not within 10 years before now and a day after: "
+                    "microseconds since 1970 are expected%s%s; the topic setting timestamps=any "
+                    "takes it as it is\"",
+                    (unsigned long long)number, unit ? ", this looks like " : "",
+                    unit ? unit : "");
+}
+
 /* The one member beyond type, title and status that some problems carry. */
 static int problem_extra(char *out, size_t cap, const struct conn *conn, const struct slot *slot)
 {
@@ -248,6 +275,7 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
     switch (slot->problem) {
     case PROBLEM_GAP:
         return snprintf(out, cap, ",\"expectedSeq\":\"%llu\"", (unsigned long long)slot->expected);
+    case PROBLEM_FAR_TIMESTAMP: return far_timestamp(out, cap, conn, slot->expected);
     case PROBLEM_EVENT_TOO_LARGE:
         return snprintf(out, cap, ",\"limit\":%llu,\"line\":%llu",
                         (unsigned long long)options->event_bytes_max,

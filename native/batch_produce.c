@@ -200,7 +200,7 @@ static struct body *rows_encode(struct reactor *reactor, const struct batch_fact
 
 struct rows_room {
     struct span *values, *keys;
-    int64_t *timestamps, earliest;
+    int64_t *timestamps, earliest, latest;
 };
 
 /* Reads the rows' table into spans. False when the lengths do not add up. */
@@ -210,6 +210,7 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
     uint64_t at = 8 + count * sizeof(struct row);
     *total = 0;
     room->earliest = INT64_MAX;
+    room->latest = 0;
     for (uint64_t i = 0; i < count; i++) {
         struct row row;
         memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
@@ -221,6 +222,8 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
         room->timestamps[i] = row.timestamp;
         if (row.timestamp < room->earliest)
             room->earliest = row.timestamp;
+        if (row.timestamp > room->latest)
+            room->latest = row.timestamp;
         at += key_bytes + (uint64_t)row.value_len;
         *total += key_bytes + row.value_len;
     }
@@ -259,6 +262,7 @@ static uint16_t rows_run(struct reactor *reactor, const struct produce *produce,
     run->key_spans = room.keys;
     run->timestamps = room.timestamps[0] != 0 ? room.timestamps : NULL;
     run->timestamp = run->timestamps ? room.earliest : 0;
+    run->max_timestamp = run->timestamps ? room.latest : 0;
     /* The exact tokens are not worth hashing again: the slice's whole range is a true bound. */
     run->token_min = start;
     run->token_max = (int64_t)((uint64_t)start + reactor->options.slice_width - 1);
@@ -284,11 +288,17 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
 
 /* ---- distribution ---- */
 
-static uint16_t send_rows(struct reactor *reactor, const struct produce *produce, uint32_t place,
-                          struct waiter waiter, struct body *rows, uint64_t *detail)
+static uint16_t send_rows(struct reactor *reactor, const struct produce *produce,
+                          const struct batch_facts *facts, uint32_t place, struct waiter waiter,
+                          struct body *rows, uint64_t *detail)
 {
     struct produce part = *produce;
     part.content = CONTENT_ROWS;
+    if (facts->view.base_timestamp_us != 0) { /* the one that is the furthest off: see queue_run */
+        const int64_t earliest = facts->view.base_timestamp_us;
+        bool near = log_time_plausible(reactor->log, reactor->wall_us, earliest);
+        part.timestamp = near ? facts->max_timestamp : earliest;
+    }
     part.has_key = false;
     if (rows == NULL)
         return PROBLEM_BUSY;
@@ -353,7 +363,8 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
             rows[i] = rows_encode(reactor, facts, places[i], keyless_place, produce->timestamp);
         for (uint32_t i = 0; i < parts; i++) {
             uint64_t why = 0;
-            uint16_t refused = send_rows(reactor, produce, places[i], waiter, rows[i], &why);
+            uint16_t refused = send_rows(reactor, produce, facts, places[i], waiter, rows[i],
+                                         &why);
             if (refused != PROBLEM_NONE)
                 slot_part_done(reactor, &waiter, refused, false, NULL, why);
         }
@@ -388,7 +399,7 @@ uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, s
         return PROBLEM_BAD_SLICE;
     if (is_large(&facts)) {
         struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
-        return send_rows(reactor, produce, place, waiter, rows, detail);
+        return send_rows(reactor, produce, &facts, place, waiter, rows, detail);
     }
     bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
                    (reactor->options.auto_create || produce->topic->declared);

@@ -12,6 +12,10 @@
 /* In the year 2064: indexes have 32 bits for its seconds. */
 #define CLOCK_FIRST_MAX 3000000000000000LL
 
+/* What a producer's timestamp is taken for: an event that was, or is about to be. */
+#define TIME_PAST_US (3653LL * 86400 * 1000000)
+#define TIME_AHEAD_US (86400LL * 1000000)
+
 void log_clock_begin(struct log *log, int64_t wall_us)
 {
     if (log->clock_us == 0)
@@ -32,4 +36,14 @@ void log_tick(struct log *log, int64_t elapsed_us, int64_t wall_us)
     const int64_t behind_us = wall_us - log->clock_us, haste_us = elapsed_us / CLOCK_HASTE;
     if (behind_us > 0)
         log->clock_us += behind_us < haste_us ? behind_us : haste_us;
+}
+
+bool log_time_plausible(const struct log *log, int64_t wall_us, int64_t time_us)
+{
+    int64_t earliest = wall_us, latest = wall_us;
+    if (log->clock_us != 0 && log->clock_us < earliest)
+        earliest = log->clock_us;
+    if (log->clock_us > latest)
+        latest = log->clock_us;
+    return time_us >= earliest - TIME_PAST_US && time_us <= latest + TIME_AHEAD_US;
 }

@@ -315,6 +315,21 @@ static void copy_producer(struct run *run, const struct produce *produce)
     run->producer_seq = produce->producer_seq;
 }
 
+/* A timestamp that its topic does not take, or 0: the run's first or last, or, of rows, that of the
+ * whole batch which is the furthest off. Only who leads the slice is sure of the topic. */
+static int64_t far_timestamp(const struct reactor *reactor, const struct produce *produce,
+                             const struct run *run)
+{
+    if (run->timestamp == 0 || run->stream->topic->any_time)
+        return 0;
+    const int64_t times[] = {run->timestamp, run->max_timestamp,
+                             produce->content == CONTENT_ROWS ? produce->timestamp : 0};
+    for (int i = 0; i < 3; i++)
+        if (times[i] != 0 && !log_time_plausible(reactor->log, reactor->wall_us, times[i]))
+            return times[i];
+    return 0;
+}
+
 uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
                           uint64_t *detail)
 {
@@ -323,13 +338,25 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         *detail = 0;
         return PROBLEM_BODY_TOO_LARGE;
     }
+    int64_t far_us = far_timestamp(reactor, produce, run);
+    if (far_us != 0 && produce->has_producer && /* what is stored is not refused afterwards */
+        shard_has_sequence(reactor->shard, run->stream, produce->producer_id,
+                           produce->producer_epoch, produce->producer_seq))
+        far_us = 0;
+    if (far_us != 0 && (!produce->has_producer || !reactor->log->gated)) {
+        run_free(run);
+        *detail = (uint64_t)far_us;
+        return PROBLEM_FAR_TIMESTAMP;
+    }
     if (!produce->has_producer) {
         log_enqueue(reactor->log, run);
         return PROBLEM_NONE;
     }
     struct producer *row;
     enum dedup verdict = DEDUP_FULL;
-    if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
+    if (far_us != 0)
+        verdict = DEDUP_FAR;
+    else if (shard_takes_producer(reactor->shard, run->stream, produce->producer_id))
         verdict = shard_dedup(reactor->shard, run->stream, produce->producer_id,
                               produce->producer_epoch, produce->producer_seq, produce->one_shot,
                               reactor->log->clock_us, &row, detail);
@@ -343,6 +370,10 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         reactor->duplicates++;
         run->count = run->bytes = 0; /* waits in its place behind the original */
         run->sealed = false;
+        break;
+    case DEDUP_FAR:
+        problem = PROBLEM_FAR_TIMESTAMP;
+        *detail = (uint64_t)far_us;
         break;
     case DEDUP_STALE_EPOCH: problem = PROBLEM_STALE_EPOCH; break;
     case DEDUP_GAP: problem = PROBLEM_GAP; break;
@@ -591,13 +622,17 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     if (slot == NULL || slot->kind != SLOT_OPEN)
         return; /* the client is gone */
     if (problem != PROBLEM_NONE) {
-        /* Parts that are stored make a refused part's outcome "unknown" for the whole. */
-        bool alone = slot->part_count == 1;
-        slot->problem = alone ? problem : PROBLEM_UNKNOWN_OUTCOME;
+        /* Parts that are stored make a refused part's outcome "unknown" for the whole. All of them
+         * are refused for a timestamp that one of them has. */
+        bool alone = slot->part_count == 1, first = slot->part_count == slot->waiting;
+        bool alike = problem == PROBLEM_FAR_TIMESTAMP && (first || slot->problem == problem);
+        slot->problem = alone || alike ? problem : PROBLEM_UNKNOWN_OUTCOME;
         slot->expected = detail;
     } else if (slot->part_count == 1) {
         slot->part = *part;
     } else {
+        if (slot->problem == PROBLEM_FAR_TIMESTAMP)
+            slot->problem = PROBLEM_UNKNOWN_OUTCOME;
         slot->parts[slot->part_count - slot->waiting] = *part;
     }
     if (--slot->waiting > 0)

@@ -267,9 +267,9 @@ static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     const char *name, *compression = NULL;
     Py_ssize_t name_len;
-    int exists, packing;
+    int exists, any_time = 0, packing;
     if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "s#p|z", &name, &name_len, &exists, &compression) ||
+        !PyArg_ParseTuple(args, "s#p|zp", &name, &name_len, &exists, &compression, &any_time) ||
         (packing = compression_number(compression)) < 0)
         return NULL;
     struct topic *topic = shard_topic_make(reactor->shard, name, (size_t)name_len);
@@ -277,7 +277,17 @@ static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
         return PyErr_Format(PyExc_ValueError, "the topic cannot be made: name or number of topics");
     topic->declared = exists;
     topic->compression = (uint8_t)packing;
+    topic->any_time = any_time;
     Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_time_plausible(PyObject *self, PyObject *number)
+{
+    struct reactor *reactor = reactor_of(self);
+    const long long time_us = reactor ? PyLong_AsLongLong(number) : 0;
+    if (reactor == NULL || PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(log_time_plausible(reactor->log, reactor->wall_us, time_us));
 }
 
 static PyObject *Reactor_truncate_stream(PyObject *self, PyObject *args)
@@ -516,7 +526,9 @@ PyMethodDef reactor_read_methods[] = {
      "stream_ends(topic, slice) -> (start offset, stable end) | None."},
     {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},
     {"topic_set", Reactor_topic_set, METH_VARARGS,
-     "topic_set(topic, exists, compression=None). None: as the broker's options say."},
+     "topic_set(topic, exists, compression=None, any_time=False). None: as the options say."},
+    {"time_plausible", Reactor_time_plausible, METH_O,
+     "time_plausible(timestamp_us): whether it is near enough to now for a producer's."},
     {"truncate_stream", Reactor_truncate_stream, METH_VARARGS,
      "truncate_stream(topic, slice, start_offset)."},
     {"export_index", Reactor_export_index, METH_VARARGS, "export_index(segment) -> sidecar body."},

@@ -276,6 +276,13 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
     return DEDUP_NEW;
 }
 
+bool shard_has_sequence(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                        uint32_t epoch, uint64_t seq)
+{
+    const struct producer *row = producer_find(shard, id, stream->topic->index, stream->slice);
+    return row->used && epoch == row->epoch && seq <= row->last_seq;
+}
+
 bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id)
 {
     return !shard_full(shard) ||

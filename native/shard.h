@@ -62,6 +62,7 @@ struct topic {
     bool internal;   /* "__": written by the broker only */
     bool compacted;  /* the last value of each key is kept in memory and in snapshots */
     bool declared;   /* exists although nothing was produced yet */
+    bool any_time;   /* takes timestamps of producers however far from now */
     char name[TOPIC_NAME_MAX + 1];
     struct stream **streams; /* by slice - slice_first; NULL until first used */
 };
@@ -112,6 +113,9 @@ bool shard_full(const struct shard *shard);
 struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len);
 /* False when this would be one more producer, and the shard is full. */
 bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id);
+/* Whether a sequence of a producer was taken before, however long ago. */
+bool shard_has_sequence(struct shard *shard, const struct stream *stream, const uint8_t *id,
+                        uint32_t epoch, uint64_t seq);
 
 /* Finds or makes the topic; NULL when TOPICS_MAX is reached or the name is not valid. */
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);
@@ -121,7 +125,14 @@ struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t s
 struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
                                 uint32_t slice);
 
-enum dedup { DEDUP_NEW, DEDUP_DUPLICATE, DEDUP_STALE_EPOCH, DEDUP_GAP, DEDUP_FULL };
+enum dedup {
+    DEDUP_NEW,
+    DEDUP_DUPLICATE,
+    DEDUP_STALE_EPOCH,
+    DEDUP_GAP,
+    DEDUP_FULL,
+    DEDUP_FAR, /* not looked up: its timestamp is not taken */
+};
 /* Looks (id, epoch, seq) up for a stream. *row: the producer's row (made for DEDUP_NEW, its
  * last_seq not yet advanced). *expected: the sequence that would be accepted, for DEDUP_GAP. */
 enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const uint8_t *id,

@@ -84,11 +84,16 @@ class ReactorLike(Protocol):
     def locate_timestamp(self, topic: str, slice: int, timestamp_us: int) -> int | None:
         """The first offset of the first chunk of this generation that may be as late as this."""
 
-    def topic_set(self, topic: str, exists: bool, compression: str | None = None, /) -> None:
+    def topic_set(
+        self, topic: str, exists: bool, compression: str | None = None, any_time: bool = False, /
+    ) -> None:
         """Tell the produce path that a topic exists, or does not any more, and how it is packed.
 
-        None: as configured for the broker.
+        None: as configured for the broker. any_time: producers' timestamps may be far from now.
         """
+
+    def time_plausible(self, timestamp_us: int, /) -> bool:
+        """Whether a producer's timestamp is of the last 10 years or the next day."""
 
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         """Events before this offset are gone."""

@@ -16,7 +16,7 @@ import msgpack
 
 from barco import limits
 from barco.errors import TooManyRequestsError
-from barco.model.options import COMPRESSIONS
+from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers import internal
 from barco.workers.appends import Appends
 from barco.workers.seams import ReactorLike
@@ -47,6 +47,8 @@ class TopicRecord:
     """None: as configured for the broker; 0: no limit."""
     compression: str | None = None
     """Of `barco.model.options.COMPRESSIONS`; None: as configured for the broker."""
+    timestamps: str | None = None
+    """Of `barco.model.options.TIMESTAMPS`; None: the first of them."""
     deleted: bool = False
     ends: dict[int, int] = field(default_factory=dict)
     """Where the slices of this shard ended when the topic was deleted."""
@@ -85,6 +87,8 @@ class TopicRecord:
             raise ValueError("a topic's record has a version that nobody reaches")
         if self.compression not in (None, *COMPRESSIONS):
             raise ValueError(f"compression {str(self.compression)[:32]!r}")
+        if self.timestamps not in (None, *TIMESTAMPS):
+            raise ValueError(f"timestamps {str(self.timestamps)[:32]!r}")
 
 
 class TopicRegistry:
@@ -119,9 +123,12 @@ class TopicRegistry:
                 self._cut(record)
         exist = self.names()
         for topic in exist:
-            self._reactor.topic_set(topic, True, self.compression(topic))
+            self._tell(topic, True)
         for topic in sorted(told.difference(exist)):  # Known to an earlier generation only.
             self._reactor.topic_set(topic, False)
+
+    def _tell(self, topic: str, exists: bool) -> None:
+        self._reactor.topic_set(topic, exists, self.compression(topic), self.any_time(topic))
 
     def _cut(self, record: TopicRecord) -> None:
         for name, index, start, _, _ in self._reactor.streams():
@@ -158,6 +165,11 @@ class TopicRegistry:
         """How the broker packs a topic; None where the broker's own setting holds."""
         record = self._records.get(topic)
         return None if record is None or record.deleted else record.compression
+
+    def any_time(self, topic: str) -> bool:
+        """Whether a topic takes producers' timestamps however far from now."""
+        record = self._records.get(topic)
+        return record is not None and not record.deleted and record.timestamps == "any"
 
     def describe(self, topic: str | None) -> dict[str, Any]:
         """{topic: {"record", "exists", "streams": [[slice, start, end, last timestamp]]}}."""
@@ -198,7 +210,7 @@ class TopicRegistry:
         future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
         self._records[record.topic] = TopicRecord.from_dict(stored)
         self._digest = ""
-        self._reactor.topic_set(record.topic, not record.deleted, self.compression(record.topic))
+        self._tell(record.topic, not record.deleted)
         await asyncio.shield(future)
         if record.deleted:
             self._cut(self._records[record.topic])

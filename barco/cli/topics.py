@@ -6,7 +6,7 @@ from typing import Any
 
 import barco
 from barco.cli import _shared
-from barco.model.options import COMPRESSIONS
+from barco.model.options import COMPRESSIONS, TIMESTAMPS
 
 DESCRIPTION = """\
 List, create, look at and delete topics. A topic needs no creation: it exists from its first event
@@ -41,6 +41,9 @@ def add_parser(subparsers: Any) -> None:
     create.add_argument("--retention-bytes", metavar="N", type=_whole, help="0: no limit")
     create.add_argument(
         "--compression", choices=COMPRESSIONS, help="of what the broker packs itself from now on"
+    )
+    create.add_argument(
+        "--timestamps", choices=TIMESTAMPS, help="any: also far from now (10 years, 1 day ahead)"
     )
     _action(actions, "describe", "one topic and its slices", named=True)
     delete = _action(actions, "delete", "delete a topic and all its events", named=True)
@@ -88,6 +91,7 @@ def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:
         retention_hours=args.retention_hours,
         retention_bytes=args.retention_bytes,
         compression=args.compression,
+        timestamps=args.timestamps,
     )
     if args.json:
         _shared.print_json(topic)
@@ -112,6 +116,7 @@ def _describe(admin: "barco.Admin", args: argparse.Namespace) -> int:
     print(f"retention hours  {topic.get('retentionHours') or 'no limit'}")
     print(f"retention bytes  {topic.get('retentionBytes') or 'no limit'}")
     print(f"compression      {topic.get('compression')}")
+    print(f"timestamps       {topic.get('timestamps')}")
     print(f"created          {_shared.time_of(created) if created else 'by its first event'}")
     print()
     rows = []

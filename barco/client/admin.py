@@ -74,15 +74,18 @@ class AsyncAdmin:
         retention_hours: int | None = None,
         retention_bytes: int | None = None,
         compression: str | None = None,
+        timestamps: str | None = None,
     ) -> Document:
         """Creates a topic, or changes the settings given here. 0 is no limit.
 
-        `compression`: "lz4" or "none", of what the broker packs itself.
+        `compression`: "lz4" or "none", of what the broker packs itself. `timestamps`:
+        "plausible" (of the last 10 years or the next day) or "any".
         """
         given = {
             "retentionHours": retention_hours,
             "retentionBytes": retention_bytes,
             "compression": compression,
+            "timestamps": timestamps,
         }
         settings = {name: value for name, value in given.items() if value is not None}
         target = f"/v1/topics/{check_topic(topic)}"
@@ -223,16 +226,19 @@ class Admin:
         retention_hours: int | None = None,
         retention_bytes: int | None = None,
         compression: str | None = None,
+        timestamps: str | None = None,
     ) -> Document:
         """Creates a topic, or changes the settings given here. 0 is no limit.
 
-        `compression`: "lz4" or "none", of what the broker packs itself.
+        `compression`: "lz4" or "none", of what the broker packs itself. `timestamps`:
+        "plausible" (of the last 10 years or the next day) or "any".
         """
         creation = self._admin.create_topic(
             topic,
             retention_hours=retention_hours,
             retention_bytes=retention_bytes,
             compression=compression,
+            timestamps=timestamps,
         )
         return self._thread.run(creation)
 

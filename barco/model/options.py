@@ -14,6 +14,7 @@ ENGINES = ("auto", "io_uring", "epoll")
 """The ways to wait for the kernel; `auto` takes io_uring where it is allowed."""
 
 COMPRESSIONS = ("lz4", "none")
+TIMESTAMPS = ("plausible", "any")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
 
 

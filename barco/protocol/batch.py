@@ -4,7 +4,7 @@ What belongs to one slice is stored by the broker as it came, without being reco
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barco.errors import ProtocolError
@@ -63,6 +63,15 @@ def split_batches(buf: bytes | bytearray | memoryview) -> list[memoryview]:
         found.append(view[:total])
         view = view[total:]
     return found
+
+
+def bases_of(buf: bytes | bytearray | memoryview) -> Iterator[int]:
+    """The first timestamp of each batch that `split_batches` finds, 0 for none; up to damage."""
+    view = memoryview(buf)
+    while len(view) >= _HEADER.size:
+        _, _, _, _, _, total, base_us, _ = _HEADER.unpack_from(view)
+        yield base_us
+        view = view[max(total, _HEADER.size) :]
 
 
 def decode_batch(buf: bytes | bytearray | memoryview) -> Batch:

@@ -74,11 +74,11 @@ def request(cluster, ordinal, method, target, body=b"", *, port=9250):
     return ask(f"{cluster.hosts[ordinal]}:{port}", method, target, body)
 
 
-def ask(endpoint, method, target, body=b""):
+def ask(endpoint, method, target, body=b"", kind="application/json"):
     async def main():
         pool = Pool(connections_max=1)
         try:
-            headers = (("Content-Type", "application/json"),)
+            headers = (("Content-Type", kind),)
             answer = await pool.request(
                 endpoint, Request(method, target, headers, body), timeout_s=60
             )
@@ -230,6 +230,33 @@ def stored_codecs(cluster, ordinal, topic, key):
         return []
     found = [_native.chunk_info(body, row[0]) for row in _native.chunks_scan(body)]
     return [codec for info in found for id_, codec, *_ in info["sections"] if id_ == 5]
+
+
+def test_timestamps_far_from_now_are_refused_by_whoever_leads(cluster):
+    """Whoever is asked: only the leader of a slice is sure of the topic's settings."""
+    producers = [barco.Producer(endpoint) for endpoint in cluster.endpoints]
+    batch = _native.batch_encode([b"v"] * 60, [b"%d" % n for n in range(60)], [5] * 60)
+
+    def send(number, stamp):
+        producers[number].send("stamped", b"v", key=key_in(1), timestamp_us=stamp).result(60)
+
+    def sent(number):
+        target = "/v1/topic/stamped/messages"
+        endpoint = f"{cluster.hosts[number]}:9251"
+        return ask(endpoint, "POST", target, batch, "application/vnd.barco.batch")[0]
+
+    for number in range(3):
+        with pytest.raises(BarcoError, match="this looks like milliseconds"):
+            send(number, time.time_ns() // 1_000_000)
+        assert sent(number) == 400
+    status, _, topic = request(cluster, 2, "PUT", "/v1/topics/stamped", b'{"timestamps": "any"}')
+    assert status in (200, 201) and topic["timestamps"] == "any" and topic["events"] == 0
+    for number in range(3):
+        send(number, 5)
+        assert sent(number) == 200
+    assert len(list(barco.read("stamped", cluster.endpoints[0]))) == 3 * 61
+    for producer in producers:
+        producer.close()
 
 
 def test_a_topics_compression_is_the_same_everywhere(cluster):

@@ -341,7 +341,8 @@ def test_a_task_that_stages_nothing_says_that_it_is_alive(broker: RunningBroker)
 
 def test_several_topics_and_times(broker: RunningBroker) -> None:
     given = WriteOptions(endpoints=options(broker).endpoints, timeout_s=60)
-    hours = [n * 3_600_000_000 + 1 for n in range(100)]  # More than a batch's timestamps span.
+    # More than a batch's timestamps span.
+    hours = [1_700_000_000_000_000 + n * 3_600_000_000 for n in range(100)]
     rows = pa.record_batch(
         {
             "topic": pa.array(["a", "b"] * 50),
@@ -353,6 +354,24 @@ def test_several_topics_and_times(broker: RunningBroker) -> None:
     assert commit(given, 7, [staged]) == 100
     assert stored(broker, "a") == Counter(b"%d" % n for n in range(0, 100, 2))
     assert stored(broker, "b") == Counter(b"%d" % n for n in range(1, 100, 2))
+
+
+def test_times_far_from_now_fail_a_task_unless_the_topic_takes_any(broker: RunningBroker) -> None:
+    given = options(broker)
+    rows = pa.record_batch(
+        {
+            "value": pa.array([b"v"] * 10),
+            "timestamp": pa.array([1_700_000_000_000] * 10, pa.timestamp("us", "UTC")),
+        }
+    )
+    task = Task(given, ring_of(given), 0, Staged("f", 0, new_attempt(0)))
+    with pytest.raises(StageError, match="microseconds since 1970 are expected"):
+        task.write([rows])
+    with barco.Admin(f"127.0.0.1:{broker.port('discovery')}") as admin:
+        admin.create_topic("t", timestamps="any")
+    staged = Task(given, ring_of(given), 0, Staged("g", 0, new_attempt(1))).write([rows])
+    assert commit(given, 0, [staged]) == 10
+    assert stored(broker) == Counter({b"v": 10})
 
 
 @pytest.mark.chaos

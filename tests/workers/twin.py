@@ -39,6 +39,7 @@ class MemoryReactor:
 
     engine = "memory"
     engine_reason = "a twin for tests"
+    time_plausible = staticmethod(bool)
 
     def __init__(self) -> None:
         self.chunks: dict[tuple[str, int], list[bytes]] = {}
@@ -47,7 +48,7 @@ class MemoryReactor:
         self.latest: dict[tuple[str, int], int] = {}
         self.kept: dict[tuple[str, bytes], bytes] = {}
         self.topics: dict[str, bool] = {}
-        self.compressions: dict[str, str | None] = {}
+        self.told: dict[str, tuple[Any, ...]] = {}
         self.epoch = 1
         self.clock_us = 1_000_000
         self.memory_floor: dict[tuple[str, int], int] = {}
@@ -180,9 +181,8 @@ class MemoryReactor:
                 return info["base_offset"]
         return None
 
-    def topic_set(self, topic: str, exists: bool, compression: str | None = None, /) -> None:
-        self.topics[topic] = exists
-        self.compressions[topic] = compression
+    def topic_set(self, topic: str, exists: bool, *more: Any) -> None:
+        self.topics[topic], self.told[topic] = exists, more
 
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         self.starts[topic, slice] = start_offset

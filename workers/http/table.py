@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from barco.model.options import COMPRESSIONS
+from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.render import CONSUME_FORMATS
 from barco.workers.http.routes import Parameter, Route, Told
 from barco.workers.http.table_writes import WRITE_ROUTES
@@ -32,7 +32,9 @@ _PRODUCE_PARAMETERS = (
         "Events of the same key keep their order. At most 32 KiB; not with a batch, which carries "
         "its keys inside.",
     ),
-    Parameter("timestamp", "Microseconds since 1970; else the broker's clock.", "integer"),
+    Parameter(
+        "timestamp", "Microseconds since 1970, near now; else the broker's clock.", "integer"
+    ),
     Parameter(
         "slice",
         "The index of the slice, for clients that know it; must agree with the key.",
@@ -240,6 +242,12 @@ _TOPICS = (
                         "enum": list(COMPRESSIONS),
                         "description": "Of what the broker packs from now on; batches stay as "
                         "clients packed them. Not set: as configured for the broker.",
+                    },
+                    "timestamps": {
+                        "type": "string",
+                        "enum": list(TIMESTAMPS),
+                        "description": "plausible (not set): producers' timestamps of more than "
+                        "10 years ago or a day ahead are refused. any: they are taken.",
                     },
                 },
             }

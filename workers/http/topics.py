@@ -5,7 +5,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
-from barco.model.options import COMPRESSIONS
+from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.context import Context
 from barco.workers.http.messages import Request, Response, check_topic, json_response
 
@@ -15,8 +15,10 @@ _NUMBERS = {
     "retentionBytes": ("retention_bytes", 2**62),
     "retention_bytes": ("retention_bytes", 2**62),
 }
-_STORED = ("retention_hours", "retention_bytes", "compression")
+_STORED = ("retention_hours", "retention_bytes", "compression", "timestamps")
 """The settings as records have them."""
+
+_WORDS = {"compression": COMPRESSIONS, "timestamps": TIMESTAMPS}
 
 
 class Topics:
@@ -67,7 +69,7 @@ class Topics:
         if exists and before and not before["deleted"]:
             record["created_us"] = before["created_us"]
             # What is not mentioned stays as it is.
-            record |= {name: before[name] for name in _STORED}
+            record |= {name: before.get(name) for name in _STORED}
         await self._context.change_all("topic_apply", {"record": record | settings})
         merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
@@ -99,12 +101,15 @@ class Topics:
         if record is not None and record["deleted"]:
             record = None  # Written to again after it was deleted.
         options = self._context.options
-        hours, size, compression = (record[name] if record else None for name in _STORED)
+        hours, size, compression, timestamps = (
+            record.get(name) if record else None for name in _STORED
+        )
         return {
             "topic": topic,
             "retentionHours": options.retention_hours if hours is None else hours,
             "retentionBytes": options.retention_bytes if size is None else size,
             "compression": compression or options.compression,
+            "timestamps": timestamps or TIMESTAMPS[0],
             "createdAt": record["created_us"] if record else None,
             "events": sum(end - start for _, start, end, _ in entry["streams"]),
         }
@@ -138,14 +143,15 @@ def _settings(given: Any) -> dict[str, int | str]:
         raise RequestError("The body is to be a JSON object.")
     settings: dict[str, int | str] = {}
     for name, value in given.items():
-        if name == "compression":
-            if value not in COMPRESSIONS:
-                raise RequestError(f"compression is one of {', '.join(COMPRESSIONS)}.")
+        if name in _WORDS:
+            if value not in _WORDS[name]:
+                raise RequestError(f"{name} is one of {', '.join(_WORDS[name])}.")
             settings[name] = value
             continue
         if name not in _NUMBERS:
             raise RequestError(
-                "A topic has retentionHours, retentionBytes and compression, and no other."
+                "A topic has retentionHours, retentionBytes, compression and timestamps, and no "
+                "other."
             )
         stored, most = _NUMBERS[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:

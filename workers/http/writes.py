@@ -11,7 +11,7 @@ from barco.errors import (
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
-from barco.protocol.batch import CONTENT_TYPE
+from barco.protocol.batch import CONTENT_TYPE, bases_of
 from barco.workers.http.context import Context
 from barco.workers.http.messages import (
     Request,
@@ -43,6 +43,7 @@ class Writes:
         index = self._own(parse_number("slice", request.required("slice")))
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic)
+        self._check_times(topic, request.body)
         service = self._context.service
         rows = await service.staging.stage(
             writer, batch, attempt, (topic, index), seq, request.body
@@ -101,6 +102,19 @@ class Writes:
         process = self._context.options.replicas.process(owner)
         endpoint = self._context.service.neighbours.endpoint(process)
         return MisdirectedError("The slices belong to another worker.", owner=endpoint)
+
+    def _check_times(self, topic: str, body: bytes) -> None:
+        """Timestamps far from now are refused, where the topic's settings are sure."""
+        service = self._context.service
+        if not service.staging.leads or service.topics.any_time(topic):
+            return
+        for base_us in bases_of(body):
+            if base_us and not service.reactor.time_plausible(base_us):
+                raise RequestError(
+                    f"The timestamp {base_us} is not within 10 years before now and a day after: "
+                    "microseconds since 1970 are expected; the topic setting timestamps=any takes "
+                    "it as it is."
+                )
 
     def _check_exists(self, topic: str) -> None:
         service = self._context.service

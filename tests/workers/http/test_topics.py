@@ -40,7 +40,7 @@ async def test_compression_is_told_to_every_reactor() -> None:
     broker = Broker()
 
     def told() -> set[str | None]:
-        return {reactor.compressions["t"] for reactor in broker.reactors}
+        return {reactor.told["t"][0] for reactor in broker.reactors}
 
     assert (await put(broker, "t")).json["compression"] == "lz4" and told() == {None}
     answer = await put(broker, "t", {"compression": "none", "retentionHours": 3})
@@ -49,11 +49,32 @@ async def test_compression_is_told_to_every_reactor() -> None:
     assert answer.json["compression"] == "none" and told() == {"none"}
     for worker in (0, 1):
         broker.kill(worker)
-        broker.reactors[worker].compressions.clear()
+        broker.reactors[worker].told.clear()
         broker.start(worker)
     assert told() == {"none"}
     await broker.request("DELETE", "/v1/topics/t")
     assert told() == {None}
+
+
+@run
+async def test_whether_timestamps_may_be_any_is_told_to_every_reactor() -> None:
+    broker = Broker()
+
+    def told() -> set[bool]:
+        return {reactor.told["t"][1] for reactor in broker.reactors}
+
+    assert (await put(broker, "t")).json["timestamps"] == "plausible" and told() == {False}
+    assert (await put(broker, "t", {"timestamps": "any"})).json["timestamps"] == "any"
+    answer = await put(broker, "t", {"retentionHours": 1})
+    assert answer.json["timestamps"] == "any" and told() == {True}
+    for worker in (0, 1):
+        broker.kill(worker)
+        broker.reactors[worker].told.clear()
+        broker.start(worker)
+    assert told() == {True}
+    assert (await put(broker, "t", {"timestamps": "plausible"})).status == 200
+    assert told() == {False}
+    assert (await put(broker, "t", {"timestamps": "all"})).status == 400
 
 
 @run
@@ -65,7 +86,7 @@ async def test_what_only_an_earlier_generation_knew_is_forgotten() -> None:
     assert service is not None
     service.topics.open()
     assert broker.reactors[0].topics == {"t": False}
-    assert broker.reactors[0].compressions == {"t": None}
+    assert broker.reactors[0].told == {"t": ()}
 
 
 @run
