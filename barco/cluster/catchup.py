@@ -1,7 +1,7 @@
 """Fetching groups that are missing here, from any member that has them (rules F3 and A2)."""
 
 from barco.cluster.effects import AppendForeign, Serve, Skip
-from barco.cluster.held import Fence, Held
+from barco.cluster.held import Fence, Gone, Held
 from barco.cluster.peers import Peers
 from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
 from barco.model.generation import GroupHead, Identity
@@ -28,6 +28,17 @@ class Catchup(Peers):
 
     def _source(self, held: Held) -> int | None:
         """The next one to ask: who is known to have it, then the leader, then any member."""
+        able = self._sources(held)
+        gone = held.expired
+        if gone is not None and gone.received == held.received and self._now < gone.until:
+            able = [ordinal for ordinal in able if ordinal not in gone.said] or able
+        if not able:
+            return None
+        held.fetch_turn += 1
+        return able[(held.fetch_turn - 1) % len(able)]
+
+    def _sources(self, held: Held) -> list[int]:
+        """Whoever may have it and is in reach."""
         generation = held.generation
         wished = [*held.sources, generation.leader.ordinal]
         wished += [member.ordinal for member in generation.members]
@@ -36,15 +47,11 @@ class Catchup(Peers):
             for child in (held.decided.children if held.decided is not None else ())
             for member in child.members
         ]
-        able = [
+        return [
             ordinal
             for ordinal in dict.fromkeys(wished)
             if ordinal != self._me.ordinal and not self._down(ordinal)
         ]
-        if not able:
-            return None
-        held.fetch_turn += 1
-        return able[(held.fetch_turn - 1) % len(able)]
 
     def _on_fetch(self, sender: Identity, message: Fetch) -> None:
         ordinal = sender.ordinal
@@ -100,7 +107,8 @@ class Catchup(Peers):
         """What retention has removed elsewhere is not waited for, and not kept here.
 
         Only of a generation that has ended: there is nothing to vote on any more, so a log that
-        begins later than with group 1 misleads nobody.
+        begins later than with group 1 misleads nobody. And only if nobody else in reach has sent
+        them: each is asked, and waited for only so long: it may lack them too, and ask here.
         """
         held = self._held.get(message.gid)
         if held is None or held.decided is None or held.leading is not None:
@@ -109,12 +117,29 @@ class Catchup(Peers):
             return  # Groups are on their way to the disk; it will be asked for again.
         if not held.received + 1 < message.first <= held.decided.tail + 1:
             return
+        if self._may_be_elsewhere(held, sender.ordinal):
+            return
         held.tail = held.received = message.first - 1
         held.tail_crc = held.received_crc = message.prev_crc
         self._effects.append(Skip(message.gid, message.first, message.prev_crc))
         self._grown(held)
         held.fetch_at = self._now
         self._fetch_due()
+
+    def _may_be_elsewhere(self, held: Held, ordinal: int) -> bool:
+        """Whether another in reach has neither said that they are gone nor had the time to."""
+        sources = self._sources(held)
+        if held.expired is None or held.expired.received != held.received:
+            until = self._now + RESEND_SECONDS * len(sources)
+            held.expired = Gone(held.received, until, set())
+        news = ordinal not in held.expired.said
+        held.expired.said.add(ordinal)
+        if held.expired.said.issuperset(sources) or self._now >= held.expired.until:
+            return False
+        if news:
+            held.asked, held.fetch_at = held.received, self._now
+            self._fetch_due()
+        return True
 
     def _grown(self, held: Held) -> None:
         raise AssertionError("the part that seals is missing")

@@ -27,6 +27,17 @@ class Wish(NamedTuple):
     """None for a PREPARE."""
 
 
+class Gone(NamedTuple):
+    """The next group here is said to be removed by retention elsewhere."""
+
+    received: int
+    """The last one here."""
+    until: float
+    """So long the others are waited for."""
+    said: set[int]
+    """Who said so."""
+
+
 class Leading:
     """The part of a leader in its own generation."""
 
@@ -58,7 +69,7 @@ class Held:
         *("generation", "member", "concerned", "tail", "tail_crc", "received", "received_crc"),
         *("owed", "promised", "accepted", "decided", "suspect", "broken", "committed", "shown"),
         *("fence", "wish", "target", "sources", "asked", "fetch_at", "fetch_turn"),
-        *("fetched_at",),
+        *("fetched_at", "expired"),
         *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "round", "sealed"),
@@ -106,6 +117,7 @@ class Held:
         self.fetch_turn = 0
         self.fetched_at = -1.0
         """When a group last arrived in order."""
+        self.expired: Gone | None = None
         self.born = 0
         """Serial of the journal record that made it known."""
         self.leading: Leading | None = None

@@ -22,8 +22,9 @@ from barco.cluster.events import (
     Stable,
     Tick,
 )
+from barco.cluster.held import Fence
 from barco.cluster.replica import Recovered, Replica, Settings
-from barco.limits import FETCH_GROUPS_MAX
+from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
 from barco.model.generation import (
     Ballot,
     Gid,
@@ -152,8 +153,10 @@ def told(journal: list, *, tail: int = 9, logs: dict | None = None) -> tuple[Rep
     return replica, second.gid
 
 
-def expired(replica: Replica, gid: Gid, first: int, crc: int = 88) -> list:
-    return replica.step(0.1, Received(identity(1), 1, Expired(gid, first, crc)))
+def expired(
+    replica: Replica, gid: Gid, first: int, crc: int = 88, *, by: int = 1, now: float = 0.1
+) -> list:
+    return replica.step(now, Received(identity(by), 1, Expired(gid, first, crc)))
 
 
 def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> None:
@@ -182,7 +185,10 @@ def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
 
 def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
     replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
-    effects = expired(replica, gid, 6)
+    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    assert Send(0, Fetch(gid, 4, 9)) in expired(replica, gid, 6), "it may have them"
+    assert expired(replica, gid, 6) == []
+    effects = expired(replica, gid, 6, by=0)
     assert Skip(gid, 6, 88) in effects and not any(isinstance(e, Seal) for e in effects)
     assert replica.catching_up()
     head = GroupHead(6, 88, 66, 4096)
@@ -191,6 +197,27 @@ def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
     )
     # One is on its way to the disk: not now.
     assert expired(replica, gid, 8) == []
+
+
+def test_who_has_removed_them_is_believed_when_the_other_one_says_nothing() -> None:
+    """It may lack them too, and wait for this one."""
+    replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
+    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    assert not any(isinstance(e, Skip) for e in expired(replica, gid, 6))
+    late = 0.2 + 2 * RESEND_SECONDS
+    assert Skip(gid, 6, 88) in expired(replica, gid, 6, now=late)
+
+
+def test_nothing_is_skipped_in_a_generation_that_has_not_ended() -> None:
+    """It is shut by a vote: what is here may be all that is left of what was acknowledged."""
+    gid = Gid(-END, 3)
+    replica, _ = told([], logs={gid: Recovered(3, 33)})
+    held = replica._held[gid]
+    held.promised, held.fence = Ballot(9, 1, 1), Fence.SHUT
+    for by in (0, 1, 0, 1):
+        effects = expired(replica, gid, 6, by=by)
+        assert not any(isinstance(e, Skip) for e in effects)
+    assert held.tail == 3
 
 
 def test_a_leader_is_heard_by_its_groups_and_not_by_what_the_own_disk_does() -> None:
@@ -207,7 +234,8 @@ def test_a_leader_is_heard_by_its_groups_and_not_by_what_the_own_disk_does() -> 
 
 def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
     replica, gid = told([])
-    effects = expired(replica, gid, 10, 0)
+    expired(replica, gid, 10, 0)
+    effects = expired(replica, gid, 10, 0, by=0)
     assert Skip(gid, 10, 0) in effects and Seal(gid, 9) in effects
     assert not replica.catching_up()
 
