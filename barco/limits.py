@@ -140,11 +140,14 @@ WRITER_NAME_BYTES_MAX = 128
 ATTEMPT_NAME_BYTES_MAX = 64
 """A query's or job's id and one try of one task: UUIDs with something in front."""
 
-STAGED_BYTES_MAX = 16 * GiB
+STAGED_WRITER_SHARE = 2
+"""One writer has this part of what may be staged: one that is too large does not stop others."""
+
+STAGED_BYTES_MAX = 32 * GiB
 """On the disk of one shard, of all writes: the data of a bulk load that its driver has not
 committed yet. Above it 503 until something is committed, given up or expires."""
 
-STAGED_PIECES_MAX = 100_000
+STAGED_PIECES_MAX = 200_000
 """Batches that wait, of all writes: about 300 bytes of memory each."""
 
 STAGED_TOGETHER_MAX = 64

@@ -238,7 +238,7 @@ class Staging:
             del batches[: known - seq]
             if not batches:
                 return 0
-            self._check_room(sum(len(each) for each, _ in batches))
+            self._check_room(write, sum(len(each) for each, _ in batches))
             meta = {"kind": "batch", "attempt": attempt, "topic": place[0], "slice": place[1]}
             entries = [(meta | {"outline": outline}, each) for each, outline in batches]
             records = await self._spool.append_all(write.file, entries)
@@ -246,12 +246,14 @@ class Staging:
                 write.add(attempt, place, Piece(record._replace(meta={}), outline))
         return sum(outline[0] for _, outline in batches)
 
-    def _check_room(self, more: int) -> None:
-        writes = self.writes.values()
-        if sum(write.bytes for write in writes) + more > self._bytes_max:
-            raise BusyError("Too many bytes are staged: commit or give up some writes first.")
-        if sum(write.pieces for write in writes) >= limits.STAGED_PIECES_MAX:
-            raise TooManyRequestsError("Too many batches are staged: stage larger ones.")
+    def _check_room(self, write: Write, more: int) -> None:
+        own = [each for each in self.writes.values() if each.writer == write.writer]
+        shares = ((own, limits.STAGED_WRITER_SHARE), (self.writes.values(), 1))
+        for writes, share in shares:  # What one writer leaves lying is not all that there is.
+            if sum(each.bytes for each in writes) + more > self._bytes_max // share:
+                raise BusyError("Too many bytes are staged: commit or give up some writes first.")
+            if sum(each.pieces for each in writes) >= limits.STAGED_PIECES_MAX // share:
+                raise TooManyRequestsError("Too many batches are staged: stage larger ones.")
 
     async def _write(self, writer: str, batch: int) -> Write:
         async with self._opening:

@@ -29,6 +29,7 @@ from barco.spark.commit import (
     write_path,
 )
 from barco.spark.rows import StageError, columns_of, encode, largest_row, placed, refuse
+from barco.spark.spans import spans
 from barco.spark.tokens import ROW_BYTES, Columns, Router, offsets_of, sizes_between
 from barco.types import MiB
 
@@ -42,8 +43,6 @@ BUNDLED_BYTES_MAX = 16 * MiB
 """Over it all that is encoded goes as it is."""
 HELD_BYTES_MAX = 64 * MiB
 """Of rows that wait for company; over it all of them are sent as they are."""
-SPAN_US_MAX = 2**32 - 1
-"""Between the timestamps of one batch."""
 
 
 class _Sender(threading.Thread):
@@ -288,12 +287,11 @@ class Task:
         return None
 
     def _send(self, topic: str, slice_key: SliceKey, columns: Columns) -> None:
-        times = columns.time_us
+        for part in spans(columns):
+            self._send_part(topic, slice_key, part)
+
+    def _send_part(self, topic: str, slice_key: SliceKey, columns: Columns) -> None:
         count = len(columns.value)
-        if times is not None and int(times.max()) - int(times.min()) > SPAN_US_MAX:
-            self._send(topic, slice_key, columns.cut(0, count // 2))
-            self._send(topic, slice_key, columns.cut(count // 2, count))
-            return
         body = encode(columns, self._options.acceleration)
         bundle = self._bundles.setdefault((topic, slice_key), _Bundle(0))
         if bundle.bodies and bundle.bytes + len(body) > BUNDLE_BYTES:

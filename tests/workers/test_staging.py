@@ -1,6 +1,7 @@
 """Staged writes on the twin: what is committed appears once, and nothing else appears."""
 
 import json
+import random
 import time
 from typing import Any
 
@@ -459,3 +460,16 @@ async def test_a_batch_that_is_passed_over_is_told() -> None:
     answer = await put(broker, "committed", ["a"], {"t": {"0": 1}}, batch=3)
     assert answer.status == 200 and answer.json["laterBatches"] == {"t": "5"}
     assert answer.json["committed"] == {} and stored(broker) == [b"5"]
+
+
+@run
+async def test_a_writer_that_stages_too_much_leaves_room_for_others() -> None:
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    service.staging._bytes_max = 4_000
+    value = random.Random(1).randbytes(1500)
+    answers = [await stage(broker, [value], seq=seq) for seq in range(3)]
+    assert [each.status for each in answers] == [200, 503, 409]
+    assert (await stage(broker, [value], batch=1)).status == 503, "its other batches count as well"
+    assert (await stage(broker, [value], writer="other")).status == 200
