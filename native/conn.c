@@ -97,6 +97,7 @@ void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
     slot->kind = SLOT_PROBLEM;
     slot->problem = problem;
     conn->reactor->problems++;
+    conn->refused++;
     conn_answer(conn, slot);
 }
 
@@ -454,6 +455,8 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0;
     while (used < len && !conn->closed) {
+        if (conn->refused >= REFUSED_PER_TURN)
+            conn_yield(conn);
         if (conn_paused(conn)) {
             conn->stopped = true; /* the reason may be gone before the connection is tended */
             break;
@@ -466,6 +469,13 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
     return used;
 }
 
+/* Frames of other processes have a bound of their own. */
+static uint64_t *kept_account(struct conn *conn)
+{
+    struct reactor *reactor = conn->reactor;
+    return conn->kind == CONN_PEER ? &reactor->partial_bytes : &reactor->input_bytes;
+}
+
 static bool keep_input(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     if (conn->in_len + len > conn->in_capacity) {
@@ -474,8 +484,7 @@ static bool keep_input(struct conn *conn, const uint8_t *bytes, size_t len)
         uint8_t *in = realloc(conn->in, capacity);
         if (in == NULL)
             return false;
-        if (conn->kind == CONN_PEER)
-            conn->reactor->partial_bytes += capacity - conn->in_capacity;
+        *kept_account(conn) += capacity - conn->in_capacity;
         conn->in = in;
         conn->in_capacity = capacity;
     }
@@ -492,11 +501,8 @@ static void consume_kept(struct conn *conn)
     if (used > 0 && used < conn->in_len)
         memmove(conn->in, conn->in + used, conn->in_len - used);
     conn->in_len -= used;
-    if (conn->in_len == 0 && conn->in_capacity > 65536) {
-        free(conn->in);
-        conn->in = NULL;
-        conn->in_capacity = 0;
-    }
+    if (conn->in_len == 0 && conn->in_capacity > INPUT_KEPT_BYTES)
+        conn_slim(conn);
 }
 
 /* Frames that have begun do not take more than half of the budget: whoever has most of it goes. */
@@ -598,8 +604,7 @@ void conn_free(struct conn *conn)
     free(conn->slots);
     outputs_free(conn->out_first);
     frames_free(conn->frames);
-    if (conn->kind == CONN_PEER)
-        conn->reactor->partial_bytes -= conn->in_capacity;
+    *kept_account(conn) -= conn->in_capacity;
     free(conn->in);
     free(conn);
 }

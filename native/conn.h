@@ -6,7 +6,9 @@
 #include "run.h"
 
 #define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
-#define OUTPUT_PAUSE_BYTES (1u << 20) /* unsent answers after which reading stops */
+#define OUTPUT_PAUSE_BYTES (256u << 10) /* unsent answers after which reading stops */
+#define REFUSED_PER_TURN 16u /* requests of one connection; then others have their turn */
+#define INPUT_KEPT_BYTES (8u << 10) /* of a connection without input: more is given back */
 #define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
 #define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
 #define CONTROL_PIPELINED_MAX 8u /* of one connection; then reading stops */
@@ -96,6 +98,7 @@ struct conn {
     struct reactor *reactor;
     struct conn *next, **prev; /* all connections */
     struct conn *next_dirty, *next_closing, *next_late;
+    struct conn *next_yielded, **prev_yielded; /* prev NULL: it has not */
     int fd;
     uint32_t index, generation;
     uint8_t kind, state;
@@ -117,6 +120,7 @@ struct conn {
     int64_t since_ms;   /* start of the state the deadlines count from */
     int64_t send_ms, blocked_ms;
     uint32_t send_progress; /* bytes sent since send_ms */
+    uint32_t refused;       /* requests, since it last yielded */
     uint32_t engine_flags;
 };
 
@@ -126,7 +130,8 @@ static inline bool conn_paused(const struct conn *conn)
 {
     if (conn->kind != CONN_HTTP || conn->state != STATE_HEAD)
         return conn->blocked;
-    return conn->blocked || conn->slot_end - conn->slot_first >= SLOTS_MAX ||
+    return conn->blocked || conn->prev_yielded != NULL ||
+           conn->slot_end - conn->slot_first >= SLOTS_MAX ||
            conn->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
 
@@ -150,11 +155,19 @@ struct output *output_new(size_t capacity);
 void outputs_free(struct output *output);
 /* Bytes of the upper layer's answers that wait to be sent, of all connections. */
 uint64_t outputs_foreign_bytes(void);
+/* Memory of those that wait to be sent from memory of our own. */
+uint64_t outputs_own_bytes(void);
 /* Tells Python of every request of the connection that it is still working on: upcall "aborted". */
 void conn_abandoned(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Called about once a second. */
 void conn_deadlines(struct conn *conn, int64_t now_ms);
+
+/* shed.c */
+/* Gives back what the connection has room for and does not use. */
+void conn_slim(struct conn *conn);
+void conn_yield(struct conn *conn);
+void conn_unyield(struct conn *conn);
 
 /* answer.c */
 void answer_render(struct conn *conn, struct slot *slot);

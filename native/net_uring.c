@@ -28,6 +28,7 @@
 enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITABLE, OP_MASK = 7 };
 
 #define RECV_STOPPING 1u
+#define SHORT_MS 1000 /* after buffers ran out */
 
 struct net_uring {
     struct net net;
@@ -37,6 +38,7 @@ struct net_uring {
     uint8_t *buffers;
     int epoll_fd;
     bool polling;
+    int64_t short_ms; /* when there was no buffer for somebody */
 };
 
 static struct io_uring_sqe *next_sqe(struct net_uring *u)
@@ -92,7 +94,11 @@ static void uring_recv_start(struct net *net, struct conn *conn)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
-    io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
+    /* While there are more senders than buffers each gets one at a time, none a dozen at once. */
+    if (u->reactor->now_ms - u->short_ms < SHORT_MS)
+        io_uring_prep_recv(sqe, conn->fd, NULL, RECV_BUFFER_BYTES, 0);
+    else
+        io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     sqe->flags |= IOSQE_BUFFER_SELECT;
     sqe->buf_group = BUFFER_GROUP;
     mark(sqe, conn, OP_RECV);
@@ -179,7 +185,12 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
     if (more || conn->closed)
         return;
     conn->receiving = false;
-    if (cqe->res > 0 || cqe->res == -ENOBUFS || cqe->res == -ECANCELED || cqe->res == -EINTR ||
+    if (cqe->res == -ENOBUFS) {
+        u->short_ms = u->reactor->now_ms;
+        reactor_mark_urgent(u->reactor, conn); /* before those who got one */
+        return;
+    }
+    if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -EINTR ||
         cqe->res == -EAGAIN)
         reactor_mark_dirty(u->reactor, conn); /* starts again unless reading is stopped */
     else

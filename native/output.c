@@ -12,7 +12,7 @@
 
 static _Thread_local struct output *spare_outputs;
 static _Thread_local unsigned spare_outputs_count;
-static _Thread_local uint64_t foreign_bytes;
+static _Thread_local uint64_t foreign_bytes, own_bytes;
 
 struct output *output_new(size_t capacity)
 {
@@ -26,6 +26,7 @@ struct output *output_new(size_t capacity)
             return NULL;
         output->capacity = (uint32_t)(capacity > OUTPUT_BYTES ? capacity : OUTPUT_BYTES);
     }
+    own_bytes += output->capacity;
     output->next = NULL;
     output->bytes = output->own;
     output->len = output->sent = 0;
@@ -38,6 +39,7 @@ static void output_free(struct output *output)
 {
     if (output->release != NULL)
         output->release(output->owner);
+    own_bytes -= output->capacity;
     if (output->capacity == 0)
         foreign_bytes -= output->len;
     if (output->capacity == OUTPUT_BYTES && spare_outputs_count < OUTPUTS_KEPT) {
@@ -89,6 +91,8 @@ void conn_write_lent(struct output **first, struct output **last, struct lent *l
 }
 
 uint64_t outputs_foreign_bytes(void) { return foreign_bytes; }
+
+uint64_t outputs_own_bytes(void) { return own_bytes; }
 
 void conn_write(struct conn *conn, const void *bytes, size_t len)
 {

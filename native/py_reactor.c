@@ -509,6 +509,15 @@ static PyObject *Reactor_seal(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_shed(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &bytes))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(shed_answers(reactor, bytes));
+}
+
 static PyObject *Reactor_idle(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -589,6 +598,8 @@ static PyMethodDef reactor_methods[] = {
      "bound_state(bytes_max) -> bytes now; beyond it clients add no topics, producers, keys."},
     {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
      "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
+    {"shed", Reactor_shed, METH_VARARGS,
+     "shed(bytes) -> bytes of answers freed: connections that read nothing are closed."},
     {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},
     {NULL, NULL, 0, NULL},
 };

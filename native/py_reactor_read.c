@@ -496,6 +496,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"producers", reactor->shard->producer_count},
         {"state_bytes", shard_state_bytes(reactor->shard)},
         {"state_full", shard_full(reactor->shard)},
+        {"connection_bytes", reactor->input_bytes + outputs_own_bytes()},
+        {"connections_shed", reactor->shed},
         {"turns", reactor->turns},
     };
     PyObject *dict = PyDict_New();

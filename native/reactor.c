@@ -121,6 +121,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
+    reactor->yielded_end = &reactor->yielded;
+    reactor->urgent_end = &reactor->urgent;
     if (!route_init(reactor)) {
         reactor_free(reactor);
         return NULL;
@@ -334,6 +336,44 @@ void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
     reactor->dirty = conn;
 }
 
+void reactor_mark_urgent(struct reactor *reactor, struct conn *conn)
+{
+    if (conn->dirty)
+        return;
+    conn->dirty = true;
+    conn->next_dirty = NULL;
+    *reactor->urgent_end = conn;
+    reactor->urgent_end = &conn->next_dirty;
+}
+
+static struct conn *take_dirty(struct reactor *reactor)
+{
+    struct conn *conn = reactor->urgent;
+    if (conn == NULL) {
+        conn = reactor->dirty;
+        if (conn != NULL)
+            reactor->dirty = conn->next_dirty;
+        return conn;
+    }
+    reactor->urgent = conn->next_dirty;
+    if (reactor->urgent == NULL)
+        reactor->urgent_end = &reactor->urgent;
+    return conn;
+}
+
+static void forget_dirty(struct reactor *reactor, struct conn *conn)
+{
+    struct conn **at = &reactor->dirty;
+    while (*at != NULL && *at != conn)
+        at = &(*at)->next_dirty;
+    if (*at == NULL)
+        for (at = &reactor->urgent; *at != conn;)
+            at = &(*at)->next_dirty;
+    *at = conn->next_dirty;
+    if (reactor->urgent_end == &conn->next_dirty)
+        reactor->urgent_end = at;
+}
+
 /* Reading stops while input waits for our own turn, and goes on after it. */
 static void update_receiving(struct reactor *reactor, struct conn *conn)
 {
@@ -380,9 +420,7 @@ static void tend_dirty(struct reactor *reactor)
 {
     /* Resuming input may dirty connections again: they have their turn in the same go, bounded by
      * the input that is already in memory. */
-    while (reactor->dirty != NULL) {
-        struct conn *conn = reactor->dirty;
-        reactor->dirty = conn->next_dirty;
+    for (struct conn *conn; (conn = take_dirty(reactor)) != NULL;) {
         conn->dirty = false;
         tend(reactor, conn);
     }
@@ -488,13 +526,10 @@ static void conn_gone(struct reactor *reactor, struct conn *conn)
     reactor->table[conn->index] = NULL;
     reactor->table_free[reactor->table_free_count++] = conn->index;
     reactor->conn_count--;
-    if (conn->dirty) {
-        struct conn **at = &reactor->dirty;
-        while (*at != conn)
-            at = &(*at)->next_dirty;
-        *at = conn->next_dirty;
-    }
+    if (conn->dirty)
+        forget_dirty(reactor, conn);
     send_forget(reactor, conn);
+    conn_unyield(conn);
     close(conn->fd);
     conn_free(conn);
 }
@@ -581,7 +616,8 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     const int64_t gather_ns = gather_left_us(reactor) * 1000;
     if (gather_ns > 0 && gather_ns < timeout_ns)
         timeout_ns = gather_ns;
-    if (reactor->late_first != NULL) /* what came is looked at, then more of it is sent */
+    /* What came is looked at, then more of it is sent or refused. */
+    if (reactor->late_first != NULL || reactor->yielded != NULL)
         timeout_ns = 0;
     reactor->net->wait(reactor->net, timeout_ns);
     reactor->turns++;
@@ -589,6 +625,11 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     tell_stable(reactor);
     unblock(reactor);
     tend_dirty(reactor);
+    if (reactor->yielded != NULL) {
+        resume_yielded(reactor);
+        tend_dirty(reactor);
+    }
+    shed_held(reactor);
     if (reactor->log->queue != NULL)
         pump(reactor);
     if (reactor->give_up_ms != 0 && reactor->now_ms >= reactor->give_up_ms) {

@@ -84,6 +84,9 @@ struct reactor {
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
     struct conn *dirty, *closing;
+    struct conn *urgent, **urgent_end; /* dirty, and to be tended first */
+    struct conn *yielded, **yielded_end; /* whose requests are refused, see shed.c */
+    uint64_t input_bytes; /* kept input of all connections */
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
@@ -115,6 +118,7 @@ struct reactor {
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, connections_total;
     uint64_t handed_out, handed_in, bytes_in, bytes_out, duplicates, aborted, turns;
+    uint64_t shed; /* connections, closed for what they held */
 };
 
 struct reactor *reactor_new(const struct reactor_options *options, const char **error);
@@ -133,6 +137,8 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 struct conn *reactor_conn(struct reactor *reactor, uint64_t conn_id);
 uint64_t conn_id(const struct conn *conn);
 void reactor_mark_dirty(struct reactor *reactor, struct conn *conn);
+/* The same, before all those that were marked otherwise, in the order of these calls. */
+void reactor_mark_urgent(struct reactor *reactor, struct conn *conn);
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
@@ -150,6 +156,14 @@ void send_ready(struct reactor *reactor, struct conn *conn);
 void send_late(struct reactor *reactor);
 /* Before the connection is freed. */
 void send_forget(struct reactor *reactor, struct conn *conn);
+
+/* shed.c */
+/* Once a turn: closes connections while all of them hold more than they may. */
+void shed_held(struct reactor *reactor);
+/* Closes connections that read nothing, until so many bytes of answers are free; how many are. */
+uint64_t shed_answers(struct reactor *reactor, uint64_t bytes);
+/* Once a turn: some of those that have yielded go on. */
+void resume_yielded(struct reactor *reactor);
 
 /* gather.c */
 /* A group was built; those on their way may all be committed. */

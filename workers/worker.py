@@ -85,6 +85,7 @@ class Worker:
         self._app = App(
             self._service, siblings=self._network.siblings, supervisor=self._supervision
         )
+        self._app.shed_by(reactor.shed)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._endings = Endings(reactor.connected)
         self._background: set[asyncio.Task[None]] = set()

@@ -49,6 +49,10 @@ class App:
                 part, _, method = route.handler.partition(".")
                 self._handlers[route.handler] = getattr(parts[part], method)
 
+    def shed_by(self, shed: Callable[[int], object]) -> None:
+        """Where answers wait for too long, `shed` closes who reads nothing, for so many bytes."""
+        self._context.memory.shed = shed
+
     def open(self) -> None:
         """The shard is open: answer everything."""
         self._context.ready = True

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import weakref
 from collections import deque
+from collections.abc import Callable
 
 from barco._native import Lent
 from barco.errors import BusyError
@@ -23,6 +24,8 @@ class AnswerMemory:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
+        self.shed: Callable[[int], object] = int
+        """Closes connections that read nothing, for so many bytes; set by the worker."""
         self.used = 0
         self.wait_seconds = WAIT_SECONDS
         self._waiters: deque[asyncio.Event] = deque()
@@ -45,6 +48,7 @@ class AnswerMemory:
         loop = asyncio.get_running_loop()
         waiter = asyncio.Event()
         self._waiters.append(waiter)
+        late = loop.call_later(self.wait_seconds / 2, self._make_room)
         try:
             async with asyncio.timeout_at(loop.time() + self.wait_seconds):
                 while self._waiters[0] is not waiter or self.used >= self.bytes_max:
@@ -59,6 +63,12 @@ class AnswerMemory:
                     "Clients have not read the answers that are waiting for them."
                 ) from None
             raise
+        finally:
+            late.cancel()
+
+    def _make_room(self) -> None:
+        """Somebody has waited for long: who reads nothing of what he asked for has to go."""
+        self.shed(max(0, self.used - self.bytes_max // 2))
 
     def give_back(self, granted: int) -> None:
         """The opposite of `take`."""

@@ -1,0 +1,122 @@
+/* What connections hold, and who has to go when that is too much; and whose turn it is when many
+ * send what is refused. */
+#include <stdlib.h>
+
+#include "reactor.h"
+
+#define REFUSERS_PER_TURN 64u /* connections that go on in a turn */
+#define STALL_MS 1000
+#define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */
+#define SHED_BYTES_MIN (4u << 10)
+
+/* Kept input, answers in memory of our own and the room for requests under way. */
+static size_t conn_held(const struct conn *conn)
+{
+    size_t held = conn->in_capacity + conn->slot_capacity * sizeof *conn->slots;
+    for (const struct output *output = conn->out_first; output != NULL; output = output->next)
+        held += output->capacity;
+    return held;
+}
+
+static uint64_t all_held(const struct reactor *reactor)
+{
+    return reactor->input_bytes + outputs_own_bytes();
+}
+
+void conn_slim(struct conn *conn)
+{
+    if (conn->in_len == 0 && conn->in != NULL) {
+        conn->reactor->input_bytes -= conn->in_capacity;
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+    if (conn->slot_first == conn->slot_end) {
+        free(conn->slots);
+        conn->slots = NULL;
+        conn->slot_capacity = 0;
+    }
+}
+
+static bool is_stalled(const struct reactor *reactor, const struct conn *conn, int64_t ms)
+{
+    return conn->sending && reactor->now_ms - conn->send_ms >= ms;
+}
+
+/* Those that read nothing go first, and of those who hold most: to three quarters of the bound. */
+void shed_held(struct reactor *reactor)
+{
+    uint64_t most = reactor->options.memory_max / 2, held = all_held(reactor);
+    if (held <= most)
+        return;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+        if (conn->kind == CONN_HTTP && !conn->closed)
+            conn_slim(conn);
+    held = all_held(reactor);
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
+            for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+                if (held <= most - most / 4)
+                    return;
+                size_t own = conn->kind == CONN_HTTP && !conn->closed ? conn_held(conn) : 0;
+                if (own < size || (pass == 0 && !is_stalled(reactor, conn, 0)))
+                    continue;
+                held -= own;
+                reactor->shed++;
+                conn_close(conn);
+            }
+}
+
+/* The same for answers of the upper layer, for which others wait. */
+uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
+{
+    uint64_t freed = 0;
+    for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
+        for (struct conn *conn = reactor->conns; conn != NULL && freed < bytes; conn = conn->next)
+            if (conn->kind == CONN_HTTP && !conn->closed && conn->out_bytes >= size &&
+                is_stalled(reactor, conn, STALL_MS)) {
+                freed += conn->out_bytes;
+                reactor->shed++;
+                conn_close(conn);
+            }
+    return freed;
+}
+
+/* ---- turns ---- */
+
+/* The connection sends one refused request after the other: those of others come first. */
+void conn_yield(struct conn *conn)
+{
+    struct reactor *reactor = conn->reactor;
+    conn->refused = 0;
+    if (conn->prev_yielded != NULL)
+        return;
+    conn->next_yielded = NULL;
+    conn->prev_yielded = reactor->yielded_end;
+    *reactor->yielded_end = conn;
+    reactor->yielded_end = &conn->next_yielded;
+}
+
+void conn_unyield(struct conn *conn)
+{
+    if (conn->prev_yielded == NULL)
+        return;
+    *conn->prev_yielded = conn->next_yielded;
+    if (conn->next_yielded != NULL)
+        conn->next_yielded->prev_yielded = conn->prev_yielded;
+    else
+        conn->reactor->yielded_end = conn->prev_yielded;
+    conn->prev_yielded = NULL;
+}
+
+void resume_yielded(struct reactor *reactor)
+{
+    for (unsigned n = 0; n < REFUSERS_PER_TURN && reactor->yielded != NULL; n++) {
+        struct conn *conn = reactor->yielded;
+        conn_unyield(conn);
+        if (conn->closed)
+            continue;
+        conn->stopped = true; /* so that the kept input is looked at again */
+        reactor_mark_dirty(reactor, conn);
+    }
+}
