@@ -79,6 +79,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                  "this transfer coding or method is not implemented", 0, 0},
     [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice",
                                 "a batch with a producer id must lie in one slice", 0, 0},
+    [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
     [PROBLEM_FAR_TIMESTAMP] = {400, "implausible-timestamp",
                                "a timestamp is microseconds since 1970, of the last 10 years or "

@@ -42,6 +42,8 @@ static struct slot *slot_open(struct conn *conn)
 static void slot_clear(struct conn *conn, struct slot *slot)
 {
     conn->reactor->control_bytes -= slot->held;
+    control_forget(conn, slot);
+    conn->reactor->asking.open[conn->address] -= slot->control;
     conn->reactor->control_open -= slot->control;
     conn->control_open -= slot->control;
     slot->held = 0;
@@ -166,14 +168,14 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     if ((held > 0 && reactor->control_bytes + held > CONTROL_MEMORY_MAX) ||
         (reactor->control_open + 1) * CONTROL_REQUEST_BYTES > reactor->options.memory_max)
         return PROBLEM_BUSY;
+    uint16_t problem = control_ask(conn, request->slot, request->head, request->head_len,
+                                   request->body);
+    if (problem != PROBLEM_NONE)
+        return problem;
     reactor->control_bytes += slot->held = held;
+    reactor->asking.open[conn->address]++;
     reactor->control_open++;
     conn->control_open++;
-    struct upcall *up = reactor_upcall(conn->reactor, UPCALL_REQUEST,
-                                       request_id(conn_id(conn), request->slot));
-    up->head = request->head;
-    up->head_len = request->head_len;
-    up->body = request->body;
     request->head = NULL;
     request->body = NULL;
     slot->control = true;
@@ -612,8 +614,10 @@ void conn_free(struct conn *conn)
 void conn_abandoned(struct conn *conn)
 {
     for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
-        const struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
-        if (slot->control && slot->kind == SLOT_OPEN) {
+        struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+        if (slot->asked != NULL && conn->closed) {
+            control_forget(conn, slot);
+        } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
             reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
             conn->reactor->aborted++;
         }

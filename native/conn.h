@@ -7,7 +7,7 @@
 
 #define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
 #define OUTPUT_PAUSE_BYTES (256u << 10) /* unsent answers after which reading stops */
-#define REFUSED_PER_TURN 16u /* requests of one connection; then others have their turn */
+#define REFUSED_PER_TURN 16 /* requests of one connection; then others have their turn */
 #define INPUT_KEPT_BYTES (8u << 10) /* of a connection without input: more is given back */
 #define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
 #define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
@@ -28,6 +28,7 @@
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
 struct lent;
+struct asked;
 
 enum conn_kind { CONN_HTTP, CONN_PEER, CONN_REPLICA };
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
@@ -62,6 +63,7 @@ struct slot {
     struct part *parts; /* more than one */
     uint32_t held;      /* bytes of the body that the upper layer has */
     uint64_t expected;  /* sequence, for a gap; shard, for 421; line number */
+    struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered */
 };
 
@@ -103,6 +105,8 @@ struct conn {
     uint32_t index, generation;
     uint8_t kind, state;
     bool receiving, stopped, sending, put_off, dirty, closed, peer_eof, blocked, outgoing;
+    bool has_address;
+    uint8_t address; /* the client's, hashed; when it is first needed */
     bool paused; /* the upper layer has enough for now */
     bool from_afar; /* CONN_PEER: adopted, of another broker; peer says whose */
     uint8_t operations; /* the engine's, still under way */
@@ -120,8 +124,9 @@ struct conn {
     int64_t since_ms;   /* start of the state the deadlines count from */
     int64_t send_ms, blocked_ms;
     uint32_t send_progress; /* bytes sent since send_ms */
-    uint32_t refused;       /* requests, since it last yielded */
+    int32_t refused;        /* requests, since it last yielded */
     uint32_t engine_flags;
+    uint32_t held; /* bytes; only while some are shed */
 };
 
 /* No request is begun while the answers of earlier ones wait for their turn or for the client; one
@@ -168,6 +173,14 @@ void conn_deadlines(struct conn *conn, int64_t now_ms);
 void conn_slim(struct conn *conn);
 void conn_yield(struct conn *conn);
 void conn_unyield(struct conn *conn);
+
+/* control.c */
+/* The request of a slot goes to the upper layer when its turn comes. 0: the head and the body are
+ * taken; or the problem. */
+uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t head_len,
+                     struct body *body);
+/* Nobody waits for its answer any more. */
+void control_forget(struct conn *conn, struct slot *slot);
 
 /* answer.c */
 void answer_render(struct conn *conn, struct slot *slot);
@@ -290,6 +303,7 @@ enum problem {
     PROBLEM_SPLIT_PRODUCER,
     PROBLEM_DISK_FULL,
     PROBLEM_FAR_TIMESTAMP,
+    PROBLEM_CROWDED,
     PROBLEM_COUNT
 };
 

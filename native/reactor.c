@@ -121,6 +121,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
         return NULL;
     reactor->options = *options;
     reactor->call_free = UINT32_MAX;
+    reactor->asking.share = ASKING_SHARE_MAX;
     reactor->yielded_end = &reactor->yielded;
     reactor->urgent_end = &reactor->urgent;
     if (!route_init(reactor)) {
@@ -661,17 +662,23 @@ static int64_t patience_ns(const struct reactor *reactor)
 void reactor_run(struct reactor *reactor, int64_t timeout_ns)
 {
     reactor_clock(reactor);
+    if (reactor->asking.left_us > 0)
+        control_pace(reactor, reactor->monotonic_us - reactor->asking.left_us);
     /* What Python asked for since the last stay: answers, appends, segments. */
     pump(reactor);
     tend_dirty(reactor);
     int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
-    int64_t left = reactor->upcall_count > 0 || reactor->selector_ready ? 0 : timeout_ns;
+    bool at_once =
+        reactor->upcall_count > 0 || reactor->selector_ready || reactor->asking.count > 0;
+    int64_t left = at_once ? 0 : timeout_ns;
     for (;;) {
         int64_t wait_ns = patience_ns(reactor);
         turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);
+        control_give_up(reactor);
         if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
             reactor->now_ms >= end_ms) {
             reactor->net->submit(reactor->net); /* Python may take its time */
+            reactor->asking.left_us = monotonic_us();
             return;
         }
         left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;

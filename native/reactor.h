@@ -70,6 +70,27 @@ struct reactor_options {
     int engine; /* 0 auto, 1 io_uring, 2 epoll */
 };
 
+/* Requests for the upper layer, by the hash of their client's address. */
+#define ASKING_LANES 256u
+#define ASKING_MAX 1024u     /* that wait to be given up; then 503 */
+#define ASKING_SHARE_MAX 16u /* given up in one stay of the loop, at most */
+#define AWAY_US_MAX 2000     /* when the upper layer takes longer it is given less */
+
+struct lane {
+    struct lane *next;
+    struct asked *oldest, *newest;
+    uint32_t count;
+    bool lined_up;
+};
+
+struct asking {
+    struct lane lanes[2][ASKING_LANES]; /* [1]: whose connection has nothing else under way */
+    struct lane *first[2], *last[2];    /* the rounds of those that wait */
+    uint32_t count, share, turn;
+    uint32_t open[ASKING_LANES]; /* without an answer yet, given up or not */
+    int64_t left_us;             /* when the upper layer's turn began */
+};
+
 struct reactor {
     struct reactor_options options;
     struct net *net;
@@ -85,6 +106,7 @@ struct reactor {
     uint32_t next_generation;
     struct conn *dirty, *closing;
     struct conn *urgent, **urgent_end; /* dirty, and to be tended first */
+    struct asking asking;
     struct conn *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     uint64_t input_bytes; /* kept input of all connections */
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
@@ -156,6 +178,12 @@ void send_ready(struct reactor *reactor, struct conn *conn);
 void send_late(struct reactor *reactor);
 /* Before the connection is freed. */
 void send_forget(struct reactor *reactor, struct conn *conn);
+
+/* control.c */
+/* Hands some of the requests that wait to the upper layer. */
+void control_give_up(struct reactor *reactor);
+/* How long the upper layer took for the last ones. */
+void control_pace(struct reactor *reactor, int64_t away_us);
 
 /* shed.c */
 /* Once a turn: closes connections while all of them hold more than they may. */

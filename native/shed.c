@@ -4,8 +4,10 @@
 
 #include "reactor.h"
 
-#define REFUSERS_PER_TURN 64u /* connections that go on in a turn */
+#define REFUSERS_PER_TURN 8u /* connections that go on in a turn */
+#define RESUMED_MORE 48      /* requests beyond the first share: what is kept is moved less often */
 #define STALL_MS 1000
+#define SHED_PER_TURN 16u /* closing costs the kernel a tenth of a millisecond each */
 #define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */
 #define SHED_BYTES_MIN (4u << 10)
 
@@ -43,25 +45,34 @@ static bool is_stalled(const struct reactor *reactor, const struct conn *conn, i
     return conn->sending && reactor->now_ms - conn->send_ms >= ms;
 }
 
+/* How far over the bound: by a half, and what is closed in one turn has no bound any more. */
+static bool goes_on(uint64_t held, uint64_t most, unsigned closed)
+{
+    return held > most - most / 4 && (closed < SHED_PER_TURN || held > most + most / 2);
+}
+
 /* Those that read nothing go first, and of those who hold most: to three quarters of the bound. */
 void shed_held(struct reactor *reactor)
 {
-    uint64_t most = reactor->options.memory_max / 2, held = all_held(reactor);
-    if (held <= most)
+    const uint64_t most = reactor->options.memory_max / 2;
+    if (all_held(reactor) <= most)
         return;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
         if (conn->kind == CONN_HTTP && !conn->closed)
             conn_slim(conn);
-    held = all_held(reactor);
+        conn->held = conn->kind == CONN_HTTP && !conn->closed ? (uint32_t)conn_held(conn) : 0;
+    }
+    uint64_t held = all_held(reactor);
+    unsigned closed = 0;
     for (unsigned pass = 0; pass < 2; pass++)
-        for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
+        for (uint32_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
             for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
-                if (held <= most - most / 4)
-                    return;
-                size_t own = conn->kind == CONN_HTTP && !conn->closed ? conn_held(conn) : 0;
-                if (own < size || (pass == 0 && !is_stalled(reactor, conn, 0)))
+                if (conn->held < size || (pass == 0 && !is_stalled(reactor, conn, 0)))
                     continue;
-                held -= own;
+                if (!goes_on(held, most, closed++))
+                    return;
+                held -= conn->held;
+                conn->held = 0;
                 reactor->shed++;
                 conn_close(conn);
             }
@@ -117,6 +128,7 @@ void resume_yielded(struct reactor *reactor)
         if (conn->closed)
             continue;
         conn->stopped = true; /* so that the kept input is looked at again */
+        conn->refused = -RESUMED_MORE;
         reactor_mark_dirty(reactor, conn);
     }
 }
