@@ -54,6 +54,9 @@ class BrokerSection:
     advertise: str = _key(
         "", "address or host name that clients are told; empty: bind, or cluster.brokers' entry"
     )
+    hosts: tuple[str, ...] = _key(
+        (), "names by which clients may call the broker, and web pages' origins that may; *: any"
+    )
     data_dir: str = _key(
         "", "where the log is; empty: $STATE_DIRECTORY, $XDG_STATE_HOME/barco or ./barco-data"
     )
@@ -340,6 +343,10 @@ def _check_broker(config: Config) -> None:
     check_advertise(broker.advertise)
     for address in cluster.brokers:
         check_address(address, "cluster.brokers")
+    for host in broker.hosts:
+        rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
+        fits = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
+        _require(fits is not None, "broker.hosts", host, rule)
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
     _require(-1 <= broker.ordinal, "broker.ordinal", broker.ordinal, "must be 0 or more")

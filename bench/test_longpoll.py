@@ -61,7 +61,9 @@ class Waiter(threading.Thread):
 
     def call(self, method: str, path: str) -> tuple[int, bytes, float]:
         """One request on this consumer's connection."""
-        lines = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAccept: application/x-ndjson\r\n\r\n"
+        lines = (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n"
+        )
         return self.connection.call(lines.encode())
 
     def register(self) -> None:
@@ -113,7 +115,7 @@ class Disk:
 def produce_one(connection: Socket) -> float:
     """Post an event that carries its time; seconds until it was acknowledged."""
     head = (
-        f"POST /v1/topic/{TOPIC}/messages?partitionKey=one HTTP/1.1\r\nHost: bench\r\n"
+        f"POST /v1/topic/{TOPIC}/messages?partitionKey=one HTTP/1.1\r\nHost: localhost\r\n"
         "Content-Type: application/json\r\nContent-Length: "
     )
     sent = time.monotonic()

@@ -47,7 +47,7 @@ def _slow_readers(server: Broker) -> None:
     """Consumers that ask for as much as they may and then do not read it."""
     path = slice_paths(server, TOPIC_0)[0].format(cursor="earliest")
     path = path.replace(f"maxBytes={4 * MiB}", f"maxBytes={16 * MiB}")
-    request = f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with _connections(server, SLOW_READERS) as opened:
         for one in opened:
             one.sendall(request)
@@ -56,7 +56,7 @@ def _slow_readers(server: Broker) -> None:
 
 def _half_sent(server: Broker) -> None:
     """Producers that announce 16 MiB, send half of it, and stop."""
-    head = f"POST /v1/topic/{TOPIC_0}/messages HTTP/1.1\r\nHost: bench\r\n{NDJSON}\r\n"
+    head = f"POST /v1/topic/{TOPIC_0}/messages HTTP/1.1\r\nHost: localhost\r\n{NDJSON}\r\n"
     head += f"Content-Length: {16 * MiB}\r\n\r\n"
     with _connections(server, HALF_SENT) as opened:
         for one in opened:

@@ -79,6 +79,14 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                  "this transfer coding or method is not implemented", 0, 0},
     [PROBLEM_SPLIT_PRODUCER] = {400, "producer-needs-one-slice",
                                 "a batch with a producer id must lie in one slice", 0, 0},
+    [PROBLEM_FOREIGN_HOST] = {403, "foreign-host",
+                              "Host names no host of this broker: use an address, localhost or a "
+                              "name in broker.hosts",
+                              1, 0},
+    [PROBLEM_FOREIGN_ORIGIN] = {403, "foreign-origin",
+                                "a page of another origin sent this: if it may, add its origin to "
+                                "broker.hosts",
+                                1, 0},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
     [PROBLEM_FAR_TIMESTAMP] = {400, "implausible-timestamp",

@@ -275,9 +275,11 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     conn->reactor->requests++;
     conn->since_ms = conn->reactor->now_ms;
     struct http1_slice topic;
-    uint16_t problem = PROBLEM_NONE;
+    uint16_t problem = request_origin(conn, head);
     bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
-    if (produce) {
+    if (problem != PROBLEM_NONE) {
+        request->body_max = UINT64_MAX;
+    } else if (produce) {
         conn->reactor->produce_requests++;
         request->body_max = conn->reactor->options.request_bytes_max;
         if (head->content_length < 0 && !head->chunked)

@@ -126,6 +126,8 @@ struct conn {
     uint32_t send_progress; /* bytes sent since send_ms */
     int32_t refused;        /* requests, since it last yielded */
     uint32_t engine_flags;
+    uint8_t host_len;
+    char host[64]; /* the last one that was found to be ours */
     uint32_t held; /* bytes; only while some are shed */
 };
 
@@ -181,6 +183,10 @@ uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t
                      struct body *body);
 /* Nobody waits for its answer any more. */
 void control_forget(struct conn *conn, struct slot *slot);
+
+/* host.c */
+/* 0, or the problem: the request is for another host, or a page of another origin sent it. */
+uint16_t request_origin(struct conn *conn, const struct http1_request *head);
 
 /* answer.c */
 void answer_render(struct conn *conn, struct slot *slot);
@@ -304,6 +310,8 @@ enum problem {
     PROBLEM_DISK_FULL,
     PROBLEM_FAR_TIMESTAMP,
     PROBLEM_CROWDED,
+    PROBLEM_FOREIGN_HOST,
+    PROBLEM_FOREIGN_ORIGIN,
     PROBLEM_COUNT
 };
 

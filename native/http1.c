@@ -321,10 +321,18 @@ static int take_host(struct cursor *c, struct http1_slice value)
      * after the value stops it. */
     if (charclass_span(&CHARCLASS_HOST, value.p, c->end) != end)
         return error_set(c->out, 400, "Host is not a host name with an optional port");
+    c->out->host = value;
     return 0;
 }
 
-/* Looks at the name's length and letters; everything but these five is the caller's business. */
+static void take_origin(struct cursor *c, struct http1_slice value)
+{
+    if (c->out->origin.p != NULL)
+        value.len = 0; /* nobody's */
+    c->out->origin = value;
+}
+
+/* Looks at the name's length and letters; everything but these six is the caller's business. */
 static inline int take_header(struct cursor *c, const struct http1_header *header)
 {
     const char *name = header->name.p;
@@ -332,6 +340,8 @@ static inline int take_header(struct cursor *c, const struct http1_header *heade
     case 4:
         return equals_lower(name, "host", 4) ? take_host(c, header->value) : 0;
     case 6:
+        if (equals_lower(name, "origin", 6))
+            take_origin(c, header->value);
         return equals_lower(name, "expect", 6) ? take_expect(c, header->value) : 0;
     case 10:
         if (equals_lower(name, "connection", 10))
@@ -465,6 +475,7 @@ int http1_parse_head(const char *buf, size_t len, size_t last_len, struct http1_
     struct cursor c = {.buf = buf, .p = buf, .len = len, .out = out};
     out->chunked = false;
     out->content_length = -1;
+    out->host.p = out->origin.p = NULL;
     int verdict;
     if ((verdict = parse_request_line(&c)) != 0 || (verdict = parse_headers(&c)) != 0 ||
         (verdict = conclude(&c)) != 0)

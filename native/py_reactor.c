@@ -528,6 +528,18 @@ static PyObject *Reactor_shed(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(shed_answers(reactor, bytes));
 }
 
+static PyObject *Reactor_add_host(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *text;
+    Py_ssize_t len;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#", &text, &len))
+        return NULL;
+    if (!reactor_add_host(reactor, text, (size_t)len))
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyObject *Reactor_idle(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -610,6 +622,8 @@ static PyMethodDef reactor_methods[] = {
      "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
     {"shed", Reactor_shed, METH_VARARGS,
      "shed(bytes) -> bytes of answers freed: connections that read nothing are closed."},
+    {"add_host", Reactor_add_host, METH_VARARGS,
+     "add_host(name): once there is one, Host and Origin have to be known ('*': all are)."},
     {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},
     {NULL, NULL, 0, NULL},
 };

@@ -170,6 +170,7 @@ void reactor_free(struct reactor *reactor)
     for (uint32_t i = 0; i < STAGING_LANES; i++)
         if (reactor->staging[i] != NULL)
             body_release(reactor->staging[i]);
+    hosts_free(reactor);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->table);
@@ -668,9 +669,8 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
     pump(reactor);
     tend_dirty(reactor);
     int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
-    bool at_once =
-        reactor->upcall_count > 0 || reactor->selector_ready || reactor->asking.count > 0;
-    int64_t left = at_once ? 0 : timeout_ns;
+    bool busy = reactor->upcall_count > 0 || reactor->asking.count > 0;
+    int64_t left = busy || reactor->selector_ready ? 0 : timeout_ns;
     for (;;) {
         int64_t wait_ns = patience_ns(reactor);
         turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);

@@ -107,6 +107,7 @@ struct reactor {
     struct conn *dirty, *closing;
     struct conn *urgent, **urgent_end; /* dirty, and to be tended first */
     struct asking asking;
+    struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct conn *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     uint64_t input_bytes; /* kept input of all connections */
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
@@ -184,6 +185,10 @@ void send_forget(struct reactor *reactor, struct conn *conn);
 void control_give_up(struct reactor *reactor);
 /* How long the upper layer took for the last ones. */
 void control_pace(struct reactor *reactor, int64_t away_us);
+
+/* host.c */
+bool reactor_add_host(struct reactor *reactor, const char *text, size_t len);
+void hosts_free(struct reactor *reactor);
 
 /* shed.c */
 /* Once a turn: closes connections while all of them hold more than they may. */

@@ -69,7 +69,7 @@ def read_bytes(options: WorkerOptions) -> int:
 def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
     """The native loop for the generation that will be opened, with the start's own number."""
     slices, _ = shard_range(options)
-    return Reactor(
+    reactor = Reactor(
         engine=options.engine,
         arena_bytes=arena_bytes(options),
         request_bytes_max=options.request_bytes_max,
@@ -92,6 +92,9 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         connections_max=options.connections_max,
         compression=options.compression,
     )
+    for name in ("localhost", *options.hosts):
+        reactor.add_host(name)
+    return reactor
 
 
 def bound_state(options: WorkerOptions, reactor: Reactor) -> None:

@@ -66,6 +66,8 @@ class WorkerOptions:
     """The address from which other brokers are called."""
     advertise: str = ""
     """The address or name of this broker that clients are told; empty: `bind`."""
+    hosts: list[str] = field(default_factory=list)
+    """Names and origins that requests may give besides addresses and localhost."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: list[str]

@@ -276,6 +276,7 @@ class Broker:
             listeners={name: [listener.fileno()] for name, listener in sockets.items()},
             bind=machine.source_of(config),
             advertise=machine.advertised_by(config),
+            hosts=[*config.broker.hosts, *filter(None, [config.broker.advertise])],
             ports=self._listeners.ports,
             shard_endpoints=self._listeners.shard_endpoints,
             engine=config.broker.engine,

@@ -115,7 +115,7 @@ def test_clients_that_go_away_lose_nothing(broker: RunningBroker) -> None:
         with socket.create_connection(("127.0.0.1", broker.port())) as gone:
             gone.sendall(
                 b"POST /v1/consumer/poll?consumerId=c&waitMs=20000&delivery= HTTP/1.1\r\n"
-                b"Host: x\r\nContent-Length: 0\r\n\r\n"
+                b"Host: localhost\r\nContent-Length: 0\r\n\r\n"
             )
             time.sleep(0.01)
             if number % 2:
@@ -154,7 +154,7 @@ def test_a_client_that_went_away_is_handed_nothing(
 ) -> None:
     broker = start_broker(engine=engine)
     broker.register("c", "t")
-    poll = b"POST /v1/consumer/poll?consumerId=c&waitMs=20000 HTTP/1.1\r\nHost: x\r\n\r\n"
+    poll = b"POST /v1/consumer/poll?consumerId=c&waitMs=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for number in range(10):
         with socket.create_connection(("127.0.0.1", broker.port())) as gone:
             gone.sendall(poll)
@@ -198,7 +198,7 @@ def test_an_answer_that_breaks_in_its_middle_comes_again(
         with socket.create_connection(("127.0.0.1", broker.port())) as broken:
             broken.sendall(
                 b"POST /v1/consumer/poll?consumerId=c&maxBytes=16000000 HTTP/1.1\r\n"
-                b"Host: x\r\nAccept: %s\r\n\r\n" % kind.encode()
+                b"Host: localhost\r\nAccept: %s\r\n\r\n" % kind.encode()
             )
             assert broken.recv(1000).startswith(b"HTTP/1.1 200 OK")
     got = broker.values("c", maxBytes=16_000_000)
@@ -211,8 +211,8 @@ def test_a_client_that_closes_its_side_gets_its_answers(broker: RunningBroker) -
     broker.register("c", "t")
     with socket.create_connection(("127.0.0.1", broker.port())) as half:
         half.sendall(
-            b"GET /v1/topics/t HTTP/1.1\r\nHost: x\r\n\r\n"
-            b"POST /v1/consumer/poll?consumerId=c HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET /v1/topics/t HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            b"POST /v1/consumer/poll?consumerId=c HTTP/1.1\r\nHost: localhost\r\n\r\n"
         )
         half.shutdown(socket.SHUT_WR)
         half.settimeout(5)

@@ -289,7 +289,7 @@ class Raw:
 
 def raw_produce(topic: str, body: bytes, query: str = "", more: str = "") -> bytes:
     return (
-        f"POST /v1/topic/{topic}/messages{query} HTTP/1.1\r\nHost: x\r\n{more}"
+        f"POST /v1/topic/{topic}/messages{query} HTTP/1.1\r\nHost: localhost\r\n{more}"
         f"Content-Length: {len(body)}\r\n\r\n"
     ).encode() + body
 
@@ -311,9 +311,8 @@ def test_keep_alive_close_and_http_1_0(contract: RunningBroker) -> None:
 
 
 def test_chunked_bodies(contract: RunningBroker) -> None:
-    head = (
-        b"POST /v1/topic/chunked/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
+    head = b"POST /v1/topic/chunked/messages HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
     with Raw(contract) as raw:
         raw.sock.sendall(head + b"3\r\n123\r\n2;ext=1\r\n45\r\n0\r\nTrailer: x\r\n\r\n")
         assert raw.answer().status == 200
@@ -329,10 +328,10 @@ def test_chunked_bodies(contract: RunningBroker) -> None:
 
 def test_methods_and_unknown_paths(contract: RunningBroker) -> None:
     with Raw(contract) as raw:
-        raw.sock.sendall(b"HEAD /status HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.sock.sendall(b"HEAD /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = raw.answer(no_body=True)
         assert answer.status == 200 and int(answer.headers["content-length"]) > 0
-        raw.sock.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.sock.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert raw.answer().status == 200, "HEAD sent no body"
     for path in ("/v1/topic/t/messages", "/status", "/v1/consumer/poll", "/v1/topics/t"):
         answer = contract.request("OPTIONS", path)
@@ -355,7 +354,7 @@ def test_refused_topics(contract: RunningBroker) -> None:
     for body, kind in ((b"", ""), (b"\n\n", NDJSON), (b"", BATCH)):
         assert send(contract, "none", body, kind).status == 400
     with Raw(contract) as raw:
-        raw.sock.sendall(b"POST /v1/topic/t/messages HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.sock.sendall(b"POST /v1/topic/t/messages HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert raw.answer().status == 411
 
 
@@ -383,12 +382,12 @@ def test_a_pipeline_of_everything_is_answered_in_order(contract: RunningBroker) 
         for key, slice_ in ((own, 0), (other, 7)):
             requests.append(raw_produce("mixed", b"%d" % number, f"?partitionKey={key}"))
             expected.append(("produce", (slice_, str(number))))
-        requests.append(b"GET /v1/topics/nope%d HTTP/1.1\r\nHost: x\r\n\r\n" % number)
+        requests.append(b"GET /v1/topics/nope%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number)
         expected.append(("problem", 404))
         requests.append(raw_produce("..", b"x" * number))
         expected.append(("problem", 400))
         if number % 10 == 0:
-            requests.append(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n")
+            requests.append(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
             expected.append(("status", "ready"))
     with Raw(contract) as raw, ThreadPoolExecutor(1) as pool:
         sending = pool.submit(raw.sock.sendall, b"".join(requests))

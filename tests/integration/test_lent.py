@@ -23,7 +23,7 @@ def ask(broker: RunningBroker, slice_: int) -> socket.socket:
     client.connect(("127.0.0.1", broker.port()))
     client.sendall(
         f"GET /v1/topic/t/slices/{TOKEN}/{slice_}/events?from=earliest&maxBytes={4 << 20} "
-        "HTTP/1.1\r\nHost: b\r\nAccept: application/vnd.barco.chunks\r\n\r\n".encode()
+        "HTTP/1.1\r\nHost: localhost\r\nAccept: application/vnd.barco.chunks\r\n\r\n".encode()
     )
     return client
 

@@ -247,7 +247,8 @@ def test_shapes_on_the_wire(broker: RunningBroker) -> None:
     with socket.create_connection(("127.0.0.1", broker.port())) as raw:
         raw.settimeout(5)
         raw.sendall(
-            b"HEAD /v1/topics HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"HEAD /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n"
         )
         received = b""
         while b"not-found" not in received:

@@ -37,7 +37,7 @@ def test_a_stop_lets_answers_finish(broker):
         where = broker.produce("large", body, key="k", kind="application/octet-stream")
     path = f"/v1/topic/large/slices/{where['token']}/{where['rangeIndex']}/events"
     request = (
-        f"GET {path}?from=earliest&maxBytes={16 << 20} HTTP/1.1\r\nHost: b\r\n"
+        f"GET {path}?from=earliest&maxBytes={16 << 20} HTTP/1.1\r\nHost: localhost\r\n"
         "Accept: application/vnd.barco.chunks\r\n\r\n"
     )
     with socket.socket() as client:

@@ -62,7 +62,7 @@ def refusals(port: int, end: float, count: int) -> None:
         port,
         end,
         count,
-        b"POST /v1/topic/../messages HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        b"POST /v1/topic/../messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
     )
 
 

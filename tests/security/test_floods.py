@@ -31,7 +31,7 @@ def test_slow_clients_are_timed_out_and_others_are_not(attacked: AttackedBroker)
         parts = [stack.enter_context(attacked.wire(timeout=60)) for _ in range(10)]
         began = time.monotonic()
         for wire in heads:
-            wire.send(b"POST " + EVENTS.encode() + b" HTTP/1.1\r\nHost: x\r\nA: ")
+            wire.send(b"POST " + EVENTS.encode() + b" HTTP/1.1\r\nHost: localhost\r\nA: ")
         for number, wire in enumerate(bodies):
             framing = "Transfer-Encoding: chunked" if number % 2 else "Content-Length: 100000"
             wire.send(head("POST", EVENTS, [framing]) + (b"100\r\n" if number % 2 else b""))

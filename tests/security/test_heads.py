@@ -17,7 +17,7 @@ MALFORMED = {
     "coding twice": head("POST", EVENTS, ["Transfer-Encoding: chunked, chunked"]),
     "unknown coding": head("POST", EVENTS, ["Transfer-Encoding: xchunked"]),
     "coding in 1.0": head("POST", EVENTS, ["Transfer-Encoding: chunked"], version="HTTP/1.0"),
-    "bare LF": b"GET /status HTTP/1.1\nHost: x\n\n",
+    "bare LF": b"GET /status HTTP/1.1\nHost: localhost\n\n",
     "folded": head("GET", "/status", ["A: b", " c"]),
     "space before colon": head("GET", "/status", ["A : b"]),
     "NUL in value": head("GET", "/status", ["A: \0"]),
@@ -27,7 +27,7 @@ MALFORMED = {
     "HTTP/2.0": head("GET", "/status", version="HTTP/2.0"),
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9),
     "TLS hello": bytes.fromhex("16030100f5010000f10303") + bytes(200),
-    "CONNECT": b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n",
+    "CONNECT": b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n",
     "bad expectation": head("POST", EVENTS, ["Content-Length: 3", "Expect: the-unexpected"]),
     "garbage": bytes(range(256)) * 20,
 }

@@ -92,7 +92,7 @@ class Ring:
         client.setblocking(False)
         self.clients.append(client)
         client.sendall(
-            f"POST /v1/topic/t/messages{target} HTTP/1.1\r\nHost: x\r\n{headers}"
+            f"POST /v1/topic/t/messages{target} HTTP/1.1\r\nHost: localhost\r\n{headers}"
             f"Content-Length: {len(body)}\r\n\r\n".encode()
             + body
         )

@@ -57,13 +57,13 @@ class Core:
     def produce(self) -> None:
         """One event, until it is acknowledged."""
         client = self.client(
-            b"POST /v1/topic/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+            b"POST /v1/topic/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
         )
         assert self.receive(client, 12) == b"HTTP/1.1 200"
 
     def asked(self) -> tuple[socket.socket, int]:
         """A client that waits for a long answer, and its request's number."""
-        client = self.client(b"GET /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        client = self.client(b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for _ in range(1000):
             if found := [upcall for upcall in self.turn() if upcall[0] == "request"]:
                 return client, found[0][1]

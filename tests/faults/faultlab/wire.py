@@ -76,7 +76,7 @@ def request(
     method: str, target: str, body: bytes = b"", headers: dict[str, str] | None = None
 ) -> bytes:
     """The bytes of a request."""
-    fields = {"Host": "barco", "Content-Length": str(len(body))} | (headers or {})
+    fields = {"Host": "localhost", "Content-Length": str(len(body))} | (headers or {})
     head = "".join(f"{name}: {text}\r\n" for name, text in fields.items())
     return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + body
 
