@@ -267,6 +267,8 @@ def _from_file(path: Path, known: Mapping[str, Key]) -> dict[str, Any]:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep: a section has keys, and no more") from None
     values = {}
     sections = {key.section for key in known.values()}
     for section, table in document.items():

@@ -71,6 +71,26 @@ def _safe(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
+class Seldom:
+    """One line a minute of what may happen thousands of times; it says how often it did."""
+
+    def __init__(self, log: logging.Logger, seconds: float = 60.0) -> None:
+        self._log = log
+        self._seconds = seconds
+        self._next = 0.0
+        self._passed_over = 0
+
+    def error(self, text: str, *args: object) -> None:
+        """The line, or one more that is only counted."""
+        now = time.monotonic()
+        if now < self._next:
+            self._passed_over += 1
+            return
+        more = f" ({self._passed_over} more since the last line)" if self._passed_over else ""
+        self._log.error(text + "%s", *args, more)
+        self._next, self._passed_over = now + self._seconds, 0
+
+
 def setup(stream: TextIO, level: int = logging.INFO) -> None:
     """Send barco's log lines to `stream`, in the form that suits it."""
     handler = logging.StreamHandler(stream)

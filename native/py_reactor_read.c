@@ -203,12 +203,18 @@ static PyObject *Reactor_locate_appended(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
 }
 
-static PyObject *Reactor_streams(PyObject *self, PyObject *none)
+static PyObject *Reactor_streams(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    PyObject *list = reactor ? PyList_New(0) : NULL;
-    for (uint32_t t = 0; list != NULL && t < reactor->shard->topic_count; t++) {
-        const struct topic *topic = reactor->shard->topics[t];
+    const char *name = NULL;
+    Py_ssize_t name_len = 0;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "|z#", &name, &name_len))
+        return NULL;
+    const struct topic *only = name ? shard_topic(reactor->shard, name, (size_t)name_len) : NULL;
+    const uint32_t count = name == NULL ? reactor->shard->topic_count : only != NULL;
+    PyObject *list = PyList_New(0);
+    for (uint32_t t = 0; list != NULL && t < count; t++) {
+        const struct topic *topic = only != NULL ? only : reactor->shard->topics[t];
         for (uint32_t s = 0; list != NULL && s < reactor->shard->slice_count; s++) {
             const struct stream *stream = topic->streams[s];
             if (stream == NULL)
@@ -522,8 +528,8 @@ PyMethodDef reactor_read_methods[] = {
      "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},
     {"locate_appended", Reactor_locate_appended, METH_VARARGS,
      "locate_appended(topic, slice, time_us by the log's clock) -> offset | None."},
-    {"streams", Reactor_streams, METH_NOARGS,
-     "streams() -> [(topic, slice, start offset, stable end, highest timestamp)]."},
+    {"streams", Reactor_streams, METH_VARARGS,
+     "streams(topic=None) -> [(topic, slice, start offset, stable end, highest timestamp)]."},
     {"stream_ends", Reactor_stream_ends, METH_VARARGS,
      "stream_ends(topic, slice) -> (start offset, stable end) | None."},
     {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},

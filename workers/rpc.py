@@ -26,6 +26,7 @@ from barco.errors import (
     ProtocolError,
     RequestError,
 )
+from barco.log import Seldom
 from barco.protocol.link import Hello
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -46,6 +47,7 @@ FRAME_BYTES_A_SECOND = 64 * 1024
 
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger("barco.rpc")
+_seldom = Seldom(_log)
 
 
 def frame_bytes_max(event_bytes_max: int) -> int:
@@ -302,14 +304,15 @@ class _Answering(_Frames):
 
     async def _answer(self, message: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": message["id"], "ok": True}
+        op = str(message.get("op"))
         try:
-            answer["result"] = await self._operation(
-                str(message.get("op")), message.get("args") or {}
-            )
+            answer["result"] = await self._operation(op, message.get("args") or {})
         except BarcoError as error:
             answer = {"id": message["id"], "ok": False, "error": pack_error(error)}
-        except Exception:  # noqa: BLE001 - logged, and answered as the broker's failure.
-            _log.exception("operation %.64r of a sibling failed", message.get("op"))
+        except Exception as error:  # noqa: BLE001 - logged, and answered as the broker's failure.
+            # A sibling that says nonsense says it often.
+            told = type(error).__name__, str(error)
+            _seldom.error("operation %.64r of a sibling failed: %s: %.200s", op, *told)
             failure = BrokerError("The worker that owns the slice failed.")
             answer = {"id": message["id"], "ok": False, "error": pack_error(failure)}
         self.send(answer)

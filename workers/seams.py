@@ -55,8 +55,8 @@ class ReactorLike(Protocol):
         The upcall "appended" follows. RuntimeError: not taken now; ValueError: one is damaged.
         """
 
-    def streams(self) -> list[Stream]:
-        """Every (topic, slice) of this shard."""
+    def streams(self, topic: str | None = None, /) -> list[Stream]:
+        """Every (topic, slice) of this shard, or those of one topic."""
 
     def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:
         """(start offset, stable end) of one of them."""

@@ -91,6 +91,11 @@ class TopicRecord:
             raise ValueError(f"timestamps {str(self.timestamps)[:32]!r}")
 
 
+def _hash(record: TopicRecord) -> int:
+    told = repr(sorted(record.to_dict().items())).encode()
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")
+
+
 class TopicRegistry:
     """The topics that this shard knows."""
 
@@ -99,26 +104,27 @@ class TopicRegistry:
         self._appends = appends
         self._slices = slices
         self._records: dict[str, TopicRecord] = {}
-        self._digest = ""
         self.on_deleted: Callable[[str], Awaitable[None]] | None = None
         """Told once the deletion is in the log."""
+        self._digest = 0
+        """Of all records together: each change takes its old hash out and puts the new one in."""
 
     def digest(self) -> tuple[str, int]:
         """(a hash of all decisions, how many): the same on every shard that knows the same."""
-        if not self._digest:
-            hashed = hashlib.blake2b(digest_size=8)
-            for _, record in sorted(self._records.items()):
-                hashed.update(repr(sorted(record.to_dict().items())).encode())
-            self._digest = hashed.hexdigest()
-        return self._digest, len(self._records)
+        return f"{self._digest:016x}", len(self._records)
+
+    def _keep(self, record: TopicRecord) -> None:
+        known = self._records.get(record.topic)
+        self._digest ^= _hash(record) ^ (0 if known is None else _hash(known))
+        self._records[record.topic] = record
 
     def open(self) -> None:
         """A generation is open: take up the settings that its log holds."""
         told = {record.topic for record in self._records.values() if not record.deleted}
         self._records.clear()
-        self._digest = ""
+        self._digest = 0
         for record in internal.each(TOPICS, self._reactor.compacted(TOPICS), TopicRecord.from_dict):
-            self._records[record.topic] = record
+            self._keep(record)
             if record.deleted:
                 self._cut(record)
         exist = self.names()
@@ -131,8 +137,8 @@ class TopicRegistry:
         self._reactor.topic_set(topic, exists, self.compression(topic), self.any_time(topic))
 
     def _cut(self, record: TopicRecord) -> None:
-        for name, index, start, _, _ in self._reactor.streams():
-            if name == record.topic and start < record.ends.get(index, 0):
+        for name, index, start, _, _ in self._reactor.streams(record.topic):
+            if start < record.ends.get(index, 0):
                 self._reactor.truncate_stream(name, index, record.ends[index])
 
     def names(self) -> list[str]:
@@ -149,6 +155,20 @@ class TopicRegistry:
         """Topics that were deleted, and have nothing since."""
         gone = {record.topic for record in self._records.values() if record.deleted}
         return gone.difference(self.names())
+
+    def known(self) -> int:
+        """How many topics the shard has heard of, deleted ones too."""
+        return max(len(self._records), self._reactor.stats().get("topics", 0))
+
+    def _exists(self, topic: str) -> bool:
+        """Whether `names` has it, without a look at all others."""
+        record = self._records.get(topic)
+        if topic.startswith("__"):
+            return False
+        if record is not None and not record.deleted:
+            return True
+        streams = self._reactor.streams(topic)
+        return any(record is None or end > start for _, _, start, end, _ in streams)
 
     def record(self, topic: str) -> TopicRecord | None:
         """The last decision about a topic, deletion included."""
@@ -173,8 +193,12 @@ class TopicRegistry:
 
     def describe(self, topic: str | None) -> dict[str, Any]:
         """{topic: {"record", "exists", "streams": [[slice, start, end, last timestamp]]}}."""
-        existing = set(self.names())
-        wanted = existing | set(self._records) if topic is None else {topic}
+        if topic is None:
+            existing = set(self.names())
+            wanted = existing | set(self._records)
+        else:  # As cheap with a hundred thousand others.
+            existing = {topic} if self._exists(topic) else set()
+            wanted = {topic}
         found: dict[str, Any] = {}
         for name in wanted:
             record = self._records.get(name)
@@ -185,7 +209,7 @@ class TopicRegistry:
                 "exists": name in existing,
                 "streams": [],
             }
-        for name, index, start, end, last in self._reactor.streams():
+        for name, index, start, end, last in self._reactor.streams(topic):
             if name in found:
                 found[name]["streams"].append([index, start, end, last])
         return found
@@ -202,14 +226,11 @@ class TopicRegistry:
         stored = asdict(record)
         if record.deleted:
             stored["ends"] = {
-                index: end
-                for name, index, _, end, _ in self._reactor.streams()
-                if name == record.topic
+                index: end for _, index, _, end, _ in self._reactor.streams(record.topic)
             }
         key = record.topic.encode()
         future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
-        self._records[record.topic] = TopicRecord.from_dict(stored)
-        self._digest = ""
+        self._keep(TopicRecord.from_dict(stored))
         self._tell(record.topic, not record.deleted)
         await asyncio.shield(future)
         if record.deleted:

@@ -191,3 +191,9 @@ def test_others_are_called_from_the_address_that_they_know() -> None:
     assert addresses.source("0.0.0.0", "127.0.0.7") == "127.0.0.7"
     assert addresses.source("0.0.0.0", "192.0.2.1") == "0.0.0.0"  # Behind a translation.
     assert addresses.source("127.0.0.1", "") == "127.0.0.1"
+
+
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    for text in ("a = " + "[" * 100_000 + "]" * 100_000, "a = " + "{a = " * 100_000):
+        with pytest.raises(ConfigError, match="nested|not TOML"):
+            load(text, tmp_path)

@@ -4,11 +4,12 @@ import io
 import json
 import logging
 import sys
+import time
 
 import pytest
 
 from barco import limits
-from barco.log import JsonFormatter, TerminalFormatter, setup
+from barco.log import JsonFormatter, Seldom, TerminalFormatter, setup
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -71,3 +72,14 @@ def test_setup_is_for_barco_only() -> None:
         logging.getLogger("barco").handlers.clear()
         logging.getLogger("barco").propagate = True
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["hello"]
+
+
+def test_what_happens_often_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    seldom = Seldom(logging.getLogger("barco.seldom"), 0.05)
+    with caplog.at_level("ERROR", "barco.seldom"):
+        for number in range(1000):
+            seldom.error("bad %d", number)
+        assert len(caplog.messages) < 100 and caplog.messages[0] == "bad 0"
+        time.sleep(0.06)
+        seldom.error("bad %d", 1000)
+    assert "more since the last line" in caplog.messages[-1]

@@ -1,7 +1,6 @@
 """An in-memory twin of a whole broker: reactors, log readers, siblings and the supervisor.
 
-Everything above the seams is the real code. A worker can be killed and brought back: it comes back
-with what was stable, and with nothing else.
+Everything above the seams is real. A worker that was killed comes back with what was stable.
 """
 
 import asyncio
@@ -117,10 +116,11 @@ class MemoryReactor:
 
         asyncio.get_running_loop().call_soon(stable)
 
-    def streams(self) -> list[tuple[str, int, int, int, int]]:
+    def streams(self, topic: str | None = None, /) -> list[tuple[str, int, int, int, int]]:
         return [
-            (topic, slice, self.starts.get((topic, slice), 0), end, self.latest[topic, slice])
-            for (topic, slice), end in self.ends.items()
+            (name, slice, self.starts.get((name, slice), 0), end, self.latest[name, slice])
+            for (name, slice), end in self.ends.items()
+            if topic in (None, name)
         ]
 
     def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:

@@ -56,11 +56,10 @@ class Topics:
         """Create a topic or change its settings: 201 for a new one."""
         topic = check_topic(request.places["topic"])
         settings = _settings(request.json())
-        described = await self._context.ask_all("topics", {"topic": None})
-        merged = _merge(described)
+        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         known = merged.get(topic)
         exists = known is not None and known["exists"]
-        if not exists and sum(entry["exists"] for entry in merged.values()) >= limits.TOPICS_MAX:
+        if not exists and self._context.service.topics.known() >= limits.TOPICS_MAX:
             raise TooManyRequestsError(
                 f"The broker has {limits.TOPICS_MAX} topics, which is its limit."
             )

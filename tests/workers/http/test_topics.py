@@ -240,3 +240,30 @@ async def test_shards_that_know_the_same_settings_have_the_same_digest() -> None
     await broker.request("PUT", "/v1/topics/t", body=b'{"retentionHours": 3}')
     assert first.digest() == second.digest() != nothing
     assert first.digest()[1] == 1
+
+
+@run
+async def test_a_change_costs_the_same_beside_thousands_of_topics() -> None:
+    """By work: no look at all streams, and no second hash of what did not change."""
+    broker = Broker()
+    for number in range(300):
+        broker.produce(f"many{number}", number % 8, b"1")
+    asked: list[str | None] = []
+    for reactor in broker.reactors:
+        streams = reactor.streams
+
+        def counted(topic: str | None = None, /, streams: Any = streams) -> Any:
+            asked.append(topic)
+            return streams(topic)
+
+        reactor.streams = counted  # type: ignore[method-assign]
+    assert (await put(broker, "one", {"retentionHours": 3})).status == 201
+    assert (await put(broker, "one", {"retentionHours": 4})).status == 200
+    assert (await put(broker, "many7", {"retentionHours": 4})).status == 200
+    assert (await broker.request("DELETE", "/v1/topics/one")).status == 204
+    assert asked and None not in asked
+    first, second = (service.topics for service in broker.services if service is not None)
+    changed = first.digest()
+    assert changed == second.digest()
+    first.open()
+    assert first.digest() == changed, "as a start has it"
