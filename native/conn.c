@@ -613,19 +613,6 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-void conn_abandoned(struct conn *conn)
-{
-    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
-        struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
-        if (slot->asked != NULL && conn->closed) {
-            control_forget(conn, slot);
-        } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
-            reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
-            conn->reactor->aborted++;
-        }
-    }
-}
-
 void conn_close(struct conn *conn)
 {
     if (conn->closed)

@@ -145,3 +145,16 @@ void control_give_up(struct reactor *reactor)
         control_forget(asked->conn, conn_slot(asked->conn, asked->number));
     }
 }
+
+void conn_abandoned(struct conn *conn)
+{
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
+        struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+        if (slot->asked != NULL && conn->closed) {
+            control_forget(conn, slot);
+        } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
+            reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
+            conn->reactor->aborted++;
+        }
+    }
+}

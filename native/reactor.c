@@ -572,21 +572,6 @@ static void sweep(struct reactor *reactor)
         log_heartbeat(reactor->log, reactor->wall_us, GROUP_HEARTBEAT);
 }
 
-/* Memory came free: connections that waited for it go on. */
-static void unblock(struct reactor *reactor)
-{
-    if (!reactor->blocked_any || !reactor_memory(reactor, 2u << 20))
-        return;
-    reactor->blocked_any = false;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
-        if (conn->blocked) {
-            conn->blocked = false;
-            conn->stopped = true; /* so that the kept input is looked at again */
-            reactor_mark_dirty(reactor, conn);
-        }
-    }
-}
-
 static void tell_stable(struct reactor *reactor)
 {
     if (reactor->log->gated && reactor->log->stable_gseq != reactor->last_landed) {

@@ -197,6 +197,8 @@ void shed_held(struct reactor *reactor);
 uint64_t shed_answers(struct reactor *reactor, uint64_t bytes);
 /* Once a turn: some of those that have yielded go on. */
 void resume_yielded(struct reactor *reactor);
+/* Once a turn: connections that waited for memory go on, where some came free. */
+void unblock(struct reactor *reactor);
 
 /* gather.c */
 /* A group was built; those on their way may all be committed. */

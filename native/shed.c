@@ -132,3 +132,17 @@ void resume_yielded(struct reactor *reactor)
         reactor_mark_dirty(reactor, conn);
     }
 }
+
+void unblock(struct reactor *reactor)
+{
+    if (!reactor->blocked_any || !reactor_memory(reactor, 2u << 20))
+        return;
+    reactor->blocked_any = false;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        if (conn->blocked) {
+            conn->blocked = false;
+            conn->stopped = true; /* so that the kept input is looked at again */
+            reactor_mark_dirty(reactor, conn);
+        }
+    }
+}
