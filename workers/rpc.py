@@ -46,8 +46,7 @@ FRAME_BYTES_A_SECOND = 64 * 1024
 """A large frame that comes more slowly than this ends its connection."""
 
 _LENGTH = struct.Struct("<I")
-_log = logging.getLogger("barco.rpc")
-_seldom = Seldom(_log)
+_seldom = Seldom(logging.getLogger("barco.rpc"))
 
 
 def frame_bytes_max(event_bytes_max: int) -> int:
@@ -154,7 +153,7 @@ class _Frames(asyncio.BufferedProtocol, ABC):
                 self._on_time()
                 self.received(_unpack(memoryview(body)))
         except ProtocolError as error:
-            _log.error("closing a sibling's connection: %s", error)
+            _seldom.error("closing a sibling's connection: %s", error)
             self.close()
 
     def _take_frames(self) -> None:
@@ -310,9 +309,7 @@ class _Answering(_Frames):
         except BarcoError as error:
             answer = {"id": message["id"], "ok": False, "error": pack_error(error)}
         except Exception as error:  # noqa: BLE001 - logged, and answered as the broker's failure.
-            # A sibling that says nonsense says it often.
-            told = type(error).__name__, str(error)
-            _seldom.error("operation %.64r of a sibling failed: %s: %.200s", op, *told)
+            _seldom.error("operation %.64r of a sibling failed: %.200r", op, error)
             failure = BrokerError("The worker that owns the slice failed.")
             answer = {"id": message["id"], "ok": False, "error": pack_error(failure)}
         self.send(answer)

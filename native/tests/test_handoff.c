@@ -103,6 +103,8 @@ static void forget_all(void)
     reactor->upcall_count = 0;
     for (uint32_t i = 0; i < 3; i++) {
         struct conn *conn = table[i];
+        conn_unyield(conn); /* a turn has passed: who was refused often goes on */
+        conn->refused = 0;
         outputs_free(conn->out_first);
         conn->out_first = conn->out_last = NULL;
         if (conn->outgoing && !conn->closed)
