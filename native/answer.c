@@ -258,6 +258,8 @@ static void render_duplicate(struct conn *conn, const struct slot *slot)
 static const char *likely_unit(const struct reactor *reactor, uint64_t number)
 {
     const int64_t wall_us = reactor->wall_us;
+    if (number > INT64_MAX) /* another process's word: it may be anything */
+        return NULL;
     const int64_t time = (int64_t)number;
     if (time < INT64_MAX / 1000000 && log_time_plausible(reactor->log, wall_us, time * 1000000))
         return "seconds";
