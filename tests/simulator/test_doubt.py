@@ -58,7 +58,7 @@ MUTANTS = {
     "votes all the same": (VotesAllTheSame, 7),
     "doubts what it knows": (DoubtsWhatItKnows, 63),
     "forgets the doubt": (ForgetsTheDoubt, 261),
-    "suspect counts": (SuspectCounts, 607),
+    "suspect counts": (SuspectCounts, 926),
 }
 """And the seed that is known to catch it; after a change others are tried."""
 

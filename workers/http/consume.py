@@ -61,6 +61,9 @@ what it may have given is given again."""
 _PAUSE_S = 0.02
 """Before looking again, when a wait ended and yet there was nothing: nobody spins."""
 
+_LEADER_PAUSE_S = 0.1
+"""Before a commit looks again whether somebody leads: each look asks every process."""
+
 _log = logging.getLogger("barco.consume")
 
 
@@ -343,7 +346,21 @@ class Consume:
     # --- Committing -----------------------------------------------------------------------------
 
     async def commit(self, request: Request) -> Response:
-        """Commit what the last poll returned; 204 once that is as durable as an event."""
+        """Commit what the last poll returned; 204 once that is as durable as an event.
+
+        While nobody leads a slice, the next leader is waited for: a commit can be repeated.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.COMMIT_WAIT_SECONDS
+        while True:
+            try:
+                return await self._commit(request)
+            except NotReadyError:
+                if loop.time() >= until:
+                    raise
+            await asyncio.sleep(_LEADER_PAUSE_S)
+
+    async def _commit(self, request: Request) -> Response:
         consumer_id = _consumer_id(request)
         member = await self._context.membership.require(consumer_id)
         self._context.membership.heard_of(consumer_id)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twin import Answer, Broker, run
 
+from barco.workers.leaders import NOBODY
 from barco.workers.polls import Written, holds, name_of
 from barco.workers.rpc import RpcServer, Siblings
 
@@ -251,3 +252,20 @@ def test_over_real_sockets_an_asker_that_stands_still(tmp_path: Any) -> None:
         await server.close()
 
     asyncio.run(asyncio.wait_for(check(), 60))
+
+
+@run
+async def test_a_commit_waits_for_the_next_leader() -> None:
+    """A broker has just died: the next one leads what it led in a moment."""
+    broker = await a_broker(1, 5)
+    assert sorted(values(await broker.poll("c", worker=0))) == [1, 5]
+    service = broker.services[0]
+    assert service is not None
+    service.leaders.learn(SIBLING, 1, NOBODY)
+    commit = asyncio.create_task(
+        broker.request("POST", "/v1/consumer/commit", {"consumerId": "c"}, worker=0)
+    )
+    await asyncio.sleep(0.3)
+    assert not commit.done()
+    service.leaders.learn(SIBLING, 2, 0)
+    assert (await commit).status == 204
