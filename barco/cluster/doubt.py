@@ -7,8 +7,7 @@ So when each has answered a ping of this process, what they had open by then is 
 in what begins later this member takes part as ever. Until then it takes part in nothing.
 
 A peer notices an old copy by the position of the journal, which it has heard before. It keeps that
-in memory: if all of them have started anew since, nobody notices (the logs may: a group that was
-acknowledged is missed, a longer log than was agreed on is told).
+in memory: if all of them have started anew since, or are away, nobody notices (docs/findings.md).
 """
 
 from barco.cluster.effects import Warn
