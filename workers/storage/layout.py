@@ -19,6 +19,7 @@ from barco.workers.storage.errors import explain, fsync_directory
 LOCK_NAME = "lock"
 LINEAGE_NAME = "lineage.log"
 LINEAGE_COPY_NAME = "lineage.copy"
+LINEAGE_ROOM_NAME = "lineage.room"
 TRASH_NAME = "trash"
 SPARE_NAME = "spare.ready"
 TEMPORARY_SUFFIX = ".tmp"

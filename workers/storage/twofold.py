@@ -18,19 +18,23 @@ both files anew. That also ends what a failed fsync has begun, after which nothi
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from crc32c import crc32c
 
-from barco.errors import BarcoError, DataDirError
+from barco.errors import BarcoError, DataDirError, DiskFullError
 from barco.types import KiB, MiB
 from barco.workers.storage import layout
 from barco.workers.storage.errors import DiskError, explain, fsync_directory
 
 SECTOR_BYTES = 512
 """Written as a whole or not at all, by any disk."""
+
+ROOM_BYTES = MiB
+"""Kept for a full disk, beside what a start needs to write both files anew."""
 
 BODY_BYTES_MAX = 4 * MiB
 """Of one frame; some hundred bytes are usual."""
@@ -100,6 +104,7 @@ class Twofold:
     def __init__(self, paths: tuple[Path, Path], merged: Merged, *, writable: bool) -> None:
         """Use `Twofold.load`."""
         self._paths = paths
+        self._room = paths[0].with_name(layout.LINEAGE_ROOM_NAME)
         self._writable = writable
         self._frames = merged.frames
         self._turn = max(merged.turn, 1)
@@ -146,7 +151,7 @@ class Twofold:
 
         def write(path: Path) -> None:
             try:
-                _append(path, frame.data, self._end)
+                self._with_room(_append, path, frame.data, self._end)
             except BarcoError as error:
                 failures.append(error)
 
@@ -166,13 +171,23 @@ class Twofold:
         data = b"".join(frame.data for frame in self._frames)
         temporaries = [path.with_name(path.name + layout.TEMPORARY_SUFFIX) for path in self._paths]
         for temporary in temporaries:
-            _write(temporary, data)
+            self._with_room(_write, temporary, data)
         for temporary, path in zip(temporaries, self._paths, strict=True):
             try:
                 os.rename(temporary, path)
             except OSError as error:
                 raise explain(error, path, "replace") from error
         fsync_directory(self._paths[0].parent)
+        _reserve(self._room, ROOM_BYTES + 2 * len(data))
+
+    def _with_room(self, call: Callable[..., None], *args: Any) -> None:
+        """On a full disk the room that was kept is given up for it, so that a start can be told
+        from a crash, and votes go on."""
+        try:
+            call(*args)
+        except DiskFullError:
+            self._room.unlink(missing_ok=True)
+            call(*args)
 
 
 def make_frame(turn: int, serial: int, prev: int, body: bytes) -> Frame:
@@ -371,6 +386,18 @@ def _cut(path: Path, end: int) -> None:
         os.truncate(path, end)
     except OSError:
         pass  # The next start sees it, and what it was.
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Keeps blocks of the disk; without them, on a disk that is full already, it goes as well."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        finally:
+            os.close(fd)
+    except OSError:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -187,8 +187,8 @@ def test_temporaries_and_trash_are_cleared(shard, go):
     (shard / layout.TRASH_NAME / "gen-0000000002-seg-00000000.log").write_bytes(b"old")
     report, _ = recover(shard, go)
     assert report.temporaries == 2
-    names = [layout.LINEAGE_COPY_NAME, layout.LINEAGE_NAME, layout.TRASH_NAME]
-    assert sorted(path.name for path in shard.iterdir()) == names
+    names = [layout.LINEAGE_COPY_NAME, layout.LINEAGE_NAME, layout.LINEAGE_ROOM_NAME]
+    assert sorted(path.name for path in shard.iterdir()) == [*names, layout.TRASH_NAME]
     assert not list((shard / layout.TRASH_NAME).iterdir())
 
 
