@@ -53,7 +53,11 @@ class Relays:
                 near, _ = listener.accept()
                 self._open.append(near)
                 try:
-                    far = socket.create_connection((HOSTS[target], self._ports[target]))
+                    # From where the target takes this member to be.
+                    seen = f"127.0.{target + 1}.{source + 1}"
+                    far = socket.create_connection(
+                        (HOSTS[target], self._ports[target]), source_address=(seen, 0)
+                    )
                 except OSError:
                     near.close()
                     continue
@@ -62,7 +66,7 @@ class Relays:
                 self._start(self._forth, near, far, source, target)
 
     def _back(self, far: socket.socket, near: socket.socket) -> None:
-        """The answer to the hello, and the end."""
+        """The answer to the hello with its proof, and the end."""
         with contextlib.suppress(OSError):
             while data := far.recv(65536):
                 near.sendall(data)
@@ -75,6 +79,10 @@ class Relays:
             if hello is None or hello["kind"] != REPLICATION:
                 raise ProtocolError("the members need nothing else of each other")
             far.sendall(frame.encode(hello))
+            proof = frame.read(stream)
+            if proof is None:
+                raise ProtocolError("a member hung up within its hello")
+            far.sendall(frame.encode(proof))
             while head := stream.read(wire.HEAD.size):
                 length, group = wire.HEAD.unpack(head)
                 body, data = stream.read(length), stream.read(group)
