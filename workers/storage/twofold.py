@@ -181,8 +181,8 @@ class Twofold:
         _reserve(self._room, ROOM_BYTES + 2 * len(data))
 
     def _with_room(self, call: Callable[..., None], *args: Any) -> None:
-        """On a full disk the room that was kept is given up for it, so that a start can be told
-        from a crash, and votes go on."""
+        """On a full disk the room that was kept is given up for it, once: a shard must be able to
+        start, and to vote. Raises what the second attempt raises."""
         try:
             call(*args)
         except DiskFullError:

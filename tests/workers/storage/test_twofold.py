@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barco.errors import DiskFullError
 from barco.workers.storage import layout, twofold
 from barco.workers.storage.errors import DiskError
 from barco.workers.storage.twofold import SECTOR_BYTES, Twofold, make_frame, merge, read_copy
@@ -297,3 +298,22 @@ def check_last_frame(parsed=copy_of):
 
 def test_the_last_frame_flipped_in_both_is_no_torn_append():
     check_last_frame()
+
+
+def test_the_journal_goes_on_when_the_disk_is_full(tmp_path, monkeypatch):
+    """Into the room that was kept for it; without that room a full disk is an error."""
+    room = tmp_path / layout.LINEAGE_ROOM_NAME
+    journal = Twofold.load(tmp_path, repair=True, doubt=DOUBT)
+    assert room.stat().st_blocks * 512 >= twofold.ROOM_BYTES
+    append = twofold._append
+
+    def full(*args):
+        if room.exists():
+            raise DiskFullError("no space is left")
+        append(*args)
+
+    monkeypatch.setattr(twofold, "_append", full)
+    journal.append(b"a vote")
+    assert not room.exists()
+    again = Twofold.load(tmp_path, repair=False, doubt=DOUBT)
+    assert list(again.bodies()) == [b"a vote"] and not again.hurt
