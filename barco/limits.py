@@ -87,7 +87,18 @@ HEADERS_MAX = 64
 """414 and 431. Browsers and proxies stay below 8 KiB; a head is held for each connection."""
 
 CONNECTIONS_MAX = 10_000
-"""For each worker; over it new connections are closed at once, old ones are unharmed."""
+CONNECTIONS_FLOOR = 16
+"""For each worker, as far as the limit on open files allows it. Over it those who are idle make
+room for new ones; where none is, those are refused with 503."""
+
+FILES_OF_WORKER = 64
+FILES_OF_PEER = 3
+FILES_SPARE_SHARE = 8
+"""What a process has open besides connections (segments, indexes, listeners, the loops' own), what
+for each process of the cluster, and the part of the limit that the core keeps free (admit.c)."""
+
+CROWDING_SECONDS = 60.0
+"""How often it is said that connections were closed or refused for others."""
 
 HEAD_SECONDS_MAX = 10.0
 BODY_GRACE_SECONDS = 5.0

@@ -88,6 +88,8 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                 "broker.hosts",
                                 1, 0},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
+    [PROBLEM_FULL] = {503, "too-many-connections",
+                      "the worker has as many connections as it can, and all are busy", 1, 1},
     [PROBLEM_DISK_FULL] = {507, "disk-full", "the broker's disk is full", 1, 5},
     [PROBLEM_FAR_TIMESTAMP] = {400, "implausible-timestamp",
                                "a timestamp is microseconds since 1970, of the last 10 years or "
@@ -329,6 +331,23 @@ static void render_problem(struct conn *conn, const struct slot *slot)
     conn_write(conn, head, (size_t)(at - head));
     if (!slot->head_only)
         conn_write(conn, body, (size_t)len);
+}
+
+size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out, size_t capacity)
+{
+    const struct problem_text *text = &problems[problem];
+    char body[320];
+    const int len = snprintf(body, sizeof body,
+                             "{\"type\":\"urn:barco:problem:%s\",\"title\":\"%s\",\"status\":%u}\n",
+                             text->type, text->title, text->status);
+    const int used = snprintf(out, capacity,
+                              "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\n"
+                              "Content-Length: %d\r\n%sRetry-After: %u\r\nDate: %s\r\n"
+                              "Connection: close\r\n\r\n%s",
+                              text->status, reason(text->status), len,
+                              text->not_written ? "Barco-Outcome: not-written\r\n" : "",
+                              text->retry_after, reactor->date, body);
+    return used < 0 ? 0 : (size_t)used < capacity ? (size_t)used : capacity - 1;
 }
 
 static void render_python(struct conn *conn, const struct slot *slot)

@@ -619,6 +619,7 @@ void conn_close(struct conn *conn)
         return;
     conn->closed = true;
     struct reactor *reactor = conn->reactor;
+    reactor->admission.places -= conn->kind == CONN_HTTP;
     conn_abandoned(conn);
     if (conn->kind == CONN_PEER)
         handoff_lost(reactor, conn);

@@ -190,6 +190,8 @@ uint16_t request_origin(struct conn *conn, const struct http1_request *head);
 
 /* answer.c */
 void answer_render(struct conn *conn, struct slot *slot);
+/* The problem as a whole response, after which the connection ends. The length. */
+size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out, size_t capacity);
 
 /* produce.c */
 /* Reads a produce request's head. 0, or the problem. */
@@ -310,6 +312,7 @@ enum problem {
     PROBLEM_DISK_FULL,
     PROBLEM_FAR_TIMESTAMP,
     PROBLEM_CROWDED,
+    PROBLEM_FULL,
     PROBLEM_FOREIGN_HOST,
     PROBLEM_FOREIGN_ORIGIN,
     PROBLEM_COUNT

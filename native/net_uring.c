@@ -73,9 +73,13 @@ static void uring_listen(struct net *net, struct listener *listener)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
-    io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (admit_singly(u->reactor))
+        io_uring_prep_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    else
+        io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
     mark(sqe, listener, OP_ACCEPT);
     listener->armed = true;
+    listener->ending = false;
 }
 
 static void uring_watch(struct net *net, int epoll_fd)
@@ -157,15 +161,28 @@ static bool uring_submit(struct net *net)
     return io_uring_sq_ready(&u->uring) == 0;
 }
 
+/* Many accepts at once take whatever is in the backlog before anybody can look at it. */
+static void end_accepting(struct net_uring *u, struct listener *listener)
+{
+    struct io_uring_sqe *sqe = next_sqe(u);
+    listener->ending = true;
+    io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)listener | OP_ACCEPT, 0);
+    mark(sqe, NULL, OP_IGNORED);
+}
+
 static void on_accept(struct net_uring *u, struct listener *listener,
                       const struct io_uring_cqe *cqe)
 {
     if (cqe->res >= 0)
         reactor_accepted(u->reactor, listener, cqe->res);
-    if (cqe->flags & IORING_CQE_F_MORE)
+    if (cqe->flags & IORING_CQE_F_MORE) {
+        if (!listener->ending && admit_singly(u->reactor))
+            end_accepting(u, listener);
         return;
+    }
     listener->armed = false;
-    if (cqe->res >= 0 || cqe->res == -EAGAIN || cqe->res == -ECONNABORTED)
+    if (cqe->res >= 0 || cqe->res == -EAGAIN || cqe->res == -ECONNABORTED ||
+        cqe->res == -ECANCELED)
         uring_listen(&u->net, listener);
     else
         reactor_accept_failed(u->reactor, listener, -cqe->res);

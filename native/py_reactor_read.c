@@ -504,6 +504,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"state_full", shard_full(reactor->shard)},
         {"connection_bytes", reactor->input_bytes + outputs_own_bytes()},
         {"connections_shed", reactor->shed},
+        {"connections_idle_closed", reactor->admission.ousted},
+        {"connections_refused", reactor->admission.refused},
         {"turns", reactor->turns},
     };
     PyObject *dict = PyDict_New();

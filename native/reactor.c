@@ -120,6 +120,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     if (reactor == NULL)
         return NULL;
     reactor->options = *options;
+    admit_init(reactor);
     reactor->call_free = UINT32_MAX;
     reactor->asking.share = ASKING_SHARE_MAX;
     reactor->yielded_end = &reactor->yielded;
@@ -156,6 +157,7 @@ void reactor_free(struct reactor *reactor)
         return;
     if (reactor->net != NULL)
         reactor->net->free(reactor->net);
+    admit_free(reactor);
     while (reactor->conns != NULL) {
         struct conn *conn = reactor->conns;
         reactor->conns = conn->next;
@@ -271,7 +273,7 @@ static bool table_add(struct reactor *reactor, struct conn *conn)
     return true;
 }
 
-static struct conn *adopt(struct reactor *reactor, int fd, uint8_t kind)
+struct conn *reactor_adopt(struct reactor *reactor, int fd, uint8_t kind)
 {
     struct conn *conn = conn_new(reactor, fd, kind);
     if (conn == NULL || !table_add(reactor, conn)) {
@@ -280,6 +282,7 @@ static struct conn *adopt(struct reactor *reactor, int fd, uint8_t kind)
         return NULL;
     }
     reactor->connections_total++;
+    reactor->admission.places += kind == CONN_HTTP;
     reactor->net->adopt(reactor->net, conn);
     conn->receiving = true;
     reactor->net->recv_start(reactor->net, conn);
@@ -292,7 +295,7 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
         return -1;
     if (reactor->peers[peer] != NULL)
         conn_close(reactor->peers[peer]);
-    struct conn *conn = adopt(reactor, fd, CONN_PEER);
+    struct conn *conn = reactor_adopt(reactor, fd, CONN_PEER);
     if (conn == NULL)
         return -1;
     conn->outgoing = true;
@@ -306,7 +309,7 @@ int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
     for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
         if (conn->kind == CONN_PEER && conn->from_afar && conn->peer == peer && !conn->closed)
             conn_close(conn);
-    struct conn *conn = adopt(reactor, fd, CONN_PEER);
+    struct conn *conn = reactor_adopt(reactor, fd, CONN_PEER);
     if (conn == NULL)
         return -1;
     conn->from_afar = true;
@@ -321,7 +324,7 @@ struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t gro
         close(fd);
         return NULL;
     }
-    struct conn *conn = adopt(reactor, fd, CONN_REPLICA);
+    struct conn *conn = reactor_adopt(reactor, fd, CONN_REPLICA);
     if (conn != NULL)
         conn->frames = frames;
     else
@@ -429,20 +432,6 @@ static void tend_dirty(struct reactor *reactor)
 }
 
 /* ---- callbacks of the engine ---- */
-
-void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd)
-{
-    if (reactor->conn_count >= reactor->options.connections_max || reactor->draining) {
-        close(fd);
-        return;
-    }
-    adopt(reactor, fd, listener->kind);
-}
-
-void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error)
-{
-    listener->armed = false; /* out of descriptors, mostly: tried again by the sweep */
-}
 
 void reactor_received(struct reactor *reactor, struct conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -563,11 +552,7 @@ static void sweep(struct reactor *reactor)
             reactor_mark_dirty(reactor, conn);
     }
     handoff_deadlines(reactor);
-    for (uint32_t i = 0; i < reactor->listener_count; i++) {
-        struct listener *listener = &reactor->listeners[i];
-        if (!listener->armed && !reactor->draining)
-            reactor->net->listen(reactor->net, listener);
-    }
+    admit_sweep(reactor);
     if (reactor->now_ms - reactor->quiet_since_ms > 1000)
         log_heartbeat(reactor->log, reactor->wall_us, GROUP_HEARTBEAT);
 }
@@ -634,14 +619,19 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
         tend_dirty(reactor); /* an engine may be done with it at once */
     }
     reap_closed(reactor);
+    if (reactor->admission.retry_ms != 0 && reactor->now_ms >= reactor->admission.retry_ms)
+        admit_again(reactor);
 }
 
 /* The longest wait after which there may be something to do that nobody tells of. */
 static int64_t patience_ns(const struct reactor *reactor)
 {
+    const int64_t retry_ms = reactor->admission.retry_ms;
     int64_t ms = reactor->give_up_ms - reactor->now_ms;
     if (reactor->give_up_ms == 0 || ms > SWEEP_MS)
         ms = SWEEP_MS;
+    if (retry_ms != 0 && ms > retry_ms - reactor->now_ms)
+        ms = retry_ms - reactor->now_ms;
     return (ms < 0 ? 0 : ms) * 1000000LL;
 }
 

@@ -18,7 +18,29 @@
 struct listener {
     int fd;
     uint8_t kind;
-    bool armed;
+    bool armed, ending; /* ending: the engine has been told to stop accepting many at once */
+};
+
+#define TURNED_AWAY_MAX 8u
+
+struct turned_away {
+    int fd; /* -1: nobody */
+    int64_t since_ms;
+};
+
+/* What admit.c knows of descriptors and places. */
+struct admission {
+    uint32_t files_max; /* that the process may have open */
+    uint32_t newest;    /* the number of the descriptor that was accepted last */
+    uint32_t places;    /* connections with HTTP that are not being closed */
+    uint32_t promised;  /* of those ousted in that turn, whose place nobody has got yet */
+    uint64_t promised_turn;
+    int64_t nobody_ms; /* until then nobody is looked for who could go */
+    int64_t retry_ms;  /* when to accept again; 0: nothing failed */
+    int reserve;       /* a descriptor for who can not have one otherwise; -1: it is lost */
+    struct turned_away away[TURNED_AWAY_MAX];
+    uint32_t next_away;
+    uint64_t ousted, refused; /* since start */
 };
 
 enum upcall_kind {
@@ -107,6 +129,7 @@ struct reactor {
     struct conn *dirty, *closing;
     struct conn *urgent, **urgent_end; /* dirty, and to be tended first */
     struct asking asking;
+    struct admission admission;
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct conn *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     uint64_t input_bytes; /* kept input of all connections */
@@ -151,6 +174,8 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd);
 /* Takes a connection that this process of another broker has opened to hand events off; it has one,
  * and what it opened before is closed. */
 int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer);
+/* Takes a connection. NULL without memory. */
+struct conn *reactor_adopt(struct reactor *reactor, int fd, uint8_t kind);
 /* Takes a connection that another replica of the shard has opened. NULL without memory. */
 struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
@@ -189,6 +214,16 @@ void control_pace(struct reactor *reactor, int64_t away_us);
 /* host.c */
 bool reactor_add_host(struct reactor *reactor, const char *text, size_t len);
 void hosts_free(struct reactor *reactor);
+
+/* admit.c */
+void admit_init(struct reactor *reactor);
+void admit_free(struct reactor *reactor);
+/* Whether connections are accepted one at a time, because many at once could use up descriptors. */
+bool admit_singly(const struct reactor *reactor);
+/* Starts listeners that have stopped. */
+void admit_again(struct reactor *reactor);
+/* Twice a second. */
+void admit_sweep(struct reactor *reactor);
 
 /* shed.c */
 /* Once a turn: closes connections while all of them hold more than they may. */

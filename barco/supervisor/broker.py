@@ -22,6 +22,7 @@ from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
 from barco.supervisor.control import Control, Sends
+from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import COMMAND, Keeper, Launch
@@ -72,7 +73,7 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
     try:
         identity = identify(plan)
         datadir.prepare(plan.data_dir)
-        machine.raise_file_limit()
+        files = machine.raise_file_limit()
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
         config = plan.config
@@ -87,7 +88,7 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
             advertise=machine.advertised_by(config),
         )
         try:
-            broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready)
+            broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready, files)
             return asyncio.run(broker.run())
         finally:
             listeners.close()
@@ -172,6 +173,7 @@ class Broker:
         lock: int,
         open_to_all: bool,
         on_ready: Callable[[Ready], None],
+        files: int,
     ) -> None:
         self._plan = plan
         self._identity = identity
@@ -188,7 +190,10 @@ class Broker:
         slices = ring_slices(ring.size, identity.slices_per_range)
         self._control: Control | Cluster = Control(Groups(slices))
         # In a cluster the broker's own range comes first, then those that it follows.
-        processes = Replicas(ring, identity.workers).processes
+        replicas = Replicas(ring, identity.workers)
+        processes = replicas.processes
+        self._connections_max = connections_max(files, replicas.peers)
+        self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.cores()
         if processes > len(self._cores):
             log.log(
@@ -286,7 +291,7 @@ class Broker:
             memory_bytes=config.limits.memory_bytes,
             event_bytes_max=config.limits.event_bytes_max,
             request_bytes_max=config.limits.request_bytes_max,
-            connections_max=limits.CONNECTIONS_MAX,
+            connections_max=self._connections_max,
             auto_create=config.topics.auto_create,
             retention_hours=config.topics.retention_hours,
             retention_bytes=config.topics.retention_bytes,
@@ -371,6 +376,8 @@ class Broker:
         while True:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
+            lives = [keeper.life for keeper in self._keepers]
+            self._crowding.look((life.stats for life in lives if life is not None), loop.time())
 
     async def _watchdog(self, seconds: float) -> None:
         while True:

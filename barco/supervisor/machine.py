@@ -92,7 +92,7 @@ def worker_count(config: Config) -> int:
 
 
 def raise_file_limit() -> int:
-    """Take all the file descriptors that are allowed; the workers inherit the limit."""
+    """Take all the file descriptors that are allowed; the workers inherit the limit. How many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -41,10 +41,12 @@ class RunningBroker:
         workers: int = 2,
         engine: str = "",
         ports_from: int = 0,
+        files: int = 0,
         **settings: Any,
     ):
         self.data_dir = data_dir
         self.ports_from = ports_from  # 0: free ones, others after each restart.
+        self.files = files  # The limit on open files, hard and soft; 0: that of the tests.
         self.workers = workers
         self.engine = engine
         self.settings = settings
@@ -59,6 +61,8 @@ class RunningBroker:
         command += ["--workers", str(self.workers)]
         if self.engine:
             command += ["--engine", self.engine]
+        if self.files:
+            command = ["sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh", *command]
         given = {f"BARCO_{name.upper()}": str(value) for name, value in self.settings.items()}
         with self.log_path.open("a") as log:
             self.process = start_tied(

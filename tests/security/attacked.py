@@ -38,9 +38,9 @@ class AttackedBroker(RunningBroker):
     def wire(self, listener: str = "produce", **options: Any) -> Wire:
         return Wire.to(self.port(listener), **options)
 
-    def shard_wire(self, shard: int) -> Wire:
+    def shard_wire(self, shard: int, **options: Any) -> Wire:
         """To the process that owns a shard."""
-        return Wire.to(self.port(shard=shard))
+        return Wire.to(self.port(shard=shard), **options)
 
     def exchange(self, *pieces: bytes, **options: Any) -> Response:
         """One request on a connection of its own; the answer."""
