@@ -1,6 +1,6 @@
 """What an answer to a produce means, and when to try again: pure, a table in code.
 
-Promise D4 of the README is the rule behind it: 2xx is durable; 4xx, 507 and a 503 marked
+Promise D4 is the rule behind it: 2xx is durable; 4xx, 507 and a 503 marked
 `Barco-Outcome: not-written` were never stored; anything else, a lost connection and a time-out
 included, is unknown, and is retried with the same producer id, epoch and sequence.
 """

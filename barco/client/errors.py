@@ -123,7 +123,7 @@ def expected_sequence(fields: Mapping[str, Any]) -> int | None:
 
 
 def not_written(status: int, headers: Mapping[str, str]) -> bool:
-    """True if a refusal promises that nothing was stored (promise D4 of the README)."""
+    """True if a refusal promises that nothing was stored (promise D4)."""
     if 400 <= status < 500 or status == 507:
         return True
     return status == 503 and headers.get("barco-outcome", "") == NOT_WRITTEN

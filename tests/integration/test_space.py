@@ -28,7 +28,7 @@ def fits(member: Member, bound: int) -> bool:
 
 
 def test_fail_overs_do_not_keep_what_was_made_ahead(tmp_path: Path) -> None:
-    """README: the events, and three segments for each shard that a broker holds a copy of."""
+    """docs/promises.md: the events, and three segments for each shard that is held."""
     shard = Shard(tmp_path, segment_bytes=SEGMENT)
     try:
         shard.start()

@@ -186,7 +186,7 @@ def test_a_frame_is_as_old_as_its_first_query(spark: Any, broker: Any) -> None:
     words = [[row.value for row in saying.collect() if row.value] for _ in range(4)]
     assert words == [[]] * 4, "nothing is missing"
     produce(broker, "old", range(100, 105))
-    assert frame.count() == 100, "Spark plans it anew by now: mend README.md, and again.py can go"
+    assert frame.count() == 100, "Spark plans it anew: mend docs/spark.md, and again.py can go"
     assert fresh().count() == 105
     said: list[str] = []
     for _ in range(20):  # It is told by a process that has met the plan before.

@@ -9,11 +9,14 @@ ANY = re.compile(r"(?<![\w%.])[LFAPISD]\d{1,2}(?![\w.])")
 WHERE = ("barco/", "workers/", "native/", "tests/simulator/", "tests/faults/", "tests/workers/")
 
 
+def promised(page: str) -> list[str]:
+    """The promises in the table of a page, in its order."""
+    return re.findall(r"^\| (D\d) \|", (tree.ROOT / page).read_text("utf-8"), re.MULTILINE)
+
+
 def known() -> set[str]:
-    """D1 to D9 stand in the README's table, the others in docs/protocol.md as `**L1**`."""
-    promises = re.findall(
-        r"^\| (D\d) \|", (tree.ROOT / "README.md").read_text("utf-8"), re.MULTILINE
-    )
+    """D1 to D9 are in the table of docs/promises.md, the others in docs/protocol.md as `**L1**`."""
+    promises = promised("docs/promises.md")
     page = (tree.ROOT / "docs" / "protocol.md").read_text("utf-8")
     rules = re.findall(r"^- \*\*([LFAPIS]\d{1,2})\*\* ", page, re.MULTILINE)
     assert len(rules) == len(set(rules)), "a number stands for one rule"
@@ -38,6 +41,10 @@ def test_cited_rules_exist() -> None:
         unknown = sorted(cited(path.read_text("utf-8")) - rules)
         wrong += [f"{name}: rule {rule} is not in docs/protocol.md" for rule in unknown]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_readme_names_every_promise() -> None:
+    assert promised("README.md") == promised("docs/promises.md") == [f"D{n}" for n in range(1, 10)]
 
 
 def test_rules_are_found() -> None:

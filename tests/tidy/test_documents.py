@@ -1,0 +1,92 @@
+"""The documents: links lead somewhere, the README is short, the API's page names all there is."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from barco.workers.http.table import ROUTES
+
+from . import tree
+
+README_LINES_MAX = 130
+LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """Every Markdown page of ours."""
+    return [path for path in tree.files() if path.suffix == ".md"]
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """What `#…` may name in a page: its headings, as GitHub and most others make them."""
+    text = FENCE.sub("", path.read_text("utf-8"))
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
+        name, number = words.replace(" ", "-"), 0
+        while name in found:
+            number += 1
+            name = f"{words.replace(' ', '-')}-{number}"
+        found.add(name)
+    return found
+
+
+def broken(path: Path) -> list[str]:
+    """The links of a page that lead nowhere."""
+    wrong = []
+    for target in LINK.findall(FENCE.sub("", path.read_text("utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        if not found.exists() or (anchor and anchor not in anchors(found)):
+            wrong.append(f"{tree.relative(path)}: {target}")
+    return wrong
+
+
+def test_links_lead_somewhere() -> None:
+    assert len(pages()) > 5
+    wrong = [link for path in pages() for link in broken(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    page = tmp_path / "a.md"
+    page.write_text(
+        "# One `two`, three\n[a](b.md) [b](#one-two-three) [c](#four) [d](https://x/y)\n"
+    )
+    assert broken(page) == ["a.md: b.md", "a.md: #four"]
+
+
+def test_the_index_has_every_page() -> None:
+    index = (tree.ROOT / "docs" / "README.md").read_text("utf-8")
+    missing = [
+        path.name
+        for path in pages()
+        if path.parent == tree.ROOT / "docs" and path.name != "README.md"
+        if f"({path.name})" not in index
+    ]
+    assert not missing, f"not in docs/README.md: {missing}"
+
+
+def test_the_readme_is_read_in_three_minutes() -> None:
+    lines = (tree.ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= README_LINES_MAX, "move something to docs/"
+
+
+def test_the_page_of_the_api_names_every_path_and_every_parameter() -> None:
+    """And no path that there is not."""
+    text = (tree.ROOT / "docs" / "api.md").read_text("utf-8")
+    paths = {route.path for route in ROUTES}
+    missing = [path for path in sorted(paths) if path not in text]
+    assert not missing, f"not in docs/api.md: {missing}"
+    named = {f"/{path}" for path in re.findall(r"(?<=[` ]/)(v1/[^?` |]+)", text)}
+    assert named <= paths, named - paths
+    parameters = {each.name for route in ROUTES for each in route.parameters}
+    unnamed = [name for name in sorted(parameters) if not re.search(rf"\b{name}\b", text)]
+    assert not unnamed, f"not in docs/api.md: {unnamed}"
