@@ -71,6 +71,13 @@ class RequestError(BarcoError):
     title = "Bad request"
 
 
+class FarTimestampError(RequestError):
+    """Of a time that is far from now, in a topic that takes no such one."""
+
+    slug = "implausible-timestamp"
+    title = "Implausible timestamp"
+
+
 class UnauthorizedError(RequestError):
     """No credentials, or wrong ones."""
 

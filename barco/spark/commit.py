@@ -30,8 +30,9 @@ from urllib.parse import quote
 from pyspark.sql.datasource import WriterCommitMessage
 
 from barco.client.ring import Ring, ring_from_topology
-from barco.errors import BarcoError, NotFoundError, PeerError
+from barco.errors import BarcoError, PeerError
 from barco.limits import WRITER_NAME_BYTES_MAX
+from barco.spark.earlier import Earlier, earlier_of
 from barco.spark.fetch import FAILURES, Answer, Brokers
 from barco.spark.options import DEFAULT_ENDPOINTS, OptionError, Reading, endpoints_of
 from barco.types import KiB
@@ -49,6 +50,11 @@ PIECE_BYTES = 512 * KiB
 PASSED_OVER = (
     "batch %d of writer %s is not stored, or not all of it: its batch %d was stored before, and "
     "batches of a writer go up. Give it a higher batchId, or another writerId."
+)
+
+SKIPPED = (
+    "batch %d of writer %s is skipped, as option skipBatch says: %d events of an earlier run of it "
+    "are stored, and those of this run are dropped. Leave the option away from now on."
 )
 
 _log = logging.getLogger("barco.spark")
@@ -80,6 +86,12 @@ class WriteOptions:
     piece_bytes: int = PIECE_BYTES
     acceleration: int = 8
     """LZ4's: 8 is what the broker itself uses; 0 leaves values as they are."""
+    skip: int | None = None
+    """A batch that counts as stored, whatever rows it has now."""
+
+    def skips(self, batch: int) -> bool:
+        """Whether the rows of a batch are not written, as the user has said."""
+        return self.skip == batch
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
@@ -94,6 +106,7 @@ class WriteOptions:
             timeout_s=(reading.number("writeTimeoutMs", None) or 120_000) / 1000,
             piece_bytes=min(reading.number("pieceBytes", None) or PIECE_BYTES, PIECE_BYTES),
             acceleration=reading.take("lz4Acceleration", _acceleration, 8),
+            skip=reading.take("skipBatch", _batch, None),
         )
         reading.take("checkpointLocation", str, "")
         reading.refuse_the_rest()
@@ -281,8 +294,13 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
 
     A batch that is lower than one that the writer stored before is passed over, with a warning.
 
-    CommitError: something that was staged is gone, or a shard did not answer in time.
+    CommitError: something that was staged is gone, a shard did not answer in time, or an earlier
+    run stored other rows under the same name.
     """
+    if options.skips(batch):
+        for writer in {each.writer for each in staged}:
+            _skip(options, writer, batch)
+        return 0
     shares: dict[str, _Share] = {}
     for task in sorted(staged, key=lambda each: each.partition):
         for home in task.rows:
@@ -297,7 +315,9 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
             if step == "prepared" and alone:
                 continue
             asked = [pool.submit(act, options, path, share) for share in shares.values()]
-            _collect(step, staged[0], options, batch, [each.exception() for each in asked])
+            errors = [each.exception() for each in asked]
+            begun = step == "committed" and not (alone and isinstance(errors[0], CommitError))
+            _collect(begun, staged[0], options, batch, shares.values(), errors)
     passed = [share.later for share in shares.values() if share.later is not None]
     if passed:
         _log.warning(PASSED_OVER, batch, staged[0].writer, max(passed))
@@ -395,13 +415,18 @@ def later_of(told: Mapping[str, Any], topics: Iterable[str]) -> int | None:
 
 
 def _collect(
-    step: str, staged: Staged, options: WriteOptions, batch: int, errors: Iterable[Any]
+    begun: bool,
+    staged: Staged,
+    options: WriteOptions,
+    batch: int,
+    shares: Iterable[_Share],
+    errors: Iterable[Any],
 ) -> None:
     found = [error for error in errors if error is not None]
     if not found:
         return
-    if step == "prepared":
-        what = _visible(options, staged, batch)
+    if not begun:
+        what = _standing(options, staged, batch, shares)
     else:
         what = (
             f"it may be visible in part: run it again with writerId={staged.writer} to complete it"
@@ -409,42 +434,31 @@ def _collect(
     raise CommitError(f"The write was not committed, {what}. {found[0]}") from found[0]
 
 
-def _visible(options: WriteOptions, staged: Staged, batch: int) -> str:
-    """What an earlier run of a write has left, in words."""
-    path = write_path(staged.writer, batch)
-    try:
-        ring = ring_of(options)
-        told = [_told(path, holders) for holders in sorted({*ring.holders.values()})]
-    except (BarcoError, *FAILURES):
-        told = [None]
-    known = [each for each in told if each is not None]
-    stored = sum(n for each in known for n in each[0])
-    if stored or any(begun for _, begun in known):
-        return (
-            f"but an earlier run of it was: {stored} events of that are visible. Run it again with "
-            "the rows of that run, which are recognised in any order, or all of it under another "
-            "name (option writerId; a stream: another checkpoint)"
+def _skip(options: WriteOptions, writer: str, batch: int) -> None:
+    """The batch counts as stored, because the option says so and something of it is."""
+    earlier = earlier_of(write_path(writer, batch), ring_of(options))
+    if not earlier.known:
+        unsure = "" if earlier.all_told else ", or its shard does not answer"
+        raise CommitError(
+            f"option skipBatch={batch}: nothing of batch {batch} of writer {writer} is "
+            f"stored{unsure}, so its rows would be lost: leave the option away"
         )
-    if len(known) < len(told):
-        return "by this run; whether one before it was, not every shard tells"
-    return "nothing of it is visible"
+    _log.warning(SKIPPED, batch, writer, sum(earlier.stored.values()))
 
 
-def _told(path: str, holders: Sequence[str]) -> tuple[list[int], bool] | None:
-    """How many events of a write each slice of a shard has, and whether any has begun with it;
-    None if nobody tells."""
-    found = None
-    for holder in holders:
-        try:
-            told = Brokers([holder], PATIENCE_SECONDS).get(path)
-        except NotFoundError:
-            told = {"committed": {}}
-        except (BarcoError, *FAILURES):
-            continue
-        counts = [n for slices in told["committed"].values() for n in slices.values()]
-        if found is None or sum(counts) >= sum(found[0]):
-            found = (counts, bool(counts or told.get("begun")))
-    return found
+def _standing(options: WriteOptions, staged: Staged, batch: int, shares: Iterable[_Share]) -> str:
+    """What an earlier run of a write has left, in words."""
+    wanted = {
+        (share.home, topic, index): count
+        for share in shares
+        for topic, slices in share.rows.items()
+        for index, count in slices.items()
+    }
+    try:
+        earlier = earlier_of(write_path(staged.writer, batch), ring_of(options))
+    except (BarcoError, *FAILURES):
+        earlier = Earlier(all_told=False)
+    return earlier.words(staged.writer, batch, wanted)
 
 
 def abort(options: WriteOptions, writer: str, batch: int) -> None:

@@ -19,11 +19,15 @@ from barco.errors import BarcoError
 from barco.limits import KEY_BYTES_MAX
 from barco.protocol.batch import decode_batch, split_batches
 from barco.spark.commit import WriteOptions
+from barco.spark.fetch import Answer
 from barco.spark.options import OptionError
 from barco.spark.tokens import Columns, Numbers, data_of, offsets_of
 
 TOLD_BYTES = 48
 """Of a key or value, in a message."""
+
+TIMESTAMP_US_MAX = 2**63 - 2**32
+"""Of an event: a batch's first one, and microseconds in 32 bits (native/batch.c)."""
 
 _TEXT = (BinaryType(), StringType())
 _COLUMNS = {
@@ -42,6 +46,10 @@ class StageError(BarcoError):
 
     slug = "stage"
     title = "The rows could not be staged"
+
+
+class RefusedError(StageError):
+    """A shard will not have them, whoever asks it again."""
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
@@ -84,15 +92,23 @@ def _start(text: bytes) -> str:
     return f"{text[:TOLD_BYTES]!r}{more}"
 
 
-def largest_row(body: bytes) -> str:
-    """Which of the rows in some batches is the largest, in words."""
+def which_row(answer: Answer, body: bytes) -> str:
+    """Which of the rows in some batches was refused, in words; nothing if it was not for a row."""
+    stamp = answer.problem.get("timestampUs")
+    if answer.status != 413 and stamp is None:
+        return ""
     rows = [
-        (len(value) + len(key or b""), key, value)
+        (len(value) + len(key or b""), key, value, time_us)
         for batch in map(decode_batch, split_batches(body))
-        for key, value in zip(batch.keys, batch.values, strict=True)
+        for key, value, time_us in zip(
+            batch.keys, batch.values, batch.timestamps_us or [0] * len(batch.values), strict=True
+        )
     ]
-    size, key, value = max(rows, key=lambda row: row[0])
-    return f"The largest of {len(rows)} has {size} bytes: {row_words(key, value)}."
+    if answer.status == 413:
+        size, key, value, _ = max(rows, key=lambda row: row[0])
+        return f" The largest of {len(rows)} has {size} bytes: {row_words(key, value)}."
+    found = [row for row in rows if str(row[3]) == stamp]
+    return f" It is in column timestamp of {row_words(*found[0][1:3])}." if found else ""
 
 
 def placed(column: pa.Array, columns: Columns, numbers: Numbers, slices: int) -> Numbers:
@@ -120,6 +136,14 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     columns = Columns(key, values, _times(batch))
     if values.null_count:
         refuse(columns, values.is_null(), "its value is null: an event's may be empty, not null")
+    if columns.time_us is not None:
+        wrong = (columns.time_us <= 0) | (columns.time_us > TIMESTAMP_US_MAX)
+        refuse(
+            columns,
+            wrong,
+            f"its timestamp, {columns.time_us[np.argmax(wrong)]}, is none: column timestamp counts "
+            "microseconds from 1970 on, and a null is now",
+        )
     return columns
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from barco.client.batching import SliceKey
 from barco.client.ring import Ring
 from barco.errors import BarcoError
+from barco.limits import COMMIT_ATTEMPTS_MAX
 from barco.protocol.batch import CONTENT_TYPE
 from barco.spark.alive import Alive
 from barco.spark.commit import (
@@ -28,7 +29,15 @@ from barco.spark.commit import (
     needed_of,
     write_path,
 )
-from barco.spark.rows import StageError, columns_of, encode, largest_row, placed, refuse
+from barco.spark.rows import (
+    RefusedError,
+    StageError,
+    columns_of,
+    encode,
+    placed,
+    refuse,
+    which_row,
+)
 from barco.spark.spans import spans
 from barco.spark.tokens import ROW_BYTES, Columns, Router, offsets_of, sizes_between
 from barco.types import MiB
@@ -62,8 +71,9 @@ class _Sender(threading.Thread):
                 path, body = item
                 answer = self._shard.put(path, body, CONTENT_TYPE)
                 if answer.status != 200:
-                    which = f" {largest_row(body)}" if answer.status == 413 else ""
-                    raise StageError(f"{self._shard.endpoint}: {answer.words}{which}")
+                    refused = RefusedError if answer.status in (400, 413) else StageError
+                    which = which_row(answer, body)
+                    raise refused(f"{self._shard.endpoint}: {answer.words}{which}")
         except BaseException as error:  # noqa: BLE001 - raised where the rows come from.
             self.error = error
         finally:
@@ -127,11 +137,14 @@ class _Copies:
                 while not sender.put(path, body):
                     if len(self._senders) > self._needed:
                         raise StageError(f"{endpoint} is far behind")
+            except RefusedError:
+                raise
             except BarcoError as error:
                 self._leave_out(endpoint, error)
 
     def end(self) -> None:
-        """Returns when all of it is staged."""
+        """Returns when all of it is staged; RefusedError if one will not have it, which is more
+        than not to be there: only the leader knows what its topics take."""
         told: set[str] = set()
         patience = None
         while running := {at: each for at, each in self._senders.items() if each.is_alive()}:
@@ -146,6 +159,8 @@ class _Copies:
         for endpoint, sender in list(self._senders.items()):
             if sender.is_alive():
                 self._leave_out(endpoint, StageError(f"{endpoint} is far behind"))
+            elif isinstance(sender.error, RefusedError):
+                raise sender.error
             elif sender.error is not None:
                 self._leave_out(endpoint, sender.error)
 
@@ -205,6 +220,7 @@ class Task:
         self._staged = staged
         self._write = write_path(staged.writer, batch)
         self._path = f"{self._write}/staged?attempt={quote(staged.attempt)}"
+        self._skipped = options.skips(batch)
         self._router = Router(ring)
         self._shards: dict[str, _Copies] = {}
         self._held: dict[tuple[str, SliceKey], _Held] = {}
@@ -213,7 +229,11 @@ class Task:
         self._held_bytes = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Staged:
-        """Stages every row; returns when all are."""
+        """Stages every row; returns when all are. StageError if they cannot be events."""
+        if self._skipped:
+            for _ in batches:  # Spark computes them: state of a stream may hang on it.
+                pass
+            return self._staged
         alive = Alive(self._ring, self._write)
         try:
             for batch in batches:
@@ -234,6 +254,12 @@ class Task:
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
+        if self._staged.partition >= COMMIT_ATTEMPTS_MAX:
+            raise StageError(
+                f"this is task {self._staged.partition}, from 0, and a job is committed with "
+                f"{COMMIT_ATTEMPTS_MAX:,} at most: make fewer of them, with "
+                f"coalesce({COMMIT_ATTEMPTS_MAX // 10}) before the write or the like"
+            )
         columns = columns_of(batch)
         numbers = self._router.numbers(columns)
         if batch.schema.get_field_index("partition") >= 0:

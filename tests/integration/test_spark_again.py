@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,27 @@ def test_other_rows_are_refused_and_it_is_said_what_is_visible(broker: RunningBr
     assert stored(broker).total() == ROWS
     with pytest.raises(CommitError, match=f"an earlier run.* {ROWS} events.*visible"):
         commit(given, 0, stage(given, 0, rows[:-500], 2))
+
+
+def test_other_rows_may_be_skipped_where_it_is_said(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = options(broker)
+    rows = [KINDS["few keys"](n) for n in range(ROWS)]
+    commit(given, 7, stage(given, 7, rows, 2))
+    other = rows[:-500]
+    with pytest.raises(CommitError, match=f"other rows.*{len(other)} in 8.*skipBatch=7.*writerId"):
+        commit(given, 7, stage(given, 7, other, 2))
+    skipping = replace(given, skip=7)
+    tasks = stage(skipping, 7, other, 2)
+    assert not any(each.rows for each in tasks), "nothing is staged"
+    assert commit(skipping, 7, tasks) == 0
+    assert f"batch 7 of writer job is skipped, as option skipBatch says: {ROWS}" in caplog.text
+    assert commit(skipping, 8, stage(skipping, 8, other, 2)) == len(other), "only that one"
+    assert stored(broker) == Counter(value for _, value, _ in rows + other)
+    unknown = replace(given, skip=9)
+    with pytest.raises(CommitError, match="nothing of batch 9 of writer job is stored"):
+        commit(unknown, 9, stage(unknown, 9, other, 2))
 
 
 def test_a_writer_begins_anew_when_its_topic_was_deleted(

@@ -22,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import RunningBroker
 
 import barco
+from barco.client.batching import SliceKey
+from barco.client.ring import Ring
+from barco.model.token import TOKEN_MIN
 from barco.spark.commit import (
     CommitError,
     Shard,
@@ -222,7 +225,10 @@ def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
     """Good rows, and one that is not."""
     rows = [{"key": b"key-%d" % n, "value": b"value-%d" % n} for n in range(count)]
     rows[count // 2] |= wrong
+    if "timestamp" in wrong:
+        rows = [{"timestamp": time.time_ns() // 1000} | row for row in rows]
     types = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32()}
+    types["timestamp"] = pa.int64()
     return pa.record_batch(
         {n: pa.array([row.get(n) for row in rows], types[n]) for n in {**rows[0], **wrong}}
     )
@@ -235,9 +241,23 @@ def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
         ({"key": b"k" * 70_000}, r"key b'kkk.*\(70000 bytes\) and value b'value-25'.*65535"),
         ({"value": None}, r"the row with key b'key-25': its value is null"),
         ({"partition": 8}, r"key-25.*value-25.*partitions are 0 to 7"),
+        ({"timestamp": 0}, r"key-25' and value b'value-25'.*timestamp, 0,.*column timestamp"),
+        ({"timestamp": -5}, r"key-25' and value b'value-25'.*timestamp, -5,.*column timestamp"),
+        ({"timestamp": 2**63 - 1}, r"key b'key-25' and value b'value-25'.*column timestamp"),
+        ({"timestamp": 10**15}, r"400: .* 10 years.*in column timestamp of .*key b'key-25'"),
         ({"partition": -1, "key": None}, r"without a key and value b'value-25'.*0 to 7"),
     ],
-    ids=["large", "long key", "null", "no such partition", "negative partition"],
+    ids=[
+        "large",
+        "long key",
+        "null",
+        "no such partition",
+        "time 0",
+        "before 1970",
+        "latest",
+        "2001",
+        "negative partition",
+    ],
 )
 def test_rows_that_cannot_be_events_are_named(
     broker: RunningBroker, wrong: dict[str, Any], said: str
@@ -247,6 +267,18 @@ def test_rows_that_cannot_be_events_are_named(
     with pytest.raises(StageError, match=said):
         task.write([columns_with(wrong)])
     assert stored(broker) == Counter()
+
+
+def test_a_job_of_too_many_tasks_is_refused_by_the_first_that_is_too_many() -> None:
+    """Nobody is asked: there is nobody at the endpoint."""
+    nobody = Ring.build({TOKEN_MIN: 1}, {SliceKey(TOKEN_MIN, 0): "127.0.0.1:1"})
+    given = WriteOptions(endpoints=("127.0.0.1:1",), topic="t", timeout_s=1)
+    rows = columns_with({})
+    task = Task(given, nobody, 0, Staged("w", 10_000, new_attempt(10_000)))
+    with pytest.raises(StageError, match=r"task 10000.*10,000.*coalesce\(1000\)"):
+        task.write([rows])
+    empty = Task(given, nobody, 0, Staged("w", 10_000, new_attempt(10_000)))
+    assert empty.write([rows.slice(0, 0)]).rows == {}, "without rows it is in nobody's way"
 
 
 def test_a_partition_is_where_a_row_without_a_key_goes(broker: RunningBroker) -> None:

@@ -35,6 +35,7 @@ from barco.spark.commit import (
     ring_of,
     write_path,
 )
+from barco.spark.rows import StageError
 from barco.spark.stage import Task
 
 LARGE_ROWS, LARGE_BYTES = 60, 400_000
@@ -66,6 +67,15 @@ def options(cluster: Any, topic: str) -> WriteOptions:
 def stage(given: WriteOptions, rows: Any, partition: int = 0, writer: str = "job") -> Staged:
     staged = Staged(writer, partition, new_attempt(partition))
     return Task(given, ring_of(given), 0, staged).write(rows)
+
+
+def test_a_row_that_the_leader_refuses_is_not_taken_to_the_others(cluster: Any) -> None:
+    """Only the leader knows which times a topic takes; two of three are enough to go on without."""
+    with barco.Producer(cluster.endpoints) as producer:
+        producer.send("early", b"now").result(PATIENCE_S)
+    rows = pa.record_batch({"value": [b"old"], "timestamp": pa.array([10**15])})
+    with pytest.raises(StageError, match="10 years.*column timestamp of .*b'old'"):
+        stage(options(cluster, "early"), [rows], writer="early")
 
 
 def large(key: str) -> Any:

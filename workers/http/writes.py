@@ -5,6 +5,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import (
+    FarTimestampError,
     MisdirectedError,
     NotReadyError,
     RequestError,
@@ -110,10 +111,11 @@ class Writes:
             return
         for base_us in bases_of(body):
             if base_us and not service.reactor.time_plausible(base_us):
-                raise RequestError(
+                raise FarTimestampError(
                     f"The timestamp {base_us} is not within 10 years before now and a day after: "
                     "microseconds since 1970 are expected; the topic setting timestamps=any takes "
-                    "it as it is."
+                    "it as it is.",
+                    timestampUs=str(base_us),
                 )
 
     def _check_exists(self, topic: str) -> None:
