@@ -17,8 +17,8 @@ from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers import internal
 from barco.workers.appends import Appends, all_stable
-from barco.workers.cursor import Cursor, Key
-from barco.workers.membership import Member, Membership
+from barco.workers.cursor import GroupCursor, Key
+from barco.workers.membership import GroupView, Member
 from barco.workers.polls import PollRequest, PollResult, Said, holds
 from barco.workers.reads import Extent, Reads, Slot
 from barco.workers.seams import ReactorLike
@@ -43,9 +43,9 @@ class Consumption:
         reads: Reads,
         appends: Appends,
         waiters: Waiters,
-        membership: Membership,
+        membership: GroupView,
         slices: range,
-        first_place: int,
+        first_slice: int,
         peer: int,
         now_us: Callable[[], int],
     ) -> None:
@@ -55,13 +55,13 @@ class Consumption:
         self._waiters = waiters
         self._membership = membership
         self._slices = slices
-        self._first_place = first_place
+        self._first_slice = first_slice
         self._now_us = now_us
         self.peer = peer
         self.ask_written: Callable[[int, Key], Awaitable[str | None]] = _nobody
         """What a sibling has written to a consumer last; set by who can ask the siblings."""
         self._epoch = 0
-        self._cursors: dict[tuple[str, str, int], Cursor] = {}
+        self._cursors: dict[tuple[str, str, int], GroupCursor] = {}
         self._held: dict[Key, set[tuple[str, str, int]]] = {}
         self._fenced: dict[Key, set[Slot]] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
@@ -80,7 +80,7 @@ class Consumption:
         for read in internal.each(OFFSETS, kept, lambda given: internal.typed(given, kinds)):
             if read["slice"] not in self._slices:
                 continue
-            cursor = Cursor(read["group"], read["topic"], read["slice"])
+            cursor = GroupCursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
             cursor.stored_us = read["ts"]
             self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
@@ -114,7 +114,7 @@ class Consumption:
             return result
         async with self._locks.setdefault(member.key, asyncio.Lock()):
             cursors = await self._claim_all(request)
-            handed: dict[Slot, tuple[Cursor, int]] = {}
+            handed: dict[Slot, tuple[GroupCursor, int]] = {}
             try:
                 await self._hand_out(request, cursors, result, handed)
             except BaseException:
@@ -124,9 +124,9 @@ class Consumption:
                 raise
         return result
 
-    async def _claim_all(self, request: PollRequest) -> list[Cursor]:
+    async def _claim_all(self, request: PollRequest) -> list[GroupCursor]:
         member, key = request.member, request.member.key
-        slots = member.slots(self._slices, self._first_place)
+        slots = member.slots(self._slices, self._first_slice)
         got = await self._got(key, request.said)
         self._fenced.pop(key, None)
         names = [(member.group, *slot) for slot in slots]
@@ -151,9 +151,9 @@ class Consumption:
     async def _hand_out(
         self,
         request: PollRequest,
-        cursors: list[Cursor],
+        cursors: list[GroupCursor],
         result: PollResult,
-        handed: dict[Slot, tuple[Cursor, int]],
+        handed: dict[Slot, tuple[GroupCursor, int]],
     ) -> None:
         extents: dict[Slot, Extent] = {}
         left, hungry = request.budget, cursors
@@ -182,7 +182,7 @@ class Consumption:
         result.extents = list(extents.values())
 
     async def _read(
-        self, cursor: Cursor, request: PollRequest, budget: int, result: PollResult
+        self, cursor: GroupCursor, request: PollRequest, budget: int, result: PollResult
     ) -> Extent | None:
         start, revision = cursor.position, cursor.revision
         try:
@@ -209,19 +209,19 @@ class Consumption:
                 cursor.position = max(cursor.position, start)
         return None
 
-    def _tell_unread(self, cursor: Cursor, error: BarcoError) -> None:
+    def _tell_unread(self, cursor: GroupCursor, error: BarcoError) -> None:
         """Once, until it can be read again: consumers wait for it, and poll all the time."""
         slot = (cursor.topic, cursor.slice)
         if slot not in self._unread:
             self._unread.add(slot)
             log.error("%s/%d cannot be read from %d on: %s", *slot, cursor.position, error)
 
-    def _claim(self, cursor: Cursor, key: Key) -> None:
+    def _claim(self, cursor: GroupCursor, key: Key) -> None:
         self._release(cursor)
         cursor.holder = key
         self._held.setdefault(key, set()).add((cursor.group, cursor.topic, cursor.slice))
 
-    def _release(self, cursor: Cursor) -> None:
+    def _release(self, cursor: GroupCursor) -> None:
         """Take the cursor from its holder; what it has not committed goes to the next one."""
         if cursor.holder is not None:
             held = self._held.get(cursor.holder, set())
@@ -253,7 +253,7 @@ class Consumption:
         return got
 
     def _acknowledge(
-        self, cursor: Cursor, request: PollRequest, got: Mapping[str, bool | None]
+        self, cursor: GroupCursor, request: PollRequest, got: Mapping[str, bool | None]
     ) -> None:
         """The holder is back: it has what it was given, or is given it again."""
         if cursor.position <= cursor.asked or cursor.delivery == request.delivery:
@@ -266,7 +266,7 @@ class Consumption:
         except BarcoError:
             pass  # The log is full now; the next poll or commit covers these events as well.
 
-    def _commit(self, cursor: Cursor, offset: int) -> asyncio.Future[int]:
+    def _commit(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
         """Send a group offset to the log. It counts once it is stable, and never goes back."""
         cursor.asked = offset
         revision = cursor.revision
@@ -285,7 +285,7 @@ class Consumption:
         future.add_done_callback(stored)
         return future
 
-    def _store(self, cursor: Cursor, offset: int) -> asyncio.Future[int]:
+    def _store(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
         body: dict[str, Any] = {
             "group": cursor.group,
             "topic": cursor.topic,
@@ -328,7 +328,7 @@ class Consumption:
                 self._cursors.pop((group, cursor.topic, cursor.slice), None)
                 raise
 
-    def _new_cursor(self, group: str, topic: str, index: int) -> Cursor:
+    def _new_cursor(self, group: str, topic: str, index: int) -> GroupCursor:
         if len(self._cursors) >= limits.POSITIONS_MAX:
             raise TooManyRequestsError(
                 f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
@@ -339,7 +339,7 @@ class Consumption:
                 "The worker has no room for more group offsets: delete groups that are not needed "
                 "any more, or raise limits.memory_bytes and storage.segment_bytes."
             )
-        cursor = self._cursors[group, topic, index] = Cursor(group, topic, index)
+        cursor = self._cursors[group, topic, index] = GroupCursor(group, topic, index)
         return cursor
 
     # --- What a poll may be followed by -----------------------------------------------------------
@@ -353,7 +353,7 @@ class Consumption:
         return await self._waiters.wait(ready, timeout)
 
     def _has_more(self, member: Member) -> bool:
-        for topic, index in member.slots(self._slices, self._first_place):
+        for topic, index in member.slots(self._slices, self._first_slice):
             ends = self._reactor.stream_ends(topic, index)
             cursor = self._cursors.get((member.group, topic, index))
             if ends is None or cursor is None:

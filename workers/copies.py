@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from barco.errors import BusyError, NotFoundError, OutcomeUnknownError, PeerError
-from barco.workers.staged import Plan
+from barco.workers.staged import CommitPlan
 
 if TYPE_CHECKING:
     from barco.workers.staging import Staging
@@ -27,9 +27,9 @@ def told(staging: "Staging", args: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "plans": [plan.record() for plan in write.plans.values()],
         "pieces": [
-            [attempt, *place, len(pieces)]
-            for attempt, places in write.attempts.items()
-            for place, pieces in places.items()
+            [attempt, *stream, len(pieces)]
+            for attempt, streams in write.attempts.items()
+            for stream, pieces in streams.items()
         ],
     }
 
@@ -57,7 +57,7 @@ async def _bring(staging: "Staging", ask: Ask, writer: str, batch: int, attempts
         for mark in staging.marks.of(writer).values()
         if mark.batch == batch and not mark.complete
     }
-    plans = [plan for plan in map(Plan.of, there["plans"]) if plan.name in open_]
+    plans = [plan for plan in map(CommitPlan.of, there["plans"]) if plan.name in open_]
     wanted = attempts.union(*(plan.attempts for plan in plans))
     for attempt, topic, index, count in there["pieces"]:
         write = staging.writes.get((writer, batch))

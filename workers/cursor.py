@@ -8,7 +8,7 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Cursor:
+class GroupCursor:
     """One group's place in one (topic, slice)."""
 
     group: str

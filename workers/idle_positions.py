@@ -6,12 +6,12 @@ their age is the time without members, and a restart does not forget it.
 
 from barco.limits import POSITION_IDLE_DAYS
 from barco.workers.consumption import Consumption
-from barco.workers.membership import Membership
+from barco.workers.membership import GroupView
 
 IDLE_US = POSITION_IDLE_DAYS * 86_400 * 1_000_000
 
 
-async def expire(consumption: Consumption, membership: Membership, now_us: int) -> int:
+async def expire(consumption: Consumption, membership: GroupView, now_us: int) -> int:
     """Forget what was last stored so long ago by groups without members; how many there were.
 
     To be called only when consumers had time to register again after a start. Raises BarcoError

@@ -21,7 +21,7 @@ COMMITS = "__commits"
 MARK_BYTES = 192
 """What one takes in a snapshot of the log, less its names."""
 
-Place = tuple[str, int]
+Stream = tuple[str, int]
 """(topic, slice)."""
 
 _Name = tuple[str, str, int]
@@ -47,9 +47,9 @@ class Mark:
         return self.done == self.parts
 
 
-def packed(writer: str, place: Place, mark: Mark) -> tuple[bytes, bytes]:
+def packed(writer: str, stream: Stream, mark: Mark) -> tuple[bytes, bytes]:
     """Key and value of the mark's event."""
-    topic, index = place
+    topic, index = stream
     value = msgpack.packb(
         {
             "writer": writer,
@@ -77,13 +77,13 @@ class Marks:
     def __init__(
         self,
         bytes_max: int = limits.MARKS_BYTES_MAX,
-        held: Callable[[str, Place], bool] = lambda _writer, _place: False,
+        held: Callable[[str, Stream], bool] = lambda _writer, _stream: False,
     ) -> None:
         self._bytes_max = bytes_max
         self._held = held
         """Whether a write that is planned may still use its number."""
         self._marks: dict[_Name, Mark] = {}
-        self._of: dict[str, dict[Place, Mark]] = {}
+        self._of: dict[str, dict[Stream, Mark]] = {}
         self._sizes: dict[_Name, int] = {}
         self._bytes = 0
         self._numbers: dict[_Name, int] = {}
@@ -101,15 +101,15 @@ class Marks:
     def open(self, kept: Iterable[tuple[bytes, bytes]]) -> None:
         """Take up what the log holds."""
         found = internal.each(COMMITS, kept, self._read)
-        for writer, place, mark in sorted(found, key=lambda each: each[2].at_us):
-            index = place[1]
-            self.set(writer, place, mark)
+        for writer, stream, mark in sorted(found, key=lambda each: each[2].at_us):
+            index = stream[1]
+            self.set(writer, stream, mark)
             self._next[index] = max(self._next.get(index, 0), mark.number + 1)
         used = {(name[2], number) for name, number in self._numbers.items()}
         for index, end in self._next.items():
             self._free[index] = [n for n in range(end) if (index, n) not in used]
 
-    def _read(self, given: Mapping[str, Any]) -> tuple[str, Place, Mark]:
+    def _read(self, given: Mapping[str, Any]) -> tuple[str, Stream, Mark]:
         names = internal.typed(given, {"writer": str, "topic": str, "slice": int})
         numbers = ("number", "batch", "rows", "parts", "done", "at_us")
         mark = Mark(
@@ -120,11 +120,11 @@ class Marks:
             raise ValueError(f"a slice has no mark {mark.number}")
         return names["writer"], (names["topic"], names["slice"]), mark
 
-    def get(self, writer: str, place: Place) -> Mark | None:
+    def get(self, writer: str, stream: Stream) -> Mark | None:
         """The last one."""
-        return self._marks.get((writer, *place))
+        return self._marks.get((writer, *stream))
 
-    def of(self, writer: str) -> dict[Place, Mark]:
+    def of(self, writer: str) -> dict[Stream, Mark]:
         """All of a writer."""
         return dict(self._of.get(writer, {}))
 
@@ -132,29 +132,29 @@ class Marks:
         """(writer, batch) of the writes that have begun in a slice and are not all there."""
         return {(name[0], mark.batch) for name, mark in self._marks.items() if not mark.complete}
 
-    def done(self, writer: str, batch: int, place: Place) -> bool:
+    def done(self, writer: str, batch: int, stream: Stream) -> bool:
         """Whether all of this batch, or a later one, is there."""
-        mark = self._marks.get((writer, *place))
+        mark = self._marks.get((writer, *stream))
         return mark is not None and (mark.batch > batch or (mark.batch == batch and mark.complete))
 
-    def set(self, writer: str, place: Place, mark: Mark) -> None:
+    def set(self, writer: str, stream: Stream, mark: Mark) -> None:
         """It is stable."""
-        name = (writer, *place)
+        name = (writer, *stream)
         self._drop(name)
-        self._marks[name] = self._of.setdefault(writer, {})[place] = mark
+        self._marks[name] = self._of.setdefault(writer, {})[stream] = mark
         self._numbers[name] = mark.number
-        self._sizes[name] = MARK_BYTES + len(writer) + len(place[0])
+        self._sizes[name] = MARK_BYTES + len(writer) + len(stream[0])
         self._bytes += self._sizes[name]
-        self._stale.discard((place[1], mark.number))
+        self._stale.discard((stream[1], mark.number))
 
-    def reserve(self, writer: str, place: Place, now_us: int) -> int:
+    def reserve(self, writer: str, stream: Stream, now_us: int) -> int:
         """The number for a mark; TooManyRequestsError: there is no room for one."""
-        name = (writer, *place)
+        name = (writer, *stream)
         if name in self._numbers:
             return self._numbers[name]
         while self._bytes >= self._bytes_max:
             self._evict(now_us)
-        index = place[1]
+        index = stream[1]
         if self._free.get(index):
             number = self._free[index].pop()
         else:
@@ -188,17 +188,17 @@ class Marks:
     def _drop(self, name: _Name) -> None:
         if self._marks.pop(name, None) is not None:
             self._bytes -= self._sizes.pop(name)
-            places = self._of[name[0]]
-            del places[name[1:]]
-            if not places:
+            streams = self._of[name[0]]
+            del streams[name[1:]]
+            if not streams:
                 del self._of[name[0]]
 
-    def release(self, writer: str, place: Place) -> None:
+    def release(self, writer: str, stream: Stream) -> None:
         """A number that was reserved, if no mark was written under it and nobody will."""
-        name = (writer, *place)
-        if name not in self._numbers or name in self._marks or self._held(writer, place):
+        name = (writer, *stream)
+        if name not in self._numbers or name in self._marks or self._held(writer, stream):
             return
-        slot = (place[1], self._numbers.pop(name))
+        slot = (stream[1], self._numbers.pop(name))
         if slot in self._stale:
             self.gone.append(slot)
         else:

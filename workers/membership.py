@@ -28,47 +28,47 @@ class Member:
     session: int
     start: str
     assigned: Mapping[str, tuple[int, ...]]
-    """By topic the places of the ring: slices, numbered through from the lowest token."""
+    """By topic the slices, by their numbers in the ring, counted from the lowest token."""
     session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
     """For how long it may be silent."""
-    places: frozenset[int] = field(init=False, compare=False)
+    numbers: frozenset[int] = field(init=False, compare=False)
     """All of them."""
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        places = frozenset(place for each in self.assigned.values() for place in each)
-        object.__setattr__(self, "places", places)
+        numbers = frozenset(number for each in self.assigned.values() for number in each)
+        object.__setattr__(self, "numbers", numbers)
 
     @property
     def key(self) -> tuple[str, int]:
         """Who it is: a consumer that registers again is another one."""
         return (self.consumer_id, self.session)
 
-    def slots(self, slices: range, first_place: int = 0) -> list[tuple[str, int]]:
+    def slots(self, slices: range, first_slice: int = 0) -> list[tuple[str, int]]:
         """Its (topic, slice) within these slices of a token range, in a fixed order.
 
-        first_place: the place of the range's first slice. The list is kept: every poll asks for it.
+        first_slice: the number of the range's first slice. The list is kept: polls ask for it.
         """
-        found = self._slots.get((slices, first_place))
+        found = self._slots.get((slices, first_slice))
         if found is None:
-            found = self._slots[slices, first_place] = [
-                (topic, place - first_place)
-                for topic, places in self.assigned.items()
-                for place in places
-                if place - first_place in slices
+            found = self._slots[slices, first_slice] = [
+                (topic, number - first_slice)
+                for topic, numbers in self.assigned.items()
+                for number in numbers
+                if number - first_slice in slices
             ]
         return found
 
 
-class Membership:
+class GroupView:
     """The view of the groups in force here. Only the supervisor changes it."""
 
     def __init__(self, supervisor: SupervisorLike, ring: Placement) -> None:
         self._supervisor = supervisor
         slices = ring.slices_per_range
-        self._first_places = {int(ring.token(at)): at * slices for at in range(ring.size)}
+        self._first_slices = {int(ring.token(at)): at * slices for at in range(ring.size)}
         self._version = 0
         self._groups: dict[str, dict[str, Member]] = {}
         self._members: dict[str, Member] = {}
@@ -122,7 +122,7 @@ class Membership:
         assigned = {}
         for topic, pairs in value["assigned"].items():
             slices = zip(pairs[::2], pairs[1::2], strict=True)
-            assigned[topic] = tuple(self._first_places[token] + index for token, index in slices)
+            assigned[topic] = tuple(self._first_slices[token] + index for token, index in slices)
         return Member(
             consumer_id,
             group,

@@ -35,12 +35,12 @@ def name_of(delivery: str, lost: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WrittenAnswer:
     """One that was written."""
 
     name: str
     ends: list[tuple[str, int, int]]
-    """By topic and place of the ring, where what it carried ends."""
+    """By topic and number of the slice, where what it carried ends."""
     at: float
     """When, by the monotonic clock that all processes of the machine share."""
 
@@ -50,16 +50,16 @@ class Written:
 
     def __init__(self, consumers_max: int = limits.CONSUMERS_MAX) -> None:
         self._consumers_max = consumers_max
-        self._answers: dict[Key, Answer] = {}
+        self._answers: dict[Key, WrittenAnswer] = {}
 
     def note(self, key: Key, name: str, ends: list[tuple[str, int, int]]) -> None:
         """An answer is in its connection, whole."""
         self._answers.pop(key, None)  # The newest come last.
-        self._answers[key] = Answer(name, ends, time.monotonic())
+        self._answers[key] = WrittenAnswer(name, ends, time.monotonic())
         if len(self._answers) > self._consumers_max:
             del self._answers[next(iter(self._answers))]
 
-    def answer(self, key: Key) -> Answer | None:
+    def answer(self, key: Key) -> WrittenAnswer | None:
         """None is no harm: what nobody can say was received is given again."""
         return self._answers.get(key)
 

@@ -15,7 +15,7 @@ from barco.workers.appends import Appends
 from barco.workers.consumption import Consumption
 from barco.workers.copies import told
 from barco.workers.leaders import Leaders
-from barco.workers.membership import Member, Membership
+from barco.workers.membership import GroupView, Member
 from barco.workers.neighbours import Neighbours
 from barco.workers.polls import PollRequest, Said, Written
 from barco.workers.reads import Extent, Reads
@@ -93,7 +93,7 @@ class ShardService:
         self.epoch = 0
         self.leading = False
         """Whether this worker leads its shard; else it shows what is committed, and no more."""
-        self.first_place = options.range_index * options.slices_per_range
+        self.first_slice = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
         self.more_stats: Callable[[], dict[str, int]] = dict
@@ -114,7 +114,7 @@ class ShardService:
         """Who leads each shard of the ring."""
         self.neighbours = Neighbours(options, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
-        self.membership = Membership(supervisor, options.placement)
+        self.membership = GroupView(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
             reactor,
@@ -123,7 +123,7 @@ class ShardService:
             waiters=self.waiters,
             membership=self.membership,
             slices=self.slices,
-            first_place=self.first_place,
+            first_slice=self.first_slice,
             peer=options.peer,
             now_us=now_us,
         )
@@ -247,8 +247,8 @@ class ShardService:
         )
         result = await self.consumption.poll(request)
         return {
-            "extents": [extent_to_list(extent, self.first_place) for extent in result.extents],
-            "unavailable": [self.first_place + index for index in result.unavailable],
+            "extents": [extent_to_list(extent, self.first_slice) for extent in result.extents],
+            "unavailable": [self.first_slice + index for index in result.unavailable],
             "superseded": result.superseded,
         }
 
@@ -263,17 +263,17 @@ class ShardService:
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
         fenced = await self.consumption.commit(key, Said(*args["said"]))
-        lost = [[topic, self.first_place + index] for topic, index in fenced]
+        lost = [[topic, self.first_slice + index] for topic, index in fenced]
         return lost + await self._behind(args)
 
     async def _behind(self, args: Args) -> list[list[Any]]:
         """Of these ends of what a consumer received, those that the group has not committed: the
         worker that gave it, and kept account of it, may have died or been deposed since."""
         group, committed = args["group"], self.consumption.committed
-        mine = ((t, p, end, p - self.first_place) for t, p, end in args["ends"])
+        mine = ((t, p, end, p - self.first_slice) for t, p, end in args["ends"])
         return [
-            [topic, place]
-            for topic, place, end, index in mine
+            [topic, number]
+            for topic, number, end, index in mine
             if index in self.slices and committed(group, topic, index) < end
         ]
 
@@ -298,7 +298,7 @@ class ShardService:
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
         found = await self.consumption.positions(args["group"])
-        return [{**each, "slice": self.first_place + each["slice"]} for each in found]
+        return [{**each, "slice": self.first_slice + each["slice"]} for each in found]
 
     async def _seek(self, args: Args) -> dict[int, int]:
         topic, to = args["topic"], args["to"]
@@ -306,8 +306,8 @@ class ShardService:
         for index in self.slices:
             start, end = self.reads.bounds(topic, index)
             if isinstance(to, dict):
-                if (place := self.first_place + index) in to:
-                    offsets[index] = min(max(start, to[place]), end)
+                if (number := self.first_slice + index) in to:
+                    offsets[index] = min(max(start, to[number]), end)
             elif to == "earliest":
                 offsets[index] = start
             elif to == "latest":
@@ -352,7 +352,7 @@ class ShardService:
             answer["start"] = max(start, extent.start) if extent.chunks else end
             answer["end"] = max(end, extent.high_watermark)
             if extent.chunks:
-                answer["extent"] = extent_to_list(extent, self.first_place)
+                answer["extent"] = extent_to_list(extent, self.first_slice)
                 answer["stopped"] = True  # At the place that was asked for, if there was one.
         return answer
 
@@ -364,7 +364,7 @@ class ShardService:
             start, end = self.reads.bounds(topic, index)
             if start >= end:
                 continue
-            plan = plans[self.first_place + index] = {}
+            plan = plans[self.first_slice + index] = {}
             if piece_bytes:
                 first = await self.reads.earliest(topic, index)
                 plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
@@ -384,7 +384,7 @@ class ShardService:
                 stream[1] = await self.reads.earliest(args["topic"], stream[0])
         for entry in described.values():
             for stream in entry["streams"]:
-                stream[0] += self.first_place
+                stream[0] += self.first_slice
         return described
 
     async def _topic_apply(self, args: Args) -> None:
@@ -415,7 +415,7 @@ class ShardService:
             "engine": self.reactor.engine,
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],
-            "place": self.options.place,
+            "seat": self.options.seat,
             "shard": self.options.shard_number,
             "lineage": self.lineage(),
             "replication": self.gate.status(),
@@ -440,13 +440,13 @@ class ShardService:
         return stats
 
 
-def extent_to_list(extent: Extent, first_place: int) -> list[Any]:
+def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
     """Plain values, for a frame; the slice is numbered through the ring. The columns are told only
     to those who asked for some: before, workers knew of seven values."""
     columns = [] if extent.columns is None else [extent.columns]
     return [
         extent.topic,
-        first_place + extent.slice,
+        first_slice + extent.slice,
         extent.start,
         extent.end,
         extent.high_watermark,

@@ -11,9 +11,9 @@ import msgpack
 from barco import limits
 from barco.errors import NotFoundError, ProtocolError, RequestError, TooLargeError
 from barco.protocol.batch import split_batches
-from barco.workers.marks import Marks, Place
+from barco.workers.marks import Marks, Stream
 
-Rows = dict[Place, int]
+Rows = dict[Stream, int]
 
 PLANS_MAX = 8
 """Kept of a write that is led elsewhere, where nobody knows which of them has begun."""
@@ -68,7 +68,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     """Which attempts won, and what each slice is to get."""
 
     attempts: tuple[str, ...]
@@ -79,7 +79,7 @@ class Plan:
     @property
     def name(self) -> str:
         """Plans of one name cut a slice's share into the same parts, wherever that is done."""
-        told = [self.attempts, sorted([*place, n] for place, n in self.rows.items())]
+        told = [self.attempts, sorted([*stream, n] for stream, n in self.rows.items())]
         packed = msgpack.packb([*told, self.part_bytes])
         return hashlib.sha256(packed).hexdigest()[:16]
 
@@ -88,12 +88,12 @@ class Plan:
         return {
             "kind": "plan",
             "attempts": self.attempts,
-            "rows": [[*place, count] for place, count in self.rows.items()],
+            "rows": [[*stream, count] for stream, count in self.rows.items()],
             "part_bytes": self.part_bytes,
         }
 
     @classmethod
-    def of(cls, record: Any) -> "Plan":
+    def of(cls, record: Any) -> "CommitPlan":
         """The plan of a record."""
         rows = {(topic, index): count for topic, index, count in record["rows"]}
         return cls(tuple(record["attempts"]), rows, record["part_bytes"])
@@ -107,8 +107,8 @@ class Write:
     batch: int
     file: Any
     touched: float
-    attempts: dict[str, dict[Place, list[Piece]]] = field(default_factory=dict)
-    plans: dict[str, Plan] = field(default_factory=dict)
+    attempts: dict[str, dict[Stream, list[Piece]]] = field(default_factory=dict)
+    plans: dict[str, CommitPlan] = field(default_factory=dict)
     """By name, the one that was told last at the end."""
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     pieces: int = 0
@@ -117,17 +117,17 @@ class Write:
     """All of it was seen in the log of another leader; the copy goes when it is seen again."""
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> CommitPlan | None:
         """The last one."""
         return next(reversed(self.plans.values()), None)
 
-    def add(self, attempt: str, place: Place, piece: Piece) -> None:
+    def add(self, attempt: str, stream: Stream, piece: Piece) -> None:
         """One more piece, at the end."""
-        self.attempts.setdefault(attempt, {}).setdefault(place, []).append(piece)
+        self.attempts.setdefault(attempt, {}).setdefault(stream, []).append(piece)
         self.pieces += 1
         self.bytes += piece.record.length
 
-    def adopt(self, plan: Plan) -> None:
+    def adopt(self, plan: CommitPlan) -> None:
         """The last plan from now on."""
         name = plan.name
         self.plans.pop(name, None)
@@ -137,16 +137,16 @@ class Write:
         """How many events these attempts staged."""
         found: Rows = {}
         for attempt in attempts:
-            for place, pieces in self.attempts.get(attempt, {}).items():
-                found[place] = found.get(place, 0) + sum(piece.count for piece in pieces)
+            for stream, pieces in self.attempts.get(attempt, {}).items():
+                found[stream] = found.get(stream, 0) + sum(piece.count for piece in pieces)
         return found
 
-    def share(self, plan: Plan, place: Place) -> list[Piece]:
+    def share(self, plan: CommitPlan, stream: Stream) -> list[Piece]:
         """The planned pieces of a slice, in the plan's order."""
         return [
             piece
             for attempt in plan.attempts
-            for piece in self.attempts.get(attempt, {}).get(place, ())
+            for piece in self.attempts.get(attempt, {}).get(stream, ())
         ]
 
 
@@ -165,7 +165,7 @@ def parts_of(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:
 
 def state_of(marks: Marks, write: Write | None, writer: str, batch: int) -> dict[str, Any]:
     """What is known of a write; NotFoundError: nothing."""
-    known = {place: mark for place, mark in marks.of(writer).items() if mark.batch >= batch}
+    known = {stream: mark for stream, mark in marks.of(writer).items() if mark.batch >= batch}
     if write is None and not known:
         raise NotFoundError("There is no such write.")
     committed: dict[str, dict[str, int]] = {}
@@ -174,7 +174,7 @@ def state_of(marks: Marks, write: Write | None, writer: str, batch: int) -> dict
             committed.setdefault(topic, {})[str(index)] = mark.rows
     waiting = [] if write is None or write.plan is None else write.plan.rows
     state = "staged" if write is not None else "committed"
-    if any(not marks.done(writer, batch, place) for place in waiting):
+    if any(not marks.done(writer, batch, stream) for stream in waiting):
         state = "prepared"
     staged = 0
     if write is not None:

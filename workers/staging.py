@@ -41,9 +41,18 @@ from barco.errors import (
 )
 from barco.workers.appends import Appends
 from barco.workers.copies import Ask, bring
-from barco.workers.marks import COMMITS, Mark, Marks, Place, empty, packed
+from barco.workers.marks import COMMITS, Mark, Marks, Stream, empty, packed
 from barco.workers.seams import ReactorLike, SpoolLike
-from barco.workers.staged import PLANS_MAX, Piece, Plan, Rows, Write, checked, parts_of, state_of
+from barco.workers.staged import (
+    PLANS_MAX,
+    CommitPlan,
+    Piece,
+    Rows,
+    Write,
+    checked,
+    parts_of,
+    state_of,
+)
 
 APPEND_SECONDS = 10.0
 """A log that takes nothing for so long: the driver is told to come again."""
@@ -106,9 +115,9 @@ class Staging:
         self.marks = Marks(held=self._holds)
         self.marks.open(self._reactor.compacted(COMMITS))
 
-    def _holds(self, writer: str, place: Place) -> bool:
+    def _holds(self, writer: str, stream: Stream) -> bool:
         return any(
-            write.writer == writer and any(place in plan.rows for plan in write.plans.values())
+            write.writer == writer and any(stream in plan.rows for plan in write.plans.values())
             for write in self.writes.values()
         )
 
@@ -134,7 +143,7 @@ class Staging:
     def _take(self, write: Write, record: Any) -> None:
         meta = record.meta
         if meta["kind"] == "plan":
-            write.adopt(Plan.of(meta))
+            write.adopt(CommitPlan.of(meta))
         else:
             piece = Piece(record._replace(meta={}), tuple(meta["outline"]))
             write.add(meta["attempt"], (meta["topic"], meta["slice"]), piece)
@@ -217,14 +226,14 @@ class Staging:
     # --- Tasks -----------------------------------------------------------------------------------
 
     async def stage(
-        self, writer: str, batch: int, attempt: str, place: Place, seq: int, body: bytes
+        self, writer: str, batch: int, attempt: str, stream: Stream, seq: int, body: bytes
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
         `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
         one's: a repetition is recognised, a gap is refused.
         """
-        batches = await checked(self._reactor.check_batch, place[1], body)
+        batches = await checked(self._reactor.check_batch, stream[1], body)
         write = await self._write(writer, batch)
         async with write.file.lock:
             if write.file.closed:
@@ -232,18 +241,18 @@ class Staging:
             write.touched = self.monotonic()
             if any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
-            known = len(write.attempts.get(attempt, {}).get(place, ()))
+            known = len(write.attempts.get(attempt, {}).get(stream, ()))
             if seq > known:
                 raise SequenceGapError("Something before it is missing.", expectedSeq=known)
             del batches[: known - seq]
             if not batches:
                 return 0
             self._check_room(write, sum(len(each) for each, _ in batches))
-            meta = {"kind": "batch", "attempt": attempt, "topic": place[0], "slice": place[1]}
+            meta = {"kind": "batch", "attempt": attempt, "topic": stream[0], "slice": stream[1]}
             entries = [(meta | {"outline": outline}, each) for each, outline in batches]
             records = await self._spool.append_all(write.file, entries)
             for record, (_, outline) in zip(records, batches, strict=True):
-                write.add(attempt, place, Piece(record._replace(meta={}), outline))
+                write.add(attempt, stream, Piece(record._replace(meta={}), outline))
         return sum(outline[0] for _, outline in batches)
 
     def _check_room(self, write: Write, more: int) -> None:
@@ -276,9 +285,9 @@ class Staging:
         """The first step of a commit: everything is here, and stays. ConflictError: it is not."""
         self._look()
         left = {
-            place: count
-            for place, count in rows.items()
-            if not self.marks.done(writer, batch, place)
+            stream: count
+            for stream, count in rows.items()
+            if not self.marks.done(writer, batch, stream)
         }
         self._check_counts(writer, batch, rows)
         if not left:
@@ -295,38 +304,38 @@ class Staging:
         return self.state(writer, batch)
 
     async def _plan(
-        self, write: Write, attempts: Sequence[str], rows: Rows, left: Mapping[Place, int]
+        self, write: Write, attempts: Sequence[str], rows: Rows, left: Mapping[Stream, int]
     ) -> None:
         plan = self._begun(write)
         if plan is None:
             staged = write.rows(attempts)
-            for place in staged.keys() | left.keys():
-                wanted, there = rows.get(place, 0), staged.get(place, 0)
-                if wanted != there and not self.marks.done(write.writer, write.batch, place):
+            for stream in staged.keys() | left.keys():
+                wanted, there = rows.get(stream, 0), staged.get(stream, 0)
+                if wanted != there and not self.marks.done(write.writer, write.batch, stream):
                     raise ConflictError(
-                        f"{there} events of {place[0]} are staged for slice {place[1]}, not "
+                        f"{there} events of {stream[0]} are staged for slice {stream[1]}, not "
                         f"{wanted}: the write has to be done again."
                     )
-            plan = Plan(tuple(attempts), dict(rows), self._part_bytes)
+            plan = CommitPlan(tuple(attempts), dict(rows), self._part_bytes)
             if plan != write.plan:
                 if self.leads:
                     write.plans.clear()
                 elif len(write.plans) >= PLANS_MAX:
                     del write.plans[next(iter(write.plans))]
                 await self.keep_plan(write, plan)
-        for place, count in left.items():
-            if plan.rows.get(place, 0) != count:
+        for stream, count in left.items():
+            if plan.rows.get(stream, 0) != count:
                 raise ConflictError(
-                    f"The commit that has begun stores {plan.rows.get(place, 0)} events of "
-                    f"{place[0]} in slice {place[1]}, not {count}."
+                    f"The commit that has begun stores {plan.rows.get(stream, 0)} events of "
+                    f"{stream[0]} in slice {stream[1]}, not {count}."
                 )
             if self.leads:
-                self.marks.reserve(write.writer, place, self._now_us())
+                self.marks.reserve(write.writer, stream, self._now_us())
         async with write.file.lock:
             await self._spool.sync(write.file)
         write.touched = self.monotonic()
 
-    async def keep_plan(self, write: Write, plan: Plan) -> None:
+    async def keep_plan(self, write: Write, plan: CommitPlan) -> None:
         """The last one from now on."""
         async with write.file.lock:
             await self._spool.append(write.file, plan.record(), b"")
@@ -338,7 +347,7 @@ class Staging:
         if write is None:
             return True
         staged = write.rows(attempts)
-        short = any(staged.get(place, 0) < count for place, count in left.items())
+        short = any(staged.get(stream, 0) < count for stream, count in left.items())
         return short and self._begun(write) is None
 
     async def commit(
@@ -374,28 +383,28 @@ class Staging:
         """What is known of a write; NotFoundError: nothing."""
         return state_of(self.marks, self.writes.get((writer, batch)), writer, batch)
 
-    def _begun(self, write: Write) -> Plan | None:
+    def _begun(self, write: Write) -> CommitPlan | None:
         """The plan by which a slice has got something already, and not all have."""
         for plan in reversed(write.plans.values()):
             if self._over(write, plan):
                 continue
-            marks = (self.marks.get(write.writer, place) for place in plan.rows)
+            marks = (self.marks.get(write.writer, stream) for stream in plan.rows)
             for mark in marks:
                 same = mark is not None and mark.batch == write.batch
                 if mark is not None and same and mark.plan in ("", plan.name):
                     return plan
         return None
 
-    def _over(self, write: Write, plan: Plan) -> bool:
+    def _over(self, write: Write, plan: CommitPlan) -> bool:
         """Whether all of it is stored."""
-        return all(self.marks.done(write.writer, write.batch, place) for place in plan.rows)
+        return all(self.marks.done(write.writer, write.batch, stream) for stream in plan.rows)
 
     def _check_counts(self, writer: str, batch: int, rows: Rows) -> None:
-        for place, count in rows.items():
-            mark = self.marks.get(writer, place)
+        for stream, count in rows.items():
+            mark = self.marks.get(writer, stream)
             if mark is not None and mark.batch == batch and mark.rows != count:
                 raise ConflictError(
-                    f"The write stored {mark.rows} events of {place[0]} in slice {place[1]} "
+                    f"The write stored {mark.rows} events of {stream[0]} in slice {stream[1]} "
                     f"before, not {count}: it is not the same."
                 )
 
@@ -412,40 +421,40 @@ class Staging:
             self._same(term)
             writer, batch = write.writer, write.batch
             over = wanted is not None and all(
-                self.marks.done(writer, batch, place) for place in wanted
+                self.marks.done(writer, batch, stream) for stream in wanted
             )
             begun = self._begun(write)
             plan = begun or write.plan
             if plan is None and not over:
                 return
             if plan is not None and (begun is not None or not over):
-                for place in sorted(plan.rows):
-                    if not self.marks.done(writer, batch, place):
-                        await self._apply_slice(write, plan, place, term)
+                for stream in sorted(plan.rows):
+                    if not self.marks.done(writer, batch, stream):
+                        await self._apply_slice(write, plan, stream, term)
             await self._forget(write)
             self.committed += not over
 
-    async def _apply_slice(self, write: Write, plan: Plan, place: Place, term: int) -> None:
-        mark = self.marks.get(write.writer, place)
+    async def _apply_slice(self, write: Write, plan: CommitPlan, stream: Stream, term: int) -> None:
+        mark = self.marks.get(write.writer, stream)
         done = 0
         if mark is not None and mark.batch == write.batch:
             done = mark.done
             if mark.plan and mark.plan != plan.name:
                 plan = await self._plan_of(write, mark, term)
-        parts = parts_of(write.share(plan, place), plan.part_bytes)
+        parts = parts_of(write.share(plan, stream), plan.part_bytes)
         rows = sum(piece.count for part in parts for piece in part)
-        number = self.marks.reserve(write.writer, place, self._now_us())
+        number = self.marks.reserve(write.writer, stream, self._now_us())
         for part in parts[done:]:
             bodies = await self._spool.read(write.file, [piece.record for piece in part])
             batches = [(body, *piece.outline) for body, piece in zip(bodies, part, strict=True)]
             done += 1
             at_us = self._now_us()
             mark = Mark(number, write.batch, rows, len(parts), done, at_us, plan.name)
-            await self._append(place, batches, packed(write.writer, place, mark), term)
+            await self._append(stream, batches, packed(write.writer, stream, mark), term)
             self._same(term)
-            self.marks.set(write.writer, place, mark)
+            self.marks.set(write.writer, stream, mark)
 
-    async def _plan_of(self, write: Write, mark: Mark, term: int) -> Plan:
+    async def _plan_of(self, write: Write, mark: Mark, term: int) -> CommitPlan:
         """The one by which a slice has begun; only the rest of its own share fits."""
         if mark.plan not in write.plans:
             await bring(self, write.writer, write.batch, ())
@@ -455,13 +464,13 @@ class Staging:
         return write.plans[mark.plan]
 
     async def _append(
-        self, place: Place, batches: list[tuple[Any, ...]], mark: tuple[bytes, bytes], term: int
+        self, stream: Stream, batches: list[tuple[Any, ...]], mark: tuple[bytes, bytes], term: int
     ) -> None:
         until = asyncio.get_running_loop().time() + APPEND_SECONDS
         while True:
             self._same(term)
             try:
-                future = self._appends.start_commit(*place, batches, mark=(COMMITS, *mark))
+                future = self._appends.start_commit(*stream, batches, mark=(COMMITS, *mark))
                 break
             except BusyError:
                 if self._stopping or asyncio.get_running_loop().time() > until:
@@ -472,17 +481,17 @@ class Staging:
     async def _forget(self, write: Write) -> None:
         if self.writes.get((write.writer, write.batch)) is write:
             del self.writes[write.writer, write.batch]
-        for place in {place for plan in write.plans.values() for place in plan.rows}:
-            self.marks.release(write.writer, place)
+        for stream in {stream for plan in write.plans.values() for stream in plan.rows}:
+            self.marks.release(write.writer, stream)
         async with write.file.lock:
             await self._spool.remove(write.file)
 
     # --- Copies ----------------------------------------------------------------------------------
 
-    async def piece(self, writer: str, batch: int, attempt: str, place: Place, seq: int) -> bytes:
+    async def piece(self, writer: str, batch: int, attempt: str, stream: Stream, seq: int) -> bytes:
         """A staged batch as it came; NotFoundError: it is not here."""
         write = self.writes.get((writer, batch))
-        known = write.attempts.get(attempt, {}).get(place, []) if write is not None else []
+        known = write.attempts.get(attempt, {}).get(stream, []) if write is not None else []
         if write is None or seq >= len(known):
             raise NotFoundError("The batch is not staged here.")
         (body,) = await self._spool.read(write.file, [known[seq].record])

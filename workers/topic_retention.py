@@ -14,7 +14,7 @@ HOUR_US = 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class StreamLimit:
     """What one (topic, slice) is to keep; 0 means no limit."""
 
     slot: Slot
@@ -24,7 +24,7 @@ class Wish:
     """Stored bytes of this slice alone."""
 
 
-class Topics(Protocol):
+class TopicSettings(Protocol):
     """The settings of topics (`barco.workers.topics.TopicRegistry`)."""
 
     def names(self) -> list[str]:
@@ -57,7 +57,9 @@ class Streams(Protocol):
         """Events before this offset are gone."""
 
 
-def plan(topics: Topics, slices: range, slices_in_all: int, now_us: int) -> list[Wish]:
+def plan(
+    topics: TopicSettings, slices: range, slices_in_all: int, now_us: int
+) -> list[StreamLimit]:
     """The slices that have something to keep to, of topics with a retention of their own.
 
     A topic's bytes are shared evenly by all of its slices, here and on other workers.
@@ -69,7 +71,7 @@ def plan(topics: Topics, slices: range, slices_in_all: int, now_us: int) -> list
             continue
         oldest_us = now_us - hours * HOUR_US if hours else 0
         share = max(1, size // slices_in_all) if size else 0
-        wishes += [Wish((topic, index), oldest_us, share) for index in slices]
+        wishes += [StreamLimit((topic, index), oldest_us, share) for index in slices]
     return wishes
 
 
@@ -78,7 +80,7 @@ class TopicRetention:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicSettings,
         streams: Streams,
         extents: Extents,
         *,
@@ -99,7 +101,7 @@ class TopicRetention:
         self._extents.forget()
         return gone
 
-    async def _enforce(self, wish: Wish) -> int:
+    async def _enforce(self, wish: StreamLimit) -> int:
         topic, index = wish.slot
         start, end = self._streams.stream_ends(topic, index) or (0, 0)
         if start >= end:

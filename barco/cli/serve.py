@@ -16,7 +16,7 @@ from barco.cli._known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
-from barco.supervisor.broker import Plan, Ready
+from barco.supervisor.broker import ServePlan, Serving
 from barco.supervisor.broker import run as run_broker
 
 DESCRIPTION = """\
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         config = config.override("broker", engine=args.engine)
     if args.ports_from is not None:
         config = config.override("ports", **_ports_from(args.ports_from))
-    plan = Plan(
+    plan = ServePlan(
         config=config,
         data_dir=data_dir,
         dev=args.config is None,
@@ -171,7 +171,7 @@ def _number(low: int, high: int) -> Any:
     return number
 
 
-def _announce(ready: Ready, as_json: bool) -> None:
+def _announce(ready: Serving, as_json: bool) -> None:
     """A banner for a person at the terminal, a log line otherwise; one line for scripts."""
     if as_json:
         print(json.dumps({"event": "ready"} | asdict(ready)), flush=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from barco.cli.dump import processes, shard_numbers
-from barco.cluster.unclean import Verdict, unclean_successor
+from barco.cluster.unclean import UncleanEnd, unclean_successor
 from barco.errors import DataDirError
 from barco.model.generation import Gid, Identity
 from barco.protocol.replication_codec import record_from_map, to_map
@@ -86,12 +86,12 @@ def _tails(shard: Path, number: int, cluster_uuid: bytes, lineage: Lineage) -> C
     return tail_of
 
 
-def _epoch(found: Verdict) -> int:
+def _epoch(found: UncleanEnd) -> int:
     assert found.generation is not None
     return found.generation.gid.epoch
 
 
-def _tell(number: int, found: Verdict, decided: bool, as_json: bool) -> None:
+def _tell(number: int, found: UncleanEnd, decided: bool, as_json: bool) -> None:
     epoch = found.generation.gid.epoch if found.generation is not None else None
     if as_json:
         told = {"shard": number, "epoch": epoch, "tail": found.tail, "lost_disks": found.lost}

@@ -79,7 +79,7 @@ class Held:
         self.generation = generation
         self.member = generation.has_member(me) and may_vote
         """This very disk may answer for it (rule A3)."""
-        self.concerned = generation.place(me.ordinal) is not None
+        self.concerned = generation.seat(me.ordinal) is not None
         """This broker is to hold a copy, under whatever disk."""
         self.tail = self.tail_crc = 0
         """The last stable group here and its header_crc."""

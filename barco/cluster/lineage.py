@@ -84,7 +84,7 @@ class Lineage(Acceptor):
         """Whether it is one of those who decide, or hold what follows."""
         held = self._held.get(gid)
         known = [held.generation] if held is not None else self._settings.ranges
-        return any(each.place(sender.ordinal) is not None for each in known)
+        return any(each.seat(sender.ordinal) is not None for each in known)
 
     def _weigh(self, gid: Gid, value: Successor) -> None:
         held, words = self._held.get(gid), self._words.get(gid, {})

@@ -32,10 +32,10 @@ class Ownership(Proposer):
             return self._must_relead(held)
         if self._names_me(held) and not held.stopped and not held.shut:
             return False  # About to be opened.
-        place = held.generation.place(self._me.ordinal)
-        if place == 0:
+        seat = held.generation.seat(self._me.ordinal)
+        if seat == 0:
             return self._owner_acts(held)
-        return place == 1 and self._next_acts(held)
+        return seat == 1 and self._next_acts(held)
 
     def _must_relead(self, held: Held) -> bool:
         """A leader seals its own generation to take something in that its record does not have."""
@@ -86,7 +86,7 @@ class Ownership(Proposer):
 
     def _next_acts(self, held: Held) -> bool:
         """Rule P1: only if the third member, too, sees the owner as down or not committing."""
-        owner, third = (held.generation.members[place].ordinal for place in (0, 2))
+        owner, third = (held.generation.members[seat].ordinal for seat in (0, 2))
         if not self._doubt(owner, held):
             return False
         peer = self._peers.get(third)

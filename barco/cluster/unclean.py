@@ -35,7 +35,7 @@ TailOf = Callable[[Gid], int]
 """The last group of a generation whose bytes are whole on this disk; 0: none."""
 
 
-class Verdict(NamedTuple):
+class UncleanEnd(NamedTuple):
     """What is to be done for one shard range."""
 
     generation: Generation | None
@@ -64,7 +64,7 @@ def unclean_successor(
     disks: Mapping[int, Identity],
     tail_of: TailOf,
     session: int,
-) -> Verdict:
+) -> UncleanEnd:
     """What follows the newest generation of a range whose other disks are lost.
 
     disks: by ordinal, the disks that stand in for lost ones. session: 64 random bits, of no
@@ -73,7 +73,7 @@ def unclean_successor(
     known, decided = _known(journal)
     newest = max(known, key=lambda gid: gid.epoch, default=None)
     if newest is None or newest.epoch == GENESIS_EPOCH:
-        return Verdict(None, 0, (), "nothing was ever stored here", ())
+        return UncleanEnd(None, 0, (), "nothing was ever stored here", ())
     generation = known[newest]
     tail = tail_of(newest)
     members = tuple(disks.get(member.ordinal, member) for member in generation.members)
@@ -82,7 +82,7 @@ def unclean_successor(
     )
     refusal = _refusal(generation, me, lost, known, decided, tail_of)
     if refusal:
-        return Verdict(generation, tail, lost, refusal, ())
+        return UncleanEnd(generation, tail, lost, refusal, ())
     child = replace(
         generation,
         gid=Gid(newest.token, Epoch(newest.epoch + 1 + EPOCHS_SKIPPED)),
@@ -92,7 +92,9 @@ def unclean_successor(
         parents=(Parent(newest, tail),),
     )
     value = Successor(tail, Kind.UNCLEAN, (child,))
-    return Verdict(generation, tail, lost, "", (DecidedRecord(newest, value), OpenedRecord(child)))
+    return UncleanEnd(
+        generation, tail, lost, "", (DecidedRecord(newest, value), OpenedRecord(child))
+    )
 
 
 def _known(

@@ -82,11 +82,11 @@ class Generation:
             return True
         return self.is_genesis and Identity(identity.ordinal, b"") in self.members
 
-    def place(self, ordinal: int) -> int | None:
+    def seat(self, ordinal: int) -> int | None:
         """0 for the owner of the range, 1 for who may take over; None for a stranger."""
-        for place, member in enumerate(self.members):
+        for seat, member in enumerate(self.members):
             if member.ordinal == ordinal:
-                return place
+                return seat
         return None
 
     @property

@@ -30,9 +30,9 @@ class WorkerOptions:
     version: str
     """Of barco: a worker of another version than its supervisor refuses to run."""
     worker: int
-    """The number of this process in its broker: place * workers + shard."""
+    """The number of this process in its broker: seat * workers + shard."""
     workers: int
-    """Shards of a token range; every place has so many processes."""
+    """Shards of a token range; every seat has so many processes."""
     core: int | None
     """The CPU to pin to; None leaves it to the scheduler."""
     supervisor_pid: int
@@ -60,7 +60,7 @@ class WorkerOptions:
 
     channel_fd: int
     listeners: dict[str, list[int]]
-    """Listening, non-blocking sockets by name: shard; in a cluster replication; at place 0
+    """Listening, non-blocking sockets by name: shard; in a cluster replication; at seat 0
     discovery, produce, consume and metrics as well."""
     bind: str
     """The address from which other brokers are called."""
@@ -128,7 +128,7 @@ class WorkerOptions:
         return self.replicas.peer(self.process)
 
     @property
-    def place(self) -> int:
+    def seat(self) -> int:
         """0: the shard is of the broker's own range; 1 (B) and 2 (C): of the one so far before."""
         return self.worker // self.workers
 

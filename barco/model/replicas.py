@@ -2,7 +2,7 @@
 
 A shard range is the contiguous run of slices that one process leads. The shards of the ring are
 numbered through: shard `i` of the token range with ring index `r` is `r * workers + i`. Each is
-held by `places` brokers, the owner of the range and the two after it on the ring. A broker runs
+held by `seats` brokers, the owner of the range and the two after it on the ring. A broker runs
 one process for every shard that it holds: process `j = k * workers + i` holds shard `i` of the
 range of the broker `k` places before it (k = 0: its own).
 """
@@ -27,14 +27,14 @@ class Replicas:
         assert 1 <= self.workers <= self.placement.slices_per_range
 
     @property
-    def places(self) -> int:
+    def seats(self) -> int:
         """How many brokers hold a shard."""
         return min(REPLICAS, self.placement.size)
 
     @property
     def processes(self) -> int:
         """How many processes a broker runs."""
-        return self.places * self.workers
+        return self.seats * self.workers
 
     @property
     def shards(self) -> int:
@@ -58,17 +58,17 @@ class Replicas:
     def shard_of(self, process: Process) -> int:
         """The shard that a process holds."""
         ordinal, number = process
-        place, shard = divmod(number, self.workers)
-        assert 0 <= place < self.places
-        index = (self.placement.index_of(ordinal) - place) % self.placement.size
+        seat, shard = divmod(number, self.workers)
+        assert 0 <= seat < self.seats
+        index = (self.placement.index_of(ordinal) - seat) % self.placement.size
         return index * self.workers + shard
 
     def holders(self, shard: int) -> tuple[Process, ...]:
         """The processes that hold a shard, in the order of succession: A, B, C."""
         index, number = divmod(shard, self.workers)
         return tuple(
-            (ordinal, place * self.workers + number)
-            for place, ordinal in enumerate(self.placement.replicas(index))
+            (ordinal, seat * self.workers + number)
+            for seat, ordinal in enumerate(self.placement.replicas(index))
         )
 
     def shard_of_slice(self, index: int, slice: int) -> int:

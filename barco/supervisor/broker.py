@@ -33,7 +33,7 @@ log = logging.getLogger("barco.supervisor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ServePlan:
     """What to run."""
 
     config: Config
@@ -46,7 +46,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Serving:
     """What a broker says of itself when all its workers are up."""
 
     pid: int
@@ -61,7 +61,7 @@ class Ready:
     data_dir: str
 
 
-def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
+def run(plan: ServePlan, on_ready: Callable[[Serving], None]) -> int:
     """Run a broker until it is told to stop; 0, or a BarcoError that says why not."""
     machine.check_kernel()
     plan = replace(plan, config=machine.check_cluster(plan.config))
@@ -77,14 +77,14 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
         config = plan.config
-        places = min(REPLICAS, max(1, len(config.cluster.brokers)))
-        if places > 1:
+        seats = min(REPLICAS, max(1, len(config.cluster.brokers)))
+        if seats > 1:
             configuration.check_cluster_ports(config, identity.workers)
         listeners = open_listeners(
             config.broker.bind,
             config.ports,
             identity.workers,
-            places=places,
+            seats=seats,
             advertise=machine.advertised_by(config),
         )
         try:
@@ -96,7 +96,7 @@ def run(plan: Plan, on_ready: Callable[[Ready], None]) -> int:
         os.close(lock)
 
 
-def identify(plan: Plan) -> Identity:
+def identify(plan: ServePlan) -> Identity:
     """The data directory's identity; an empty directory is formatted for this machine."""
     config = plan.config
     identity = datadir.load(plan.data_dir)
@@ -133,7 +133,7 @@ def identify(plan: Plan) -> Identity:
     return identity
 
 
-def check_membership(plan: Plan, identity: Identity) -> None:
+def check_membership(plan: ServePlan, identity: Identity) -> None:
     """Refuse a directory that belongs to another cluster, or to another broker of it."""
     config, path = plan.config, plan.data_dir
     ring_size = max(1, len(config.cluster.brokers))
@@ -167,12 +167,12 @@ class Broker:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ServePlan,
         identity: Identity,
         listeners: Listeners,
         lock: int,
         open_to_all: bool,
-        on_ready: Callable[[Ready], None],
+        on_ready: Callable[[Serving], None],
         files: int,
     ) -> None:
         self._plan = plan
@@ -314,7 +314,7 @@ class Broker:
         self._announced = True
         self._notifier.send(READY=1, STATUS=f"{len(pids)} workers ready")
         self._on_ready(
-            Ready(
+            Serving(
                 pid=os.getpid(),
                 bind=self._plan.config.broker.bind,
                 advertise=machine.advertised_by(self._plan.config),

@@ -49,7 +49,7 @@ REFUSAL_LOG_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Counters:
+class Traffic:
     """Traffic since the start."""
 
     messages_sent: int = 0
@@ -68,7 +68,7 @@ class NotTriedError(ConnectionError):
 class Counted:
     """A stream whose bytes are counted. TimeoutError: a frame that has begun takes too long."""
 
-    def __init__(self, reader: asyncio.StreamReader, counters: Counters) -> None:
+    def __init__(self, reader: asyncio.StreamReader, counters: Traffic) -> None:
         self._reader = reader
         self._counters = counters
 
@@ -82,13 +82,13 @@ class Counted:
 
 
 @dataclass(slots=True)
-class Peer:
+class GossipPeer:
     """One other broker, by its place in the configuration."""
 
     ordinal: int
     host: str
     port: int
-    links: list[Link] = field(default_factory=list)
+    links: list[GossipLink] = field(default_factory=list)
     queue: list[bytes] = field(default_factory=list)
     connecting: asyncio.Task[None] | None = None
     failures: int = 0
@@ -99,7 +99,7 @@ class Peer:
 
 
 @dataclass(slots=True, eq=False)
-class Link:
+class GossipLink:
     """One greeted connection."""
 
     reader: Counted
@@ -130,7 +130,7 @@ class GossipNode:
         key: bytes = b"",
     ) -> None:
         self.machine = machine
-        self.counters = Counters()
+        self.counters = Traffic()
         self.refusals: dict[int, str] = {}
         """Why peers are refused or refuse, by ordinal, until it has been settled."""
         self._hello = hello
@@ -138,7 +138,7 @@ class GossipNode:
         self._bind = bind
         self._on_effect = on_effect
         self._peers = {
-            ordinal: Peer(ordinal, host, port)
+            ordinal: GossipPeer(ordinal, host, port)
             for ordinal, (host, port) in enumerate(addresses)
             if ordinal != hello.ordinal
         }
@@ -227,7 +227,7 @@ class GossipNode:
         if peer.connecting is None:
             peer.connecting = self._spawn(self._connect(peer))
 
-    def _write(self, link: Link, encoded: bytes) -> None:
+    def _write(self, link: GossipLink, encoded: bytes) -> None:
         if link.writer.transport.get_write_buffer_size() > limits.GOSSIP_QUEUE_BYTES_MAX:
             self.counters.messages_dropped += 1
             return
@@ -248,7 +248,7 @@ class GossipNode:
 
     # --- Connections ------------------------------------------------------------------------------
 
-    async def _connect(self, peer: Peer) -> None:
+    async def _connect(self, peer: GossipPeer) -> None:
         """One attempt; what waits for the peer is sent, or dropped and told to the machine."""
         try:
             if self._loop.time() < peer.retry_at:
@@ -267,7 +267,7 @@ class GossipNode:
         self._linked(peer, link)
         self._spawn(self._listen(peer, link))
 
-    async def _open(self, peer: Peer) -> Link:
+    async def _open(self, peer: GossipPeer) -> GossipLink:
         reader, writer = await asyncio.open_connection(
             peer.host,
             peer.port,
@@ -295,9 +295,9 @@ class GossipNode:
         except BaseException:
             writer.close()
             raise
-        return Link(Counted(reader, self.counters), writer, answer)
+        return GossipLink(Counted(reader, self.counters), writer, answer)
 
-    def _not_connected(self, peer: Peer, error: BaseException) -> None:
+    def _not_connected(self, peer: GossipPeer, error: BaseException) -> None:
         now = self._loop.time()
         if not isinstance(error, NotTriedError):
             peer.failures += 1
@@ -339,7 +339,7 @@ class GossipNode:
 
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> tuple[Peer, Link]:
+    ) -> tuple[GossipPeer, GossipLink]:
         hello, said = await self._greeting_of(reader)
         if not isinstance(hello, Hello) or isinstance(hello, Welcome):
             raise ProtocolError("a connection begins with a hello")
@@ -355,7 +355,7 @@ class GossipNode:
         writer.write(welcome)
         writer.write(frame.encode({door.PROOF: self._proof(door.ANSWERER, greetings)}))
         await self._believe(hello.ordinal, reader, writer, door.CALLER, greetings)
-        return peer, Link(Counted(reader, self.counters), writer, hello)
+        return peer, GossipLink(Counted(reader, self.counters), writer, hello)
 
     def _packed(self, hello: Hello) -> bytes:
         return frame.encode(to_frame(hello) | {door.NONCE: os.urandom(door.NONCE_BYTES)})
@@ -417,7 +417,7 @@ class GossipNode:
             self._said[line] = now
             log.error(line)
 
-    def _linked(self, peer: Peer, link: Link) -> None:
+    def _linked(self, peer: GossipPeer, link: GossipLink) -> None:
         for old in [old for old in peer.links if old.hello.session != link.hello.session]:
             old.close()  # Of an earlier life.
             peer.links.remove(old)
@@ -434,7 +434,7 @@ class GossipNode:
             self._write(link, encoded)
         self._close_unused(peer)
 
-    def _close_unused(self, keep: Peer) -> None:
+    def _close_unused(self, keep: GossipPeer) -> None:
         linked = [peer for peer in self._peers.values() if peer.links]
         if len(linked) > limits.GOSSIP_CONNECTIONS_MAX:
             oldest = min((p for p in linked if p is not keep), key=lambda p: p.used_at)
@@ -442,7 +442,7 @@ class GossipNode:
                 link.writer.close()
             oldest.links = []
 
-    async def _listen(self, peer: Peer, link: Link) -> None:
+    async def _listen(self, peer: GossipPeer, link: GossipLink) -> None:
         """Until the connection ends."""
         try:
             while True:
@@ -461,7 +461,7 @@ class GossipNode:
                 if not peer.links and not self._closed:
                     self.run(self.machine.link_lost(peer.ordinal, self._loop.time()))
 
-    def _take(self, peer: Peer, message: Message | Greeting) -> None:
+    def _take(self, peer: GossipPeer, message: Message | Greeting) -> None:
         if isinstance(message, Refuse):
             self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", message)
             raise ConnectionError

@@ -46,13 +46,13 @@ class Listeners:
 
 
 def open_listeners(
-    bind: str, ports: PortsSection, workers: int, places: int = 1, *, advertise: str = ""
+    bind: str, ports: PortsSection, workers: int, seats: int = 1, *, advertise: str = ""
 ) -> Listeners:
-    """Bind everything or nothing. In a cluster `workers` processes run at each of `places`.
+    """Bind everything or nothing. In a cluster `workers` processes run at each of `seats`.
 
     advertise: the host of shard endpoints, as clients are told; else that is `bind`.
     """
-    listeners = Listeners([{} for _ in range(workers * places)], {}, [])
+    listeners = Listeners([{} for _ in range(workers * seats)], {}, [])
     try:
         for name in PUBLIC:
             port = getattr(ports, name)
@@ -64,9 +64,9 @@ def open_listeners(
             sockets[SHARD] = _listen_for(bind, SHARD, ports.shard, worker)
             number = sockets[SHARD].getsockname()[1]
             listeners.shard_endpoints.append(f"{bracketed(advertise or bind)}:{number}")
-            if places > 1:
+            if seats > 1:
                 sockets[REPLICATION] = _listen_for(bind, REPLICATION, ports.replication, worker)
-        if places > 1:
+        if seats > 1:
             _check_free(bind, GOSSIP, ports.gossip)
             listeners.gossip = _listen(bind, GOSSIP, ports.gossip)
     except BaseException:

@@ -76,8 +76,8 @@ def core_of(process: int, *, workers: int, ordinal: int, cores: Sequence[int]) -
     """
     count = len(cores)
     first = ordinal * max(workers, count // REPLICAS)
-    place, shard = divmod(process, workers)
-    if place == 0:
+    seat, shard = divmod(process, workers)
+    if seat == 0:
         return cores[(first + shard) % count]
     follower = process - workers
     if count > workers:  # Beside the leaders' cores.

@@ -21,7 +21,7 @@ from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolErr
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.supervisor.channel import Channel
-from barco.supervisor.relay import Relay
+from barco.supervisor.relay import LogRelay
 from barco.supervisor.tied import die_with
 
 log = logging.getLogger("barco.supervisor")
@@ -286,7 +286,7 @@ class Keeper:
     async def _read_output(self, life: Life) -> None:
         assert life.process.stdout is not None
         reader = asyncio.StreamReader()
-        relay = Relay(self.worker, sys.stderr)
+        relay = LogRelay(self.worker, sys.stderr)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), life.process.stdout
         )

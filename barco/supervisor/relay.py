@@ -11,7 +11,7 @@ from barco.log import terminal_line
 log = logging.getLogger("barco.worker")
 
 
-class Relay:
+class LogRelay:
     """Lines of one worker on their way to the supervisor's own log."""
 
     def __init__(self, worker: int, stream: TextIO) -> None:

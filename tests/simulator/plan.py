@@ -179,8 +179,8 @@ class Chaos:
         broker = self.world.brokers[fault.ordinal]
         opened = sorted(self.world.oracle.opened)
         gid = opened[int(fault.number * len(opened))]
-        place = self.world.oracle.generations[gid].place(fault.ordinal)
-        if broker.replica is not None and place is not None and place < 2:
+        seat = self.world.oracle.generations[gid].seat(fault.ordinal)
+        if broker.replica is not None and seat is not None and seat < 2:
             broker.step(on.Elect(gid))
 
     def _resign(self, fault: Fault) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from barco.cluster.groups import START_LATEST, Groups
 from barco.model.placement import Placement
-from barco.workers.membership import Membership
+from barco.workers.membership import GroupView
 
 RING = Placement(1, 8)
 SLICES = [(int(RING.token(0)), index) for index in range(8)]
@@ -19,8 +19,8 @@ class NoSupervisor:
         raise AssertionError(op)
 
 
-def membership() -> Membership:
-    return Membership(NoSupervisor(), RING)
+def membership() -> GroupView:
+    return GroupView(NoSupervisor(), RING)
 
 
 def test_differences_add_up_to_the_whole() -> None:
@@ -90,7 +90,7 @@ class Listening:
 def test_who_waits_is_heard_of_often_enough_for_its_session() -> None:
     async def check() -> None:
         supervisor, groups = Listening(), Groups(SLICES)
-        kept = Membership(supervisor, RING)
+        kept = GroupView(supervisor, RING)
         for name, session_ms in (("quick", 5_000), ("slow", 600_000)):
             groups.register(
                 name, group="g", topics=["t"], start=START_LATEST, now=0, session_ms=session_ms

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from barco.workers.topic_retention import HOUR_US, TopicRetention, Wish, plan
+from barco.workers.topic_retention import HOUR_US, StreamLimit, TopicRetention, plan
 
 NOW = 1_700_000_000_000_000
 
@@ -61,12 +61,12 @@ def run(settings, streams, extents, slices=range(2)):
 def test_only_topics_with_a_retention_of_their_own():
     settings = Settings(a=(None, None), b=(0, 0), c=(2, None), d=(None, 80), e=(1, 7))
     assert plan(settings, range(4, 6), 8, NOW) == [
-        Wish(("c", 4), NOW - 2 * HOUR_US, 0),
-        Wish(("c", 5), NOW - 2 * HOUR_US, 0),
-        Wish(("d", 4), 0, 10),
-        Wish(("d", 5), 0, 10),
-        Wish(("e", 4), NOW - HOUR_US, 1),
-        Wish(("e", 5), NOW - HOUR_US, 1),
+        StreamLimit(("c", 4), NOW - 2 * HOUR_US, 0),
+        StreamLimit(("c", 5), NOW - 2 * HOUR_US, 0),
+        StreamLimit(("d", 4), 0, 10),
+        StreamLimit(("d", 5), 0, 10),
+        StreamLimit(("e", 4), NOW - HOUR_US, 1),
+        StreamLimit(("e", 5), NOW - HOUR_US, 1),
     ]
 
 

@@ -94,11 +94,11 @@ class App:
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
     ) -> Response:
-        route, places, allowed = self._router.find(method, path)
+        route, variables, allowed = self._router.find(method, path)
         if route is None:
             return Response(204, b"", (("Allow", ", ".join(allowed)),))
         assert route.handler is not None
         if not self._context.ready and route.handler not in _ALWAYS:
             raise NotReadyError(self._context.reason)
-        request = Request(method, path, parse_query(query), headers, body, places)
+        request = Request(method, path, parse_query(query), headers, body, variables)
         return await self._handlers[route.handler](request)

@@ -108,7 +108,7 @@ class Consume:
         asked. A shard without a leader notes it when the consumer first polls there.
         """
         asked: set[int] = set()
-        for _ in range(self._context.replicas.places):
+        for _ in range(self._context.replicas.seats):
             leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
             workers = sorted(worker for worker in leading - asked if worker is not None)
             answers = await self._context.siblings.broadcast(
@@ -218,7 +218,7 @@ class Consume:
 
         Every owner gets its share, then one gets what is left over.
         """
-        owners = self._context.owners_here(member.places)
+        owners = self._context.owners_here(member.numbers)
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in owners if owner in only]
         found = Pass([], set())
@@ -248,7 +248,7 @@ class Consume:
                     raise answer
                 if isinstance(answer, OutcomeUnknownError):
                     self._lose(worker, found)
-                found.unavailable.update(self._context.places_of(worker))
+                found.unavailable.update(self._context.numbers_of(worker))
                 continue
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
@@ -263,8 +263,8 @@ class Consume:
         """It may have handed out events that did not arrive: none of its own are in the answer,
         whose name says so, and it gives all of them again."""
         found.lost.add(worker)
-        places = self._context.places_of(worker)
-        found.extents = [extent for extent in found.extents if extent.slice not in places]
+        numbers = self._context.numbers_of(worker)
+        found.extents = [extent for extent in found.extents if extent.slice not in numbers]
 
     async def _response(
         self,
@@ -278,10 +278,10 @@ class Consume:
     ) -> Response | None:
         headers = [("Cache-Control", "no-store")]
         if found.unavailable:
-            mine = sorted(found.unavailable & member.places)
-            headers.append((UNAVAILABLE, ",".join(str(place) for place in mine)))
+            mine = sorted(found.unavailable & member.numbers)
+            headers.append((UNAVAILABLE, ",".join(str(number) for number in mine)))
         if not found.extents:
-            idle = not member.places
+            idle = not member.numbers
             headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
             return Response(204, b"", tuple(headers))
         name = name_of(delivery, found.lost)
@@ -324,7 +324,7 @@ class Consume:
         return [answer for answer in asked.values() if isinstance(answer, list)]
 
     async def _received(self, request: Request, member: Member) -> list[list[Any]]:
-        """Where what the consumer has received last ends: [topic, place, end]."""
+        """Where what the consumer has received last ends: [topic, number of the slice, end]."""
         name = request.value("delivery")
         answers = await self._answers(self._context.processes, member.key)
         if name is not None:
@@ -335,7 +335,7 @@ class Consume:
     async def _wait(self, member: Member, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
-        owners = self._context.owners_here(member.places) or [self._context.peer]
+        owners = self._context.owners_here(member.numbers) or [self._context.peer]
         args = {**self._who(member), "timeout": timeout}
         return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
 
@@ -380,7 +380,7 @@ class Consume:
         for answer in answers:
             if isinstance(answer, BarcoError):
                 raise answer
-            lost |= {f"{topic}/{place}" for topic, place in answer}
+            lost |= {f"{topic}/{number}" for topic, number in answer}
         if lost:
             raise ConflictError(
                 "Slices of the last poll have gone to another consumer of the group, or it is not "

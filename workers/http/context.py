@@ -1,8 +1,8 @@
 """What the handlers of the routes have in common: the cluster as one worker sees it.
 
-Slices of the whole ring are numbered through from the lowest token: places. Workers are named by
-their number in the cluster. With one broker a place is the slice, a shard is its worker, and the
-number is the worker's own.
+Slices of the whole ring are numbered through from the lowest token. Workers are named by their
+number in the cluster. With one broker a slice's number is its index, a shard is its worker, and
+the worker's number is its own.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.workers.http.memory import AnswerMemory
-from barco.workers.membership import Membership
+from barco.workers.membership import GroupView
 from barco.workers.seams import SiblingsLike, SupervisorLike
 from barco.workers.service import ShardService
 
@@ -39,7 +39,7 @@ class Context:
         self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
         self.ring = self.options.placement
         slices = self.ring.slices_per_range
-        self._shards = [self.replicas.shard_of_slice(*divmod(p, slices)) for p in self.places]
+        self._shards = [self.replicas.shard_of_slice(*divmod(p, slices)) for p in self.numbers]
         self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
@@ -47,53 +47,53 @@ class Context:
         self._polls: set[asyncio.Task[Any]] = set()
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> GroupView:
         """The consumer groups."""
         return self.service.membership
 
     @property
-    def places(self) -> range:
+    def numbers(self) -> range:
         """All slices of the ring."""
         return range(self.ring.size * self.ring.slices_per_range)
 
-    def shard(self, place: int) -> int:
+    def shard(self, number: int) -> int:
         """The shard that a slice of the ring is in."""
-        return self._shards[place]
+        return self._shards[number]
 
-    def token(self, place: int) -> str:
-        """The start of the token range of a place, as answers spell it."""
-        return str(self.ring.token(place // self.ring.slices_per_range))
+    def token(self, number: int) -> str:
+        """The start of the token range of a slice, as answers spell it."""
+        return str(self.ring.token(number // self.ring.slices_per_range))
 
-    def index(self, place: int) -> int:
-        """The number of a place within its token range."""
-        return place % self.ring.slices_per_range
+    def index(self, number: int) -> int:
+        """The index of a slice within its token range."""
+        return number % self.ring.slices_per_range
 
-    def first_place(self, worker: int) -> int:
-        """The place of slice 0 of the token range whose shard a worker holds."""
+    def first_slice(self, worker: int) -> int:
+        """The number of slice 0 of the token range whose shard a worker holds."""
         shard = self.replicas.shard_of(self.replicas.process(worker))
         return shard // self.replicas.workers * self.ring.slices_per_range
 
-    def places_of(self, worker: int) -> range:
-        """The places of the shard that a worker holds."""
+    def numbers_of(self, worker: int) -> range:
+        """The numbers of the slices of the shard that a worker holds."""
         slices = self.replicas.slices_of(self.replicas.shard_of(self.replicas.process(worker)))
-        first = self.first_place(worker)
+        first = self.first_slice(worker)
         return range(first + slices.start, first + slices.stop)
 
-    def owner(self, place: int) -> int:
+    def owner(self, number: int) -> int:
         """The worker that leads a slice; NotReadyError if nobody does."""
-        worker = self.leaders.peer(self.shard(place))
+        worker = self.leaders.peer(self.shard(number))
         if worker is None:
             raise NoLeaderError("Nobody leads this slice at the moment.")
         return worker
 
-    def owners_here(self, places: Iterable[int]) -> list[int]:
+    def owners_here(self, numbers: Iterable[int]) -> list[int]:
         """The workers of this broker that lead any of these slices."""
-        found = {self.leaders.peer(shard) for shard in {self.shard(place) for place in places}}
+        found = {self.leaders.peer(shard) for shard in {self.shard(number) for number in numbers}}
         return sorted(worker for worker in self.processes if worker in found)
 
     def leading_here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         """The same arguments for every worker of this broker that leads its shard."""
-        return dict.fromkeys(self.owners_here(self.places), args)
+        return dict.fromkeys(self.owners_here(self.numbers), args)
 
     @contextmanager
     def polling(self) -> Iterator[None]:
@@ -133,7 +133,7 @@ class Context:
         """For each shard the result of its leader or, where that does not answer, of another worker
         that holds it; a BarcoError stands for itself. For what changes nothing."""
         answers: dict[int, Any] = {}
-        for turn in range(self.replicas.places):
+        for turn in range(self.replicas.seats):
             asked = {}
             for shard in range(self.replicas.shards):
                 if turn == 0 or isinstance(answers[shard], BarcoError):

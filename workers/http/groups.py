@@ -32,7 +32,7 @@ class GroupRoutes:
 
     async def get(self, request: Request) -> Response:
         """Members, positions and lag of one group."""
-        group = check_group(request.places["group"])
+        group = check_group(request.variables["group"])
         await self._context.membership.refresh()
         members = self._context.membership.groups().get(group, {})
         positions = await self._positions(group)
@@ -83,7 +83,7 @@ class GroupRoutes:
 
     async def seek(self, request: Request) -> Response:
         """Move a group's positions, also back: an explicit operation of an administrator."""
-        group = check_group(request.places["group"])
+        group = check_group(request.variables["group"])
         given = request.json()
         if not isinstance(given, dict) or set(given) != {"topic", "to"}:
             raise RequestError('The body is to be {"topic": ..., "to": ...}.')
@@ -106,7 +106,7 @@ class GroupRoutes:
             raise RequestError(
                 '"to" is "earliest", "latest", "timestamp:<µs>" or {"slices": {"0": cursor}}.'
             )
-        known = {str(place) for place in self._context.places}
+        known = {str(number) for number in self._context.numbers}
         target: dict[int, int] = {}
         for name, cursor in slices.items():
             if name not in known or not isinstance(cursor, str):
@@ -116,7 +116,7 @@ class GroupRoutes:
 
     async def delete(self, request: Request) -> Response:
         """Forget a group's positions. It must have no members."""
-        group = check_group(request.places["group"])
+        group = check_group(request.variables["group"])
         await self._context.membership.refresh()
         if group in self._context.membership.groups():
             raise ConflictError("The group has members: they say goodbye first.")

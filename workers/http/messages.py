@@ -120,7 +120,7 @@ class Request:
     query: Mapping[str, list[str]]
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
-    places: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     """The variable parts of the path by name."""
 
     def header(self, name: str) -> str | None:

@@ -93,10 +93,10 @@ def column_names(columns: int) -> str:
 
 
 def _plan_of(
-    plans: Mapping[int, Mapping[int, Mapping[str, Any]]], shard: int, place: int, epoch: int
+    plans: Mapping[int, Mapping[int, Mapping[str, Any]]], shard: int, number: int, epoch: int
 ) -> dict[str, Any]:
     """What was found about one slice, for the document; nothing if nobody asked."""
-    plan = plans.get(shard, {}).get(place, {})
+    plan = plans.get(shard, {}).get(number, {})
     found: dict[str, Any] = {}
     if "bytes" in plan:
         found["bytes"] = plan["bytes"]
@@ -114,23 +114,23 @@ class Read:
 
     async def slices(self, request: Request) -> Response:
         """All slices of a topic: who owns them, and where they begin and end."""
-        topic = check_topic(request.places["topic"])
+        topic = check_topic(request.variables["topic"])
         described = await self._context.ask_all("topics", {"topic": topic})
         if not any(answer.get(topic, {}).get("exists") for answer in described.values()):
             raise TopicNotFoundError(f"There is no topic {topic}.")
         told = await self._context.ask_all("ping", {})
         plans = await self._plans(request, topic)
         found = []
-        for place in self._context.places:
-            shard = self._context.shard(place)
+        for number in self._context.numbers:
+            shard = self._context.shard(number)
             known = described[shard].get(topic, {"streams": []})["streams"]
-            start, end, last = next((s[1:] for s in known if s[0] == place), (0, 0, 0))
+            start, end, last = next((s[1:] for s in known if s[0] == number), (0, 0, 0))
             epoch = told[shard]["epoch"]
             found.append(
                 {
-                    "token": self._context.token(place),
-                    "index": self._context.index(place),
-                    "rangeIndex": self._context.index(place),
+                    "token": self._context.token(number),
+                    "index": self._context.index(number),
+                    "rangeIndex": self._context.index(number),
                     **self._context.seats(shard),
                     "version": epoch,
                     "generations": told[shard]["lineage"],
@@ -140,7 +140,7 @@ class Read:
                     "endOffset": str(end),
                     "lastTimestamp": last,
                 }
-                | _plan_of(plans, shard, place, epoch)
+                | _plan_of(plans, shard, number, epoch)
             )
         return json_response({"topic": topic, "slices": found})
 
@@ -160,11 +160,11 @@ class Read:
 
     async def events(self, request: Request) -> Response:
         """Events of one slice from a place on."""
-        topic = check_topic(request.places["topic"])
-        place = self._place(request.places["token"], request.places["index"])
+        topic = check_topic(request.variables["topic"])
+        number = self._number(request.variables["token"], request.variables["index"])
         kind = choose(request.header("accept"), CONSUME_FORMATS)
         begin = parse_place(request.value("from") or "earliest")
-        stop = await self._stop(topic, place, request.value("to"))
+        stop = await self._stop(topic, number, request.value("to"))
         columns = parse_columns(request.value("columns"))
         if columns is not None and kind != CHUNKS:
             raise RequestError(f"The parameter columns is for {CHUNKS}: other formats are whole.")
@@ -174,7 +174,7 @@ class Read:
         )
         args = {
             "topic": topic,
-            "slice": self._context.index(place),
+            "slice": self._context.index(number),
             "from": begin,
             "budget": max(1, budget),
             "stored": kind == CHUNKS,
@@ -183,7 +183,7 @@ class Read:
         if kind == CHUNKS:
             args |= {"columns": columns, "stop": stop}
         with self._context.polling() if wait_ms else nullcontext():
-            answer, reserved = await self._read(place, args, wait_ms / 1000, stop)
+            answer, reserved = await self._read(number, args, wait_ms / 1000, stop)
         try:
             if not answer["known"] and not await self._exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
@@ -191,7 +191,7 @@ class Read:
         finally:
             self._context.memory.give_back(reserved)
 
-    def _place(self, token: str, index: str) -> int:
+    def _number(self, token: str, index: str) -> int:
         ring = self._context.ring
         first = next((r for r in range(ring.size) if token == str(ring.token(r))), None)
         if first is None or not index.isascii() or not index.isdecimal():
@@ -204,17 +204,17 @@ class Read:
         described = await self._context.ask_all("topics", {"topic": topic})
         return any(answer.get(topic, {}).get("exists") for answer in described.values())
 
-    async def _stop(self, topic: str, place: int, to: str | None) -> int | None:
+    async def _stop(self, topic: str, number: int, to: str | None) -> int | None:
         """The offset to stop before; None: the end."""
         end = None if to is None else parse_place(to)
         if end is None or isinstance(end, int):
             return end
-        index = self._context.index(place)
+        index = self._context.index(number)
         args = {"topic": topic, "slice": index, "from": end, "budget": 0, "stored": True}
-        answer, _ = await self._ask(place, args)
+        answer, _ = await self._ask(number, args)
         return int(answer["offset"])
 
-    async def _ask(self, place: int, args: dict[str, Any]) -> tuple[Any, int]:
+    async def _ask(self, number: int, args: dict[str, Any]) -> tuple[Any, int]:
         """The answer of a worker that holds the slice, and which one it was.
 
         This worker if it does, else the leader, else another: events that one of them shows are
@@ -222,7 +222,7 @@ class Read:
         the leader is asked as well.
         """
         context = self._context
-        shard = context.shard(place)
+        shard = context.shard(number)
         leader, holders = context.leaders.peer(shard), context.holders(shard)
         holders.sort(key=lambda worker: worker != context.peer)
         # Of those that only follow none need be as far as a cursor that a leader gave.
@@ -246,7 +246,7 @@ class Read:
         return behind
 
     async def _read(
-        self, place: int, args: dict[str, Any], wait_s: float, stop: int | None
+        self, number: int, args: dict[str, Any], wait_s: float, stop: int | None
     ) -> tuple[Any, int]:
         """A holder's answer, and the memory that is reserved for the events in it."""
         loop = asyncio.get_running_loop()
@@ -255,7 +255,7 @@ class Read:
         while True:
             granted = await self._context.memory.take(args["budget"])
             try:
-                answer, worker = await self._ask(place, {**args, "budget": granted})
+                answer, worker = await self._ask(number, {**args, "budget": granted})
                 offset = answer["offset"]
                 if answer["extent"] is not None:
                     reserved, granted = granted, 0

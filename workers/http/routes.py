@@ -73,15 +73,15 @@ class Router:
         """
         segments = path.split("/", PATH_SEGMENTS_MAX + 1)[1:]
         for template, methods in self._paths:
-            places = _match(template, segments)
-            if places is None:
+            variables = _match(template, segments)
+            if variables is None:
                 continue
             allowed = sorted(methods | ({"HEAD": 0} if "GET" in methods else {}) | {"OPTIONS": 0})
             route = methods.get("GET" if method == "HEAD" else method)
             if route is not None and route.handler is not None:
-                return route, places, allowed
+                return route, variables, allowed
             if method == "OPTIONS":
-                return None, places, allowed
+                return None, variables, allowed
             raise MethodNotAllowedError(f"The path takes {', '.join(allowed)}.", allow=allowed)
         raise NotFoundError("There is nothing at this path; /openapi.json lists what there is.")
 

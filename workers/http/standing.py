@@ -84,9 +84,9 @@ def _role(context: Context, peer: int) -> dict[str, Any]:
     if context.options.ring_size == 1:
         return {}
     shard = replicas.shard_of(replicas.process(peer))
-    place = replicas.process(peer)[1] // replicas.workers
+    seat = replicas.process(peer)[1] // replicas.workers
     leads = context.service.leaders.peer(shard) == peer
-    return {"shard": shard, "place": place, "leads": leads}
+    return {"shard": shard, "seat": seat, "leads": leads}
 
 
 async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:

@@ -35,26 +35,26 @@ class Topics:
 
     async def get(self, request: Request) -> Response:
         """One topic, with its slices."""
-        topic = check_topic(request.places["topic"])
+        topic = check_topic(request.variables["topic"])
         merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         document = self._document(topic, merged[topic]) if topic in merged else None
         if document is None:
             raise TopicNotFoundError(f"There is no topic {topic}.")
         document["slices"] = [
             {
-                "token": self._context.token(place),
-                "rangeIndex": self._context.index(place),
+                "token": self._context.token(number),
+                "rangeIndex": self._context.index(number),
                 "startOffset": str(start),
                 "endOffset": str(end),
                 "lastTimestamp": last,
             }
-            for place, start, end, last in sorted(merged[topic]["streams"])
+            for number, start, end, last in sorted(merged[topic]["streams"])
         ]
         return json_response(document)
 
     async def put(self, request: Request) -> Response:
         """Create a topic or change its settings: 201 for a new one."""
-        topic = check_topic(request.places["topic"])
+        topic = check_topic(request.variables["topic"])
         settings = _settings(request.json())
         merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         known = merged.get(topic)
@@ -75,7 +75,7 @@ class Topics:
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic and its events."""
-        topic = check_topic(request.places["topic"])
+        topic = check_topic(request.variables["topic"])
         merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
         if topic not in merged or not merged[topic]["exists"]:
             raise TopicNotFoundError(f"There is no topic {topic}.")

@@ -86,15 +86,15 @@ class Writes:
         if index >= options.slices_per_range:
             raise RequestError(f"There are slices 0 to {options.slices_per_range - 1}.")
         # Slices are of the token range of the shard endpoint that was asked.
-        place = self._context.first_place(options.peer) + index
-        if place not in self._context.places_of(options.peer):
-            raise self._misdirected(self._context.owner(place))
+        number = self._context.first_slice(options.peer) + index
+        if number not in self._context.numbers_of(options.peer):
+            raise self._misdirected(self._context.owner(number))
         return index
 
     def _check_leads(self) -> None:
         if not self._context.service.staging.leads:
             options = self._context.options
-            leader = self._context.owner(self._context.places_of(options.peer)[0])
+            leader = self._context.owner(self._context.numbers_of(options.peer)[0])
             if leader != options.peer:
                 raise self._misdirected(leader)
             raise NotReadyError("This process is about to lead the slices.")
@@ -149,8 +149,8 @@ class Writes:
 
 def _write_of(request: Request) -> tuple[str, int]:
     """Writer and batch, the name of a write."""
-    writer = _name("writer", request.places["writer"], limits.WRITER_NAME_BYTES_MAX)
-    return writer, parse_number("batch", request.places["batch"])
+    writer = _name("writer", request.variables["writer"], limits.WRITER_NAME_BYTES_MAX)
+    return writer, parse_number("batch", request.variables["batch"])
 
 
 def _name(what: str, text: str, most: int) -> str:

@@ -21,7 +21,7 @@ PLACES_MAX = 4096
 """Where groups stand, of those looked at last: whoever catches up comes back for the next one."""
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """Where a group stands."""
 
     segment: int
@@ -35,7 +35,7 @@ class GroupFiles:
         self._shard = shard
         self._bulk = bulk
         self._files = files
-        self._places: OrderedDict[tuple[int, int], Place] = OrderedDict()
+        self._spots: OrderedDict[tuple[int, int], Spot] = OrderedDict()
         self._firsts: dict[SegmentKey, int] = {}
         self.damage: Callable[[SegmentKey], None] = lambda key: None
         """Hears where a group that must be there is not, or is damaged."""
@@ -47,25 +47,25 @@ class GroupFiles:
 
         None at all if retention has removed it. Raises BarcoError when the disk fails.
         """
-        place = await self.find(epoch, first)
-        segment = place.segment if place is not None else -1
+        spot = await self.find(epoch, first)
+        segment = spot.segment if spot is not None else -1
         found: list[tuple[GroupHeader, bytes]] = []
         want, total = first, 0
-        while place is not None and want <= last:
-            groups, length = await self._window(epoch, place, want, WINDOW_BYTES)
+        while spot is not None and want <= last:
+            groups, length = await self._window(epoch, spot, want, WINDOW_BYTES)
             if not groups and length > WINDOW_BYTES:
-                groups, length = await self._window(epoch, place, want, length)
+                groups, length = await self._window(epoch, spot, want, length)
             for header, group in groups:
                 if header.gseq > last or (found and total + len(group) > bytes_max):
                     return found
                 found.append((header, group))
                 total += len(group)
-                want, place = want + 1, Place(place.segment, place.offset + len(group))
+                want, spot = want + 1, Spot(spot.segment, spot.offset + len(group))
             if not groups:
-                place = await self._next_segment(epoch, place, want)
-            if place is not None:
-                segment = place.segment
-                self._remember(epoch, want, place)
+                spot = await self._next_segment(epoch, spot, want)
+            if spot is not None:
+                segment = spot.segment
+                self._remember(epoch, want, spot)
         if want <= last:
             self.damage(SegmentKey(epoch, segment if segment >= 0 else self._nearest(epoch, want)))
         return found
@@ -79,20 +79,20 @@ class GroupFiles:
         ]
         return max(known, default=0)
 
-    async def end_of(self, epoch: int, gseq: int) -> Place | None:
+    async def end_of(self, epoch: int, gseq: int) -> Spot | None:
         """Where a group ends; None: it is not here."""
-        place = await self.find(epoch, gseq)
-        if place is None:
+        spot = await self.find(epoch, gseq)
+        if spot is None:
             return None
-        page = await self._read(SegmentKey(epoch, place.segment), place.offset, PAGE_BYTES)
+        page = await self._read(SegmentKey(epoch, spot.segment), spot.offset, PAGE_BYTES)
         header = parse_header(page)
         if header is None or header.gseq != gseq:
             return None
-        return Place(place.segment, place.offset + header.group_bytes)
+        return Spot(spot.segment, spot.offset + header.group_bytes)
 
-    async def find(self, epoch: int, gseq: int) -> Place | None:
+    async def find(self, epoch: int, gseq: int) -> Spot | None:
         """Where a group begins, or would begin in the last segment; None: it is not here."""
-        known = self._places.get((epoch, gseq))
+        known = self._spots.get((epoch, gseq))
         if known is not None:
             return known
         chosen: int | None = None
@@ -105,7 +105,7 @@ class GroupFiles:
             return None
         return await self._walk(epoch, chosen, gseq)
 
-    async def _walk(self, epoch: int, segment: int, gseq: int) -> Place | None:
+    async def _walk(self, epoch: int, segment: int, gseq: int) -> Spot | None:
         offset = 0
         while True:
             view = await self._read(SegmentKey(epoch, segment), offset, HEADERS_WINDOW_BYTES)
@@ -115,18 +115,18 @@ class GroupFiles:
                 if header is None or header.epoch != epoch or header.gseq > gseq:
                     return None
                 if header.gseq == gseq:
-                    self._remember(epoch, gseq, Place(segment, offset + at))
-                    return Place(segment, offset + at)
+                    self._remember(epoch, gseq, Spot(segment, offset + at))
+                    return Spot(segment, offset + at)
                 at += header.group_bytes
             if len(view) < PAGE_BYTES:
                 return None
             offset += at
 
     async def _window(
-        self, epoch: int, place: Place, gseq: int, length: int
+        self, epoch: int, spot: Spot, gseq: int, length: int
     ) -> tuple[list[tuple[GroupHeader, bytes]], int]:
-        """Whole groups from a place on, and the length of the first that is cut off."""
-        view = await self._read(SegmentKey(epoch, place.segment), place.offset, length)
+        """Whole groups from a spot on, and the length of the first that is cut off."""
+        view = await self._read(SegmentKey(epoch, spot.segment), spot.offset, length)
         found: list[tuple[GroupHeader, bytes]] = []
         at = 0
         while at < len(view):
@@ -141,9 +141,9 @@ class GroupFiles:
             at += header.group_bytes
         return found, 0
 
-    async def _next_segment(self, epoch: int, place: Place, gseq: int) -> Place | None:
-        key = SegmentKey(epoch, place.segment + 1)
-        return Place(key.segment, 0) if await self._first(key) == gseq else None
+    async def _next_segment(self, epoch: int, spot: Spot, gseq: int) -> Spot | None:
+        key = SegmentKey(epoch, spot.segment + 1)
+        return Spot(key.segment, 0) if await self._first(key) == gseq else None
 
     async def _first(self, key: SegmentKey) -> int | None:
         """The number of a segment's first group."""
@@ -165,7 +165,7 @@ class GroupFiles:
         except OSError as error:
             raise explain(error, path, "read") from error
 
-    def _remember(self, epoch: int, gseq: int, place: Place) -> None:
-        self._places[epoch, gseq] = place
-        while len(self._places) > PLACES_MAX:
-            self._places.popitem(last=False)
+    def _remember(self, epoch: int, gseq: int, spot: Spot) -> None:
+        self._spots[epoch, gseq] = spot
+        while len(self._spots) > PLACES_MAX:
+            self._spots.popitem(last=False)

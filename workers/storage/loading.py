@@ -13,7 +13,7 @@ from barco.workers.storage.recovery import SegmentFiles, drive
 from barco.workers.storage.segment import APPEND_FLAGS
 
 
-class Core(Protocol):
+class LogCore(Protocol):
     """The part of `_native.Reactor` that the files need."""
 
     def begin_generation(self, epoch: int, session: int, /) -> None: ...
@@ -32,10 +32,10 @@ class Core(Protocol):
     def truncate_stream(self, topic: str, slice: int, start_offset: int, /) -> None: ...
 
 
-class Replay:
+class StateReplay:
     """Feeds history to the core as state alone."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: LogCore) -> None:
         self._core = core
 
     def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
@@ -49,7 +49,7 @@ class Load:
     """Feeds the last segment of a generation to the core, which goes on from there."""
 
     def __init__(
-        self, core: Core, generation: Generation, sources: Sequence[scan.SegmentSource]
+        self, core: LogCore, generation: Generation, sources: Sequence[scan.SegmentSource]
     ) -> None:
         self._core = core
         self._generation = generation

@@ -12,7 +12,7 @@ _ANY = 2**63 - 1
 """Bytes."""
 
 
-class Run(NamedTuple):
+class ChunkRun(NamedTuple):
     """Chunks back to back, of one generation."""
 
     chunks: memoryview
@@ -27,7 +27,7 @@ class Run(NamedTuple):
 class ReadResult:
     """Whole chunks: the first may begin before the offset asked for."""
 
-    runs: list[Run]
+    runs: list[ChunkRun]
     next_offset: int
     """After the last event of the chunks; what was asked for when there are none."""
     epoch: int
@@ -44,10 +44,10 @@ class ReadResult:
         return sum(len(run.chunks) for run in self.runs)
 
 
-class Ready(NamedTuple):
+class ReadAhead(NamedTuple):
     """What was read ahead."""
 
-    run: Run
+    run: ChunkRun
     epoch: int
 
 
@@ -60,7 +60,7 @@ class Replay:
     stop: int
     """Nothing is wanted from here on."""
     used: float
-    ready: deque[Ready] = field(default_factory=deque)
+    ready: deque[ReadAhead] = field(default_factory=deque)
     held: int = 0
     """Bytes of buffers behind `ready`."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,7 +93,7 @@ class _Taking:
         self._one = not want.more
         """Whether one chunk is taken however large it is."""
 
-    def take(self, run: Run) -> tuple[Run | None, Run | None]:
+    def take(self, run: ChunkRun) -> tuple[ChunkRun | None, ChunkRun | None]:
         """(what of the run fits, what is left of it)."""
         if len(run.chunks) <= self._stored and run.raw_bytes <= self._raw:
             size, raw, end = len(run.chunks), run.raw_bytes, run.end
@@ -113,8 +113,8 @@ class _Taking:
         self._one = False
         if size == len(run.chunks):
             return run, None
-        left = Run(run.chunks[size:], run.raw_bytes - raw, run.end, run.held)
-        return Run(run.chunks[:size], raw, end, 0), left
+        left = ChunkRun(run.chunks[size:], run.raw_bytes - raw, run.end, run.held)
+        return ChunkRun(run.chunks[:size], raw, end, 0), left
 
 
 def from_ready(replay: Replay, want: Want) -> ReadResult:
@@ -128,7 +128,7 @@ def from_ready(replay: Replay, want: Want) -> ReadResult:
             result.runs.append(taken)
             result.next_offset = taken.end
         if left is not None:
-            ready[0] = Ready(left, result.epoch)
+            ready[0] = ReadAhead(left, result.epoch)
             break
         ready.popleft()
     return result

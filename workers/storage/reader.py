@@ -23,10 +23,10 @@ from barco.workers.storage.chunks import chunk_damage
 from barco.workers.storage.errors import CorruptChunkError, DiskError, explain
 from barco.workers.storage.index import ENTRIES_MAX, ENTRY_BYTES, Location, entry_of, location_at
 from barco.workers.storage.readahead import (
+    ChunkRun,
+    ReadAhead,
     ReadResult,
-    Ready,
     Replay,
-    Run,
     Want,
     fitting,
     from_ready,
@@ -294,7 +294,7 @@ class LogReader:
             for (first, count, size), chunks, good, raw, end, held in found:
                 self.disk_bytes += size
                 if good:
-                    result.runs.append(Run(chunks, raw, end, held))
+                    result.runs.append(ChunkRun(chunks, raw, end, held))
                     result.next_offset = end
                 if good < count:
                     # What is good is served first; the next read meets the bad.
@@ -304,7 +304,7 @@ class LogReader:
                     break
         return result
 
-    async def _single(self, fd: int, stream: Streamed, plan: _Plan, row: int) -> Run:
+    async def _single(self, fd: int, stream: Streamed, plan: _Plan, row: int) -> ChunkRun:
         """A chunk that was not what it should be, by itself: to tell why, if it still is not."""
         topic, slice_, columns = stream
         location = plan.location(row)
@@ -320,8 +320,8 @@ class LogReader:
             raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
         _, raw, end = _native.chunks_fit(chunk, stored, 2**63, 2**63, True)
         if columns >= 0:
-            return Run(memoryview(_native.chunks_project(chunk, columns)), raw, end, 0)
-        return Run(chunk, raw, end, buffer_bytes(stored))
+            return ChunkRun(memoryview(_native.chunks_project(chunk, columns)), raw, end, 0)
+        return ChunkRun(chunk, raw, end, buffer_bytes(stored))
 
     async def _explain_hole(
         self, topic: str, slice_: int, from_offset: int, plan: _Plan
@@ -445,7 +445,7 @@ class LogReader:
                 if not result.runs:
                     break
                 for run in result.runs:
-                    replay.ready.append(Ready(run, result.epoch))
+                    replay.ready.append(ReadAhead(run, result.epoch))
                     replay.held += run.held
                 replay.fetch_offset = result.next_offset
                 replay.arrived.set()

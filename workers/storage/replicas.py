@@ -25,7 +25,7 @@ from barco.workers.storage.files import ShardFiles
 from barco.workers.storage.groups import GroupFiles
 from barco.workers.storage.index import write_sidecar
 from barco.workers.storage.lineage import Generation
-from barco.workers.storage.loading import Core, Load, Replay, walk_generation
+from barco.workers.storage.loading import Load, LogCore, StateReplay, walk_generation
 from barco.workers.storage.recovery import (
     clear_torn,
     make_stable,
@@ -34,7 +34,7 @@ from barco.workers.storage.recovery import (
 )
 from barco.workers.storage.retention import Policy
 from barco.workers.storage.scan import SegmentSummary, Tags
-from barco.workers.storage.scrub import Source
+from barco.workers.storage.scrub import RepairSource
 from barco.workers.storage.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.slack import cut
 from barco.workers.storage.trash import discard, empty_trash
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 class ReplicaStore(ShardFiles):
     """Recovers, extends, seals, reads and expires the generations of one replica."""
 
-    _core: Core
+    _core: LogCore
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ReplicaStore(ShardFiles):
 
     # --- Recovery -----------------------------------------------------------------------------
 
-    async def recover(self, core: Core) -> dict[int, Found]:
+    async def recover(self, core: LogCore) -> dict[int, Found]:
         """Finds the end of every log; the core gets the newest that has one. By epoch.
 
         Nothing is sealed, and nothing is given up: that is for the members to decide. So a log
@@ -137,7 +137,7 @@ class ReplicaStore(ShardFiles):
         self.groups.damage = self._catalog.damage
         return logs
 
-    def repair_from(self, source: Source) -> None:
+    def repair_from(self, source: RepairSource) -> None:
         """Members can be asked from now on for what is damaged here."""
         assert self.scrub is not None, "recover first"
         self.scrub.source = source
@@ -325,7 +325,9 @@ class ReplicaStore(ShardFiles):
         for attempt in range(REPLAYS_MAX):
             try:
                 sources = sources_of(self._shard, generation)
-                await walk_generation(*self._of(generation), sources, Replay(self._core), tail=tail)
+                await walk_generation(
+                    *self._of(generation), sources, StateReplay(self._core), tail=tail
+                )
                 return
             except CorruptLogError as error:
                 if attempt == REPLAYS_MAX - 1 or self.scrub is None:

@@ -28,7 +28,7 @@ from barco.workers.storage.errors import explain
 from barco.workers.storage.index import read_summary
 from barco.workers.storage.lineage import Lineage
 from barco.workers.storage.scan import GEN_START, SNAPSHOT, GroupHeader, Tags, parse_header
-from barco.workers.storage.sound import Link, Verdict, Walk, check_group, check_segment, misplaced
+from barco.workers.storage.sound import Link, Soundness, Walk, check_group, check_segment, misplaced
 
 PASS_PAUSE_SECONDS = 10.0
 """Between two passes over everything."""
@@ -49,7 +49,7 @@ are fetched again."""
 log = logging.getLogger("barco.storage")
 
 
-class Source(Protocol):
+class RepairSource(Protocol):
     """Where sound groups come from."""
 
     def members(self, epoch: int) -> list[int]:
@@ -75,7 +75,7 @@ class _Refused(Exception):
 class Scrub:
     """The health of one shard's whole segments."""
 
-    source: Source | None = None
+    source: RepairSource | None = None
     """None: there is nobody to repair from."""
 
     def __init__(
@@ -223,14 +223,14 @@ class Scrub:
 
     # --- Checking -----------------------------------------------------------------------------
 
-    async def _check(self, key: SegmentKey, *, paced: bool = False) -> Verdict | None:
+    async def _check(self, key: SegmentKey, *, paced: bool = False) -> Soundness | None:
         """What a segment is like. None: there is nothing to say of it, or not any more."""
         if self._catalog.get(key) is None and self._committed(key.epoch) is None:
             return None
         end = await self._end(key)
         link = await self._link(key)
         if link is None:
-            return Verdict((0, 0), 0, "where it begins is not known, the one before is damaged")
+            return Soundness((0, 0), 0, "where it begins is not known, the one before is damaged")
         path = layout.segment_path(self._shard, *key)
         tags = self._tags_of(key.epoch)
         try:
@@ -239,9 +239,9 @@ class Scrub:
         except FileNotFoundError:
             if self._catalog.get(key) is None:
                 return None  # Retention.
-            return Verdict(link, 0, "the file is missing")
+            return Soundness(link, 0, "the file is missing")
 
-    async def _drive(self, walk: Walk, key: SegmentKey, path: Path, paced: bool) -> Verdict:
+    async def _drive(self, walk: Walk, key: SegmentKey, path: Path, paced: bool) -> Soundness:
         with self._catalog.files.lease(key, path) as fd:
             try:
                 wish = next(walk)
@@ -253,7 +253,7 @@ class Scrub:
                     if paced:
                         await asyncio.sleep(wish.length / self.bytes_per_second)
             except StopIteration as end:
-                verdict: Verdict = end.value
+                verdict: Soundness = end.value
                 return verdict
 
     async def _read(self, fd: int, offset: int, length: int, path: Path) -> memoryview:
@@ -319,7 +319,7 @@ class Scrub:
 
     # --- Repairing ----------------------------------------------------------------------------
 
-    async def _mend(self, key: SegmentKey, verdict: Verdict) -> bool:
+    async def _mend(self, key: SegmentKey, verdict: Soundness) -> bool:
         """Replaces what is damaged; false: nobody has it, or it is not what stood here."""
         if self.source is None or verdict.next[0] == 0:
             self._tell(key, verdict.damage)
@@ -342,7 +342,7 @@ class Scrub:
         self._tell(key, why)
         return False
 
-    async def _mend_from(self, member: int, key: SegmentKey, verdict: Verdict, end: _End) -> int:
+    async def _mend_from(self, member: int, key: SegmentKey, verdict: Soundness, end: _End) -> int:
         """Learns what stood there until the chain is closed, and only then writes."""
         plan: list[tuple[int, int]] = []  # Place and header_crc of each group.
         held: list[bytearray] = []

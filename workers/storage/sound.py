@@ -18,7 +18,7 @@ Link = tuple[int, int]
 """(gseq, prev_crc) of a group: its place in the chain."""
 
 
-class Verdict(NamedTuple):
+class Soundness(NamedTuple):
     """How far a segment is sound."""
 
     next: Link
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     """What is wrong with what stands there; empty: nothing, the segment is sound."""
 
 
-Walk = Generator[Read, Buffer, Verdict]
+Walk = Generator[Read, Buffer, Soundness]
 
 
 def check_group(
@@ -76,7 +76,7 @@ def check_segment(size: int, index: int, tags: Tags, link: Link, last: int | Non
         asked = min(wanted, size - offset)
         if asked <= 0:
             damage = "" if last is None else "the file is shorter than it was"
-            return Verdict(link, offset, damage)
+            return Soundness(link, offset, damage)
         view = memoryview((yield Read(0, offset, asked)))
         if len(view) < asked:
             size = offset + len(view)
@@ -84,13 +84,13 @@ def check_segment(size: int, index: int, tags: Tags, link: Link, last: int | Non
         view.release()
         link, offset = window.next, offset + window.used
         if window.damage:
-            return Verdict(link, offset, window.damage)
+            return Soundness(link, offset, window.damage)
         if window.ended:
             break
         if offset + window.wanted > size:
-            return Verdict(link, offset, "the group is longer than its file")
+            return Soundness(link, offset, "the group is longer than its file")
         wanted = max(window.wanted, WINDOW_BYTES)
-    return Verdict(link, offset, "")
+    return Soundness(link, offset, "")
 
 
 class _Window(NamedTuple):

@@ -64,7 +64,7 @@ def test_what_is_refused(text: str, words: str) -> None:
 
 
 def test_the_place_of_a_process() -> None:
-    assert (OPTIONS.place, OPTIONS.shard, OPTIONS.range_index) == (0, 1, 0)
+    assert (OPTIONS.seat, OPTIONS.shard, OPTIONS.range_index) == (0, 1, 0)
     assert OPTIONS.members == ((0, 1),)
     clustered = dataclasses.replace(
         OPTIONS,
@@ -78,7 +78,7 @@ def test_the_place_of_a_process() -> None:
     )
     assert WorkerOptions.from_json(clustered.to_json()) == clustered
     # C of the range of broker 2, which comes two places before it.
-    assert (clustered.place, clustered.shard, clustered.range_index) == (2, 1, 2)
+    assert (clustered.seat, clustered.shard, clustered.range_index) == (2, 1, 2)
     assert clustered.members == ((2, 1), (0, 3), (1, 5))
     assert clustered.link_address(clustered.members[1]) == ("127.0.0.1", 9259)
     assert clustered.shard_endpoint(clustered.members[0]) == "127.0.0.3:9301"

@@ -55,7 +55,7 @@ def test_shard_ports_end_somewhere() -> None:
 
 
 def test_in_a_cluster_followers_have_no_public_port() -> None:
-    listeners = open_listeners("127.0.0.1", FREE, 2, places=3)
+    listeners = open_listeners("127.0.0.1", FREE, 2, seats=3)
     try:
         names = [sorted(sockets) for sockets in listeners.by_worker]
         assert names[:2] == [sorted([*PUBLIC, "shard", "replication"])] * 2
