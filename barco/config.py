@@ -10,13 +10,12 @@ import hashlib
 import os
 import re
 import socket
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from barco import limits
+from barco import limits, settings_file
 from barco.addresses import bind_in_cluster, check_address, check_advertise
 from barco.errors import ConfigError
 from barco.model.options import COMPRESSIONS, ENGINES
@@ -261,17 +260,9 @@ def cluster_uuid(config: Config) -> str:
 
 
 def _from_file(path: Path, known: Mapping[str, Key]) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deep: a section has keys, and no more") from None
     values = {}
     sections = {key.section for key in known.values()}
-    for section, table in document.items():
+    for section, table in settings_file.document(path).items():
         if section not in sections:
             raise ConfigError(f"{path}: unknown section [{section}]{_closest(section, sections)}")
         if not isinstance(table, dict):
@@ -323,12 +314,23 @@ def _typed(value: Any, key: Key, source: str) -> Any:
     """The value, if it has the type of its key; a bool is not a number here."""
     if isinstance(key.default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{source} = {value!r} is not a list of addresses")
+            raise ConfigError(f"{source} = {_shown(value)} is not a list of addresses")
         return tuple(value)
-    if type(value) is not type(key.default):
+    whole = type(value) is not int or value.bit_length() < 64
+    if type(value) is not type(key.default) or not whole:
         words = {bool: "true or false", int: "a whole number", str: "text"}
-        raise ConfigError(f"{source} = {value!r} is not {words[type(key.default)]}")
+        raise ConfigError(f"{source} = {_shown(value)} is not {words[type(key.default)]}")
+    if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
+        raise ConfigError(f"{source} = {value!r} has control characters")
     return value
+
+
+def _shown(value: Any) -> str:
+    """As a message has it: Python does not print numbers of more than some thousand digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number with thousands of digits"
 
 
 # --- Checks -----------------------------------------------------------------------------------
@@ -345,13 +347,17 @@ def _check_broker(config: Config) -> None:
     check_advertise(broker.advertise)
     for address in cluster.brokers:
         check_address(address, "cluster.brokers")
+    most = limits.HOSTS_MAX
+    _require(len(broker.hosts) <= most, "broker.hosts", broker.hosts, f"{most} at most")
     for host in broker.hosts:
         rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
         fits = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
         _require(fits is not None, "broker.hosts", host, rule)
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
-    _require(-1 <= broker.ordinal, "broker.ordinal", broker.ordinal, "must be 0 or more")
+    most = limits.BROKERS_MAX - 1
+    fits = -1 <= broker.ordinal <= most
+    _require(fits, "broker.ordinal", broker.ordinal, f"must be from 0 to {most}")
     _require(
         ring_size_valid(max(1, len(cluster.brokers))),
         "cluster.brokers",

@@ -86,6 +86,15 @@ HEAD_BYTES_MAX = 32 * KiB
 HEADERS_MAX = 64
 """414 and 431. Browsers and proxies stay below 8 KiB; a head is held for each connection."""
 
+CONFIG_BYTES_MAX = 1 * MiB
+"""Of a configuration's file; the addresses of the largest ring need 600 KiB."""
+
+CONFIG_KEY_DOTS_MAX = 16
+"""In a key as it is written; broker.bind has one."""
+
+HOSTS_MAX = 1_000
+"""Names in broker.hosts: each request's Host is looked up among them."""
+
 CONNECTIONS_MAX = 10_000
 CONNECTIONS_FLOOR = 16
 """For each worker, as far as the limit on open files allows it. Over it those who are idle make

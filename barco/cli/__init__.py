@@ -31,6 +31,9 @@ COMMANDS = (
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
 
+DETAIL_CHARACTERS_MAX = 2_000
+"""Of what a command says when it fails. The list of all keys has 700."""
+
 EPILOG = """\
 A first try:
   barco serve --dev                     start a broker on this machine
@@ -60,12 +63,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _flushed(modules[args.command].run(args))
     except BarcoError as error:
-        print(f"barco: {error.detail}", file=sys.stderr)
+        print(f"barco: {one_line(error.detail)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+
+
+def one_line(detail: str) -> str:
+    """As a terminal gets it: what an operator gave may be in it, of any length, and any bytes."""
+    if len(detail) > DETAIL_CHARACTERS_MAX:
+        half = DETAIL_CHARACTERS_MAX // 2
+        detail = f"{detail[:half]} ... {detail[-half:]}"
+    shown = (each if each.isprintable() else repr(each)[1:-1] for each in detail)
+    return "".join(shown)
 
 
 def _modules(arguments: Sequence[str]) -> dict[str, ModuleType]:

@@ -7,6 +7,7 @@ retries: what a lost answer means is for the caller to decide (delivery.py, admi
 
 import asyncio
 import os
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -257,6 +258,8 @@ def split_endpoint(endpoint: str) -> tuple[str, int]:
     """'host:port' or '[v6]:port' as a pair; ValueError with a sentence otherwise."""
     host, _, port = endpoint.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{endpoint!r} is not an endpoint: give HOST:PORT, as 127.0.0.1:9250")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise ValueError(
+            f"{endpoint[:300]!r} is not an endpoint: give HOST:PORT, as 127.0.0.1:9250"
+        )
     return host, int(port)
