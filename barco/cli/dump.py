@@ -131,8 +131,9 @@ def _shard(r: Record) -> str:
     text = f"\nshard {r['shard']}: {r['generations']} generation(s)"
     if r["lineage_torn_bytes"]:
         text += f"; lineage.log ends in {r['lineage_torn_bytes']} torn bytes"
-    if r["lineage_damaged_frames"]:
-        text += f"; lineage.log: {r['lineage_damaged_frames']} DAMAGED frame(s)"
+    if r["lineage_damaged_files"]:
+        text += f"; {r['lineage_damaged_files']} of 2 files of its lineage DAMAGED"
+        text += ", and records are in neither" if r["lineage_records_lost"] else ""
     return text
 
 

@@ -113,6 +113,7 @@ def test_damage_of_all_kinds_in_a_sealed_generation(shard: Shard) -> None:
             MENDED_SECONDS_MAX,
         )
         until("it is told", lambda m=member: m.stats.get("storage_repaired_groups", 0) >= 3)
+        assert "--accept-data-loss" not in member.log
         assert member.stats["storage_damaged_segments"] == 0
 
 
@@ -129,6 +130,8 @@ def test_rot_of_the_last_groups_while_it_was_down(shard: Shard) -> None:
         flip(last, 60 if count else GROUP_HEADER_BYTES + 5)
         member.start()
         until("it was seen", lambda m=member: "though it was whole once" in m.log)
+        assert "It is repaired from the other brokers" in member.log
+        assert "--accept-data-loss" not in member.log  # Nobody has to give anything up.
         since = time.monotonic()
         gseq = last[2].gseq
         until(

@@ -16,16 +16,16 @@ def test_one_ballot_and_a_restart_exhaustively() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds",
+    ("bounds", "share"),
     [
-        Bounds(ballots=1, groups=0, restarts=1),
-        Bounds(ballots=1, groups=0, restarts=0, repeats=1),
+        (Bounds(ballots=1, groups=0, restarts=1), 0.51),  # 1358 of 2700
+        (Bounds(ballots=1, groups=0, restarts=0, repeats=1), 0.41),  # 861 of 2153
     ],
 )
-def test_delays_that_are_not_tried_lead_nowhere_new(bounds: Bounds) -> None:
+def test_delays_that_are_not_tried_lead_nowhere_new(bounds: Bounds, share: float) -> None:
     found, all_of_them = explore(bounds), explore(bounds, every_delay=True)
     assert found.exhausted and all_of_them.exhausted and found.settled == all_of_them.settled
-    assert found.states < all_of_them.states * 0.6
+    assert found.states < all_of_them.states * share
 
 
 def test_three_ballots_exhaustively() -> None:

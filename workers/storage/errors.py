@@ -26,9 +26,12 @@ class CorruptLogError(CorruptDataError):
 
     def __init__(self, path: str, offset: int, gseq: int, reason: str, *, durable: int) -> None:
         """`gseq`: the group that is damaged; `durable`: the highest known to have been stable."""
-        super().__init__(
+        self.found = (
             f"{path}: corrupt at byte {offset}, group {gseq}: {reason}; groups up to {durable} "
-            "were stable, so this is not a torn tail. Restore the file, or give up everything "
+            "were stable, so this is not a torn tail"
+        )
+        super().__init__(
+            f"{self.found}. Restore the file, or give up everything "
             f"from group {gseq} on with: barco recover DATA_DIR --accept-data-loss",
             file=path,
             offset=offset,
@@ -37,6 +40,14 @@ class CorruptLogError(CorruptDataError):
         )
         self.path, self.offset, self.gseq, self.reason = path, offset, gseq, reason
         self.durable = durable
+
+    def to_be_repaired(self) -> CorruptDataError:
+        """The same where other brokers have these groups: nobody has to do anything, least of all
+        give data up."""
+        return CorruptDataError(
+            f"{self.found}. It is repaired from the other brokers that hold the shard",
+            **self.fields,
+        )
 
 
 class ForeignLogError(DataDirError):

@@ -69,7 +69,8 @@ def inspect_shard(
             "path": str(shard),
             "generations": len(generations),
             "lineage_torn_bytes": lineage.torn_bytes,
-            "lineage_damaged_frames": lineage.damaged,
+            "lineage_damaged_files": lineage.damaged,
+            "lineage_records_lost": lineage.doubtful,
         }
     )
     token, problems = range_token(shard), lineage.damaged

@@ -163,7 +163,7 @@ class ReplicaStore(ShardFiles):
             load = Load(self._core, generation, sources)
             result = await walk_generation(*self._of(generation), sources, load)
         except CorruptLogError as error:
-            self._on_error(error)
+            self._on_error(error.to_be_repaired())
             self._hurt.append(error)
             if load is not None and load.fd >= 0:
                 self._core.begin_generation(generation.epoch, 0)  # It forgets the descriptor.
@@ -185,7 +185,7 @@ class ReplicaStore(ShardFiles):
         try:
             result = await walk_generation(*self._of(generation), sources, load)
         except CorruptLogError as error:
-            self._on_error(error)
+            self._on_error(error.to_be_repaired())
             suspect = True
             self._damaged.add(generation.epoch)
             result = await walk_generation(*self._of(generation), sources, load, accept_loss=True)
@@ -332,7 +332,7 @@ class ReplicaStore(ShardFiles):
             except CorruptLogError as error:
                 if attempt == REPLAYS_MAX - 1 or self.scrub is None:
                     raise
-                self._on_error(error)
+                self._on_error(error.to_be_repaired())
                 self._core.restore(EMPTY_STATE)
                 # What is named may be sound, and the one behind it missing.
                 path = layout.generation_path(self._shard, epoch) if attempt else error.path

@@ -36,6 +36,11 @@ PASS_PAUSE_SECONDS = 10.0
 RETRY_SECONDS = 10.0
 """Between two attempts to repair what could not be: a member may be away."""
 
+_HELPLESS = (
+    f". No other broker gave it; they are asked again every {RETRY_SECONDS:.0f} s. If none will ever"
+    " have it: restore the file, or see barco recover --help"
+)
+
 WAIT_SECONDS = 3.0
 """A reader waits so long for a repair, then it gets the refusal."""
 
@@ -339,7 +344,7 @@ class Scrub:
             )
             return True
         self.failed_repairs += 1
-        self._tell(key, why)
+        self._tell(key, why + _HELPLESS)
         return False
 
     async def _mend_from(self, member: int, key: SegmentKey, verdict: Soundness, end: _End) -> int:

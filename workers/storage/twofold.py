@@ -126,7 +126,7 @@ class Twofold:
         merged = merge([read_copy(path) for path in paths])
         if not merged.turn and expected:
             merged.doubtful = True
-            merged.hurt.append(f"{paths[0]} and {paths[1].name} are gone")
+            merged.hurt += [f"{path} is gone" for path in paths if not path.exists()]
         if merged.doubtful:
             merged.frames = _begun_anew(merged, doubt)
             merged.turn += 1

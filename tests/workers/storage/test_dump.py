@@ -97,6 +97,29 @@ def test_dump_names_the_damaged_place(data_dir, capsys):
     assert "1 corrupt place" in captured.err
 
 
+def test_dump_counts_the_damaged_files_of_a_lineage(data_dir, capsys):
+    """Files, not frames: of one file three frames are damaged, the other has them all."""
+    first, second = (
+        layout.shard_path(data_dir, 0) / name
+        for name in (layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME)
+    )
+    with first.open("r+b") as file:
+        for frame in (1, 2, 3):
+            file.seek(frame * 512 + 40)
+            file.write(b"rot")
+    code, found = records(capsys, data_dir)
+    assert code == 1 and [r["lineage_damaged_files"] for r in found if r["type"] == "shard"] == [1]
+    assert main(["dump", str(data_dir)]) == 1
+    shown = capsys.readouterr()
+    assert "1 of 2 files of its lineage DAMAGED" in shown.out and "neither" not in shown.out
+    assert "1 corrupt place" in shown.err
+    first.unlink()
+    second.unlink()
+    assert main(["dump", str(data_dir)]) == 1
+    shown = capsys.readouterr()
+    assert "2 of 2 files of its lineage DAMAGED, and records are in neither" in shown.out
+
+
 def test_dump_of_a_torn_tail(data_dir, capsys):
     path = layout.segment_path(layout.shard_path(data_dir, 0), 4, 1)
     with path.open("r+b") as file:
