@@ -351,8 +351,8 @@ def _check_broker(config: Config) -> None:
     _require(len(broker.hosts) <= most, "broker.hosts", broker.hosts, f"{most} at most")
     for host in broker.hosts:
         rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
-        fits = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
-        _require(fits is not None, "broker.hosts", host, rule)
+        named = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
+        _require(named is not None, "broker.hosts", host, rule)
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
     most = limits.BROKERS_MAX - 1
