@@ -37,8 +37,8 @@ RETRY_SECONDS = 10.0
 """Between two attempts to repair what could not be: a member may be away."""
 
 _HELPLESS = (
-    f". No other broker gave it; they are asked again every {RETRY_SECONDS:.0f} s. If none will ever"
-    " have it: restore the file, or see barco recover --help"
+    f". No other broker gave it; they are asked again every {RETRY_SECONDS:.0f} s. If none will"
+    " ever have it: restore the file, or see barco recover --help"
 )
 
 WAIT_SECONDS = 3.0
