@@ -9,15 +9,10 @@ import asyncio
 import functools
 import logging
 import socket
-import struct
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgpack
-
 from barco import limits
-from barco._native import Lent
 from barco.errors import (
     BarcoError,
     BrokerError,
@@ -28,6 +23,7 @@ from barco.errors import (
 )
 from barco.log import Seldom
 from barco.protocol.link import Hello
+from barco.workers.rpc_frames import Frames
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -39,144 +35,15 @@ HOME_ONLY = frozenset(("leaders",))
 """Operations that workers of other brokers may not call: what this broker's own processes hold they
 know best, and a wrong word about it would stop it (`barco.workers.leaders`)."""
 
-SMALL_BYTES = 64 * 1024
-"""Requests and most answers fit; events come in larger ones."""
+ASKED_OBJECTS_MAX = 2**20
+"""In one request; positions of a hundred thousand slices are a third of it."""
 
-FRAME_BYTES_A_SECOND = 64 * 1024
-"""A large frame that comes more slowly than this ends its connection."""
-
-_LENGTH = struct.Struct("<I")
 _seldom = Seldom(logging.getLogger("barco.rpc"))
 
 
 def frame_bytes_max(event_bytes_max: int) -> int:
     """The largest frame: a full poll, one event over its budget, and what stands around them."""
     return 2 * limits.POLL_BYTES_MAX + 2 * event_bytes_max
-
-
-def _refuse_ext(code: int, data: bytes) -> None:
-    raise ProtocolError(f"frame holds extension type {code}")
-
-
-def _as_bytes(value: object) -> memoryview:
-    """What the packer does not know: chunks that the log has lent."""
-    if isinstance(value, Lent):
-        return memoryview(value)
-    raise TypeError(f"{type(value).__name__} is no plain value")
-
-
-def _unpack(body: memoryview) -> dict[str, Any]:
-    try:
-        message = msgpack.unpackb(body, strict_map_key=False, ext_hook=_refuse_ext)
-    except ProtocolError:
-        raise
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"frame is not msgpack: {error}") from None
-    if not isinstance(message, dict) or not isinstance(message.get("id"), int):
-        raise ProtocolError("frame is not a map with an id")
-    return message
-
-
-class _Frames(asyncio.BufferedProtocol, ABC):
-    """Frames of one connection. Not streams: those cost two more turns of the loop per frame.
-
-    Small frames are taken from one buffer; a large one is received into memory of its own size.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._buffer = bytearray(SMALL_BYTES)
-        self._filled = 0
-        self._packer = msgpack.Packer(buf_size=SMALL_BYTES, default=_as_bytes)
-        self._large: bytearray | None = None
-        self._slow: asyncio.TimerHandle | None = None
-        self._large_filled = 0
-        self._transport: asyncio.Transport | None = None
-        self.closed = False
-
-    @abstractmethod
-    def received(self, message: dict[str, Any]) -> None:
-        """Take one message; a ProtocolError closes the connection."""
-
-    @abstractmethod
-    def lost(self) -> None:
-        """The connection is gone."""
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Queue one message; it goes nowhere if the connection is gone."""
-        if self._transport is not None and not self.closed:
-            body = self._packer.pack(message)
-            if len(body) > 16 * SMALL_BYTES:
-                self._packer = msgpack.Packer(
-                    buf_size=SMALL_BYTES, default=_as_bytes
-                )  # It keeps what it grew to.
-            if len(body) < SMALL_BYTES:
-                self._transport.write(_LENGTH.pack(len(body)) + body)
-            else:
-                self._transport.write(_LENGTH.pack(len(body)))
-                self._transport.write(body)
-
-    def close(self) -> None:
-        """At once; what is queued is dropped."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def _on_time(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_time()
-        if not self.closed:
-            self.closed = True
-            self.lost()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
-        return memoryview(self._buffer)[self._filled :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        try:
-            if self._large is None:
-                self._filled += nbytes
-                self._take_frames()
-                return
-            self._large_filled += nbytes
-            if self._large_filled == len(self._large):
-                body, self._large = self._large, None
-                self._on_time()
-                self.received(_unpack(memoryview(body)))
-        except ProtocolError as error:
-            _seldom.error("closing a sibling's connection: %s", error)
-            self.close()
-
-    def _take_frames(self) -> None:
-        start = 0
-        while self._filled - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer, start)
-            if not 1 <= length <= self._bytes_max:
-                raise ProtocolError(f"frame length {length} is not between 1 and {self._bytes_max}")
-            body, end = start + _LENGTH.size, start + _LENGTH.size + length
-            if self._filled < end:
-                if _LENGTH.size + length > SMALL_BYTES:
-                    self._large = bytearray(length)
-                    seconds = limits.FRAME_SECONDS_MAX + length / FRAME_BYTES_A_SECOND
-                    self._slow = asyncio.get_running_loop().call_later(seconds, self.close)
-                    self._large_filled = self._filled - body
-                    self._large[: self._large_filled] = self._buffer[body : self._filled]
-                    start = self._filled
-                break
-            message = _unpack(memoryview(self._buffer)[body:end])
-            start = end
-            self.received(message)
-        self._buffer[: self._filled - start] = self._buffer[start : self._filled]
-        self._filled -= start
 
 
 def _forget(
@@ -218,13 +85,12 @@ class RpcServer:
         self._connections: set[_Answering] = set()
         self._remote: dict[tuple[int, int], _Answering] = {}
         """By broker and worker: each has one connection."""
+        self._shares: dict[int, _Share] = {}
         self._adopting: set[asyncio.Task[Any]] = set()
 
     def take(self, theirs: Hello, end: socket.socket) -> None:
         """A connection that a worker of another broker has opened to ask."""
         caller = (theirs.ordinal, theirs.worker)
-        if (before := self._remote.get(caller)) is not None:
-            before.close()  # Of what it called before nobody waits any more.
         loop = asyncio.get_running_loop()
         task = loop.create_task(
             loop.connect_accepted_socket(functools.partial(self._accept, caller), end)
@@ -238,9 +104,14 @@ class RpcServer:
 
     def _accept(self, caller: tuple[int, int] | None = None) -> "_Answering":
         operation = self._operation if caller is None else self._from_afar
-        connection = _Answering(operation, self._bytes_max, self._gone)
+        share = None
+        if caller is not None:
+            share = self._shares.setdefault(caller[0], _Share(self._bytes_max * 3 // 2))
+        connection = _Answering(operation, self._bytes_max, self._gone, share)
         self._connections.add(connection)
         if caller is not None:
+            if (before := self._remote.get(caller)) is not None:
+                before.close()  # Of what it called before nobody waits any more.
             self._remote[caller] = connection
         return connection
 
@@ -267,15 +138,52 @@ class RpcServer:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class _Answering(_Frames):
+class _Share:
+    """Memory of what one other broker asks: of its frames that come in, and of its requests under
+    way. Over it nothing more is read of that broker; what others have is theirs."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held = 0
+        self._waiting: list[_Answering] = []
+
+    def may_take(self, size: int) -> bool:
+        """Whether there is so much; one of any size has room where nothing else is."""
+        return self._held == 0 or self._held + size <= self._bytes_max
+
+    def take(self, size: int) -> None:
+        """Whether there is so much or not, up to twice the bound, then ProtocolError."""
+        if self._held + size > 2 * self._bytes_max:
+            raise ProtocolError("a broker asks for too much at once")
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        """All who wait look again."""
+        self._held -= size
+        while self._waiting:
+            asyncio.get_running_loop().call_soon(self._waiting.pop().go_on)
+
+    def wait(self, connection: "_Answering") -> None:
+        """It goes on when others have given something back."""
+        self._waiting.append(connection)
+
+
+class _Answering(Frames):
     """A sibling's connection, and what it has asked for."""
 
     def __init__(
-        self, operation: Operation, bytes_max: int, gone: "Callable[[_Answering], None]"
+        self,
+        operation: Operation,
+        bytes_max: int,
+        gone: "Callable[[_Answering], None]",
+        share: _Share | None,
     ) -> None:
-        super().__init__(bytes_max)
+        """share: of memory, for who asks from another broker."""
+        super().__init__(bytes_max, ASKED_OBJECTS_MAX)
         self._operation = operation
         self._gone = gone
+        self._share = share
+        self._begun = 0
         self._running: dict[int, asyncio.Task[None]] = {}
 
     @property
@@ -283,7 +191,18 @@ class _Answering(_Frames):
         """Operations that are not answered yet."""
         return list(self._running.values())
 
-    def received(self, message: dict[str, Any]) -> None:
+    def may_begin(self, size: int) -> bool:
+        if self._share is None:
+            return True
+        if not self._share.may_take(size):
+            self._share.wait(self)
+            return False
+        self._begun = size
+        self._share.take(size)
+        return True
+
+    def received(self, message: dict[str, Any], size: int) -> None:
+        self._end_begun()
         number = message["id"]
         running = self._running.get(number)
         if message.get("cancel"):
@@ -292,11 +211,22 @@ class _Answering(_Frames):
             return
         if running is not None or len(self._running) >= REQUESTS_MAX:
             raise ProtocolError("too many operations at once, or one twice")
+        if self._share is not None:
+            self._share.take(size)
         running = asyncio.create_task(self._answer(message))
+        if self._share is not None:
+            give_back = self._share.give_back
+            running.add_done_callback(lambda _: give_back(size))
         self._running[number] = running
         running.add_done_callback(functools.partial(_forget, self._running, number))
 
+    def _end_begun(self) -> None:
+        if self._share is not None and self._begun:
+            self._share.give_back(self._begun)
+            self._begun = 0
+
     def lost(self) -> None:
+        self._end_begun()
         self._gone(self)
         for running in self.under_way:
             running.cancel()
@@ -315,7 +245,7 @@ class _Answering(_Frames):
         self.send(answer)
 
 
-class _Calling(_Frames):
+class _Calling(Frames):
     """A connection to a sibling, and the calls that wait on it."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -337,7 +267,7 @@ class _Calling(_Frames):
         if future is not None and (not future.done() or future.cancelled()):
             self.send({"id": number, "cancel": True})
 
-    def received(self, message: dict[str, Any]) -> None:
+    def received(self, message: dict[str, Any], size: int) -> None:
         future = self._waiting.get(message["id"])
         if future is None or future.done():
             return

@@ -52,14 +52,14 @@ class Liar:
         self.session = self.random.getrandbits(56) + 1
         self.said = 0
 
-    def dial(self, victim: Member, kind: str) -> socket.socket:
-        """A link of this kind, proved like any other."""
+    def dial(self, victim: Member, kind: str, worker: int = 2) -> socket.socket:
+        """A link of this kind, proved like any other, as this process of broker 2."""
         hello = Hello(
             kind=kind,
             cluster_uuid=self.shard.cluster_uuid,
             ordinal=2,
             disk_uuid=self.me.disk_uuid,
-            worker=2,
+            worker=worker,
             session=self.session,
             ring_size=3,
             workers=1,

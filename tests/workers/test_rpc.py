@@ -1,6 +1,7 @@
 """Worker to worker operations over real Unix sockets."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +18,11 @@ from barco.errors import (
     CursorExpiredError,
     NotReadyError,
     OutcomeUnknownError,
+    ProtocolError,
 )
+from barco.protocol.link import RPC, Hello
 from barco.workers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
+from barco.workers.rpc_frames import unpack
 from barco.workers.storage.errors import CorruptChunkError
 
 BYTES_MAX = 1 << 20
@@ -193,3 +197,71 @@ def test_an_error_with_arguments_of_its_own_arrives() -> None:
     arrived = unpack_error(pack_error(error))
     assert isinstance(arrived, CorruptDataError)
     assert (arrived.detail, arrived.fields) == (error.detail, error.fields)
+
+
+def caller(ordinal: int, worker: int) -> Hello:
+    return Hello(
+        kind=RPC,
+        cluster_uuid="0" * 32,
+        ordinal=ordinal,
+        disk_uuid="1" * 32,
+        worker=worker,
+        session=1,
+        ring_size=3,
+        workers=1,
+        slices_per_range=4,
+    )
+
+
+def asks(number: int, op: str, padding: int) -> bytes:
+    body = msgpack.packb({"id": number, "op": op, "args": {"x": bytes(padding)}})
+    return struct.pack("<I", len(body)) + body
+
+
+@with_pair
+async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
+    """Its requests under way count; more of it waits, what others ask does not."""
+    large = BYTES_MAX - 100
+    ends = [socket.socketpair() for _ in range(3)]
+    streams = []
+    for (ours, theirs), who in zip(ends, [(1, 0), (1, 1), (2, 0)], strict=True):
+        pair.server.take(caller(*who), theirs)
+        streams.append(await asyncio.open_connection(sock=ours))
+    (_, first), (waits, second), (served, other) = streams
+    first.write(asks(1, "sleep", large))
+    await pair.started.wait()
+    second.write(asks(1, "echo", large))
+    other.write(asks(1, "echo", large))
+    await asyncio.wait_for(served.readexactly(large), 20)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(waits.readexactly(1), 0.2)
+    first.close()  # Its request is given up.
+    await asyncio.wait_for(waits.readexactly(large), 20)
+    second.close()
+    other.close()
+
+
+@with_pair
+async def test_one_connection_of_each_worker(pair: Pair) -> None:
+    """Also of those that come in one turn of the loop."""
+    ends = [socket.socketpair() for _ in range(20)]
+    for _, theirs in ends:
+        pair.server.take(caller(1, 0), theirs)
+    streams = [await asyncio.open_connection(sock=ours) for ours, _ in ends]
+    for reader, _ in streams[:-1]:
+        assert await asyncio.wait_for(reader.read(1), 20) == b""
+    streams[-1][1].write(asks(1, "echo", 1))
+    assert await asyncio.wait_for(streams[-1][0].readexactly(4), 20)
+    for _, writer in streams:
+        writer.close()
+
+
+def test_a_frame_of_many_small_things_is_refused() -> None:
+    for one, most in ((b"\x80", 99), (b"\x90", 99), (b"\xc0", 99)):
+        flat = b"\x82\xa2id\x01\xa1x\xdc" + struct.pack(">H", 100) + one * 100
+        nested = b"\x82\xa2id\x01\xa1x\x9a" + (b"\x9f" + one * 15) * 10
+        for body in (flat, nested):
+            with pytest.raises(ProtocolError):
+                unpack(memoryview(body), most)
+            message, size = unpack(memoryview(body), 1000)
+            assert message["id"] == 1 and size > 64 * 100
