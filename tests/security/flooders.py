@@ -104,7 +104,40 @@ def long_reads(port: int, end: float, count: int) -> None:
         time.sleep(0.01)
 
 
+def gets(port: int, end: float, count: int) -> None:
+    """Three hundred requests on each of many connections, all at once; nobody reads the answers."""
+    flood = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300
+    waiting = selectors.DefaultSelector()
+    left: dict[socket.socket, int] = {}
+
+    def more() -> None:
+        with suppress(OSError):
+            sock = connect(port, 4096)
+            left[sock] = len(flood)
+            waiting.register(sock, selectors.EVENT_WRITE)
+
+    for _ in range(count):
+        more()
+    print("under way", flush=True)
+    while time.monotonic() < end:
+        for key, _ in waiting.select(0.1):
+            sock = key.fileobj
+            assert isinstance(sock, socket.socket)
+            try:
+                left[sock] -= sock.send(flood[-left[sock] :])
+                if left[sock] == 0:
+                    waiting.unregister(sock)
+            except BlockingIOError:
+                pass
+            except OSError:  # Closed for what it does: on with another one.
+                waiting.unregister(sock)
+                sock.close()
+                del left[sock]
+                more()
+
+
 FLOODS: dict[str, Callable[[int, float, int], None]] = {
+    "gets": gets,
     "refusals": refusals,
     "resets": resets,
     "long_reads": long_reads,
