@@ -352,8 +352,8 @@ a pause or partition is to be taken over within 3 s."""
 SILENCE_SECONDS_MIN = 1.0
 SILENCE_GAPS = 4.0
 PACE_SECONDS = 10.0
-"""The same for a peer that was punctual: so many times the longest gap between two of its messages
-in the last 10 to 20 s, and never less than five pings."""
+"""A peer that was punctual is down earlier: after so many times the longest gap between two of its
+messages in the last 10 to 20 s, and never less than five pings."""
 
 STALL_SECONDS_MAX = 1.0
 """A leader with a group waiting for so long tells that it is not committing (rule L4)."""

@@ -155,7 +155,7 @@ void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem);
 void conn_write(struct conn *conn, const void *bytes, size_t len);
 void conn_write_foreign(struct output **first, struct output **last, const void *bytes, size_t len,
                         void (*release)(void *), void *owner);
-/* The same of stored chunks that lie in the arena. */
+/* Adds stored chunks that lie in the arena to what is to be sent. */
 void conn_write_lent(struct output **first, struct output **last, struct lent *lent,
                      void (*release)(void *), void *owner);
 struct output *output_new(size_t capacity);
@@ -209,7 +209,7 @@ void produce_lost(struct reactor *reactor, struct run *run, bool grouped);
 uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
                     struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                     uint64_t *detail);
-/* The same on the owner. */
+/* A share that was handed over, at the process that leads the slice. 0, or the problem. */
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail);

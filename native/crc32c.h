@@ -10,7 +10,7 @@
  * both; crc32c_portable() otherwise. */
 uint32_t crc32c(uint32_t seed, const void *p, size_t len);
 
-/* The same by tables of 8 x 256 words, for any processor. */
+/* The checksum by tables of 8 x 256 words, for any processor. */
 uint32_t crc32c_portable(uint32_t seed, const void *p, size_t len);
 
 #endif

@@ -158,7 +158,7 @@ void log_replicated(struct log *log, uint64_t gseq);
 uint64_t log_committed(const struct log *log);
 /* No further group is built or taken; what is under way goes on, and those that wait do. */
 void log_drain(struct log *log);
-/* The same, and no acknowledgement any more: those that wait are lost. */
+/* Drains, and acknowledges nothing any more: those that wait are lost. */
 void log_fence(struct log *log);
 /* True when nothing is queued, being written, or held. */
 static inline bool log_idle(const struct log *log)

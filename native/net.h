@@ -26,7 +26,7 @@ struct net {
     void (*recv_start)(struct net *net, struct conn *conn);
     void (*recv_stop)(struct net *net, struct conn *conn);
     void (*send)(struct net *net, struct conn *conn, const void *bytes, size_t len);
-    /* The same of what may be overwritten later: after submit() the kernel has taken what it could,
+    /* Sends what may be overwritten later: after submit() the kernel has taken what it could,
      * and reads no more of it. May say that nothing was sent, once it is worth another try. */
     void (*send_now)(struct net *net, struct conn *conn, const struct msghdr *message);
     /* Makes the connection's operations end; it is freed when none is left. */

@@ -39,7 +39,7 @@ static PyObject *copy_chunks(struct log *log, const struct index_entry *first,
     return piece;
 }
 
-/* The same, cut down to some sections: what is not wanted is not touched. */
+/* Chunks in memory, cut down to some sections: what is not wanted is not touched. */
 static PyObject *copy_parts(const struct log *log, const struct index_entry *first,
                             const struct index_entry *end, size_t bytes, uint32_t parts)
 {
@@ -61,7 +61,7 @@ static PyObject *copy_parts(const struct log *log, const struct index_entry *fir
     return piece;
 }
 
-/* The same, lent where that pays. */
+/* Chunks in memory, lent where that pays, else copied. */
 static PyObject *lend_chunks(struct log *log, const struct index_entry *first,
                              const struct index_entry *end, size_t bytes)
 {

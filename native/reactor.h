@@ -185,7 +185,7 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 struct conn *reactor_conn(struct reactor *reactor, uint64_t conn_id);
 uint64_t conn_id(const struct conn *conn);
 void reactor_mark_dirty(struct reactor *reactor, struct conn *conn);
-/* The same, before all those that were marked otherwise, in the order of these calls. */
+/* Marks it dirty before all those that were marked otherwise, in the order of these calls. */
 void reactor_mark_urgent(struct reactor *reactor, struct conn *conn);
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);

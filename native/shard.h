@@ -121,7 +121,7 @@ bool shard_has_sequence(struct shard *shard, const struct stream *stream, const 
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);
 /* The stream of a topic for one of the shard's own slices, made on first use. */
 struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t slice);
-/* The same, or NULL where nothing was ever stored. */
+/* The stream of a topic for a slice, or NULL where nothing was ever stored. */
 struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
                                 uint32_t slice);
 
@@ -163,7 +163,7 @@ int64_t shard_snapshot_time(const uint8_t *bytes, size_t len);
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
-/* The same, with an index entry for each chunk. pos: log position of the group's first byte. Its
+/* Applies a group with an index entry for each chunk. pos: log position of its first byte. Its
  * events are not shown: *reaches (malloc'd, *count of them) tells up to where each stream goes.
  * Nothing was changed when it fails. */
 int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t pos,

@@ -78,7 +78,8 @@ void shed_held(struct reactor *reactor)
             }
 }
 
-/* The same for answers of the upper layer, for which others wait. */
+/* Closes those that do not read answers of the upper layer, whose memory others wait for; the
+ * bytes freed. */
 uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
 {
     uint64_t freed = 0;

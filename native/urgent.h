@@ -18,7 +18,7 @@
 /* Times are those of the monotonic clock. */
 void urgent_note(int64_t now_us);
 bool urgent_at(int64_t now_us);
-/* The same, by a look at the clock. */
+/* Whether it is urgent now, by a look at the clock. */
 bool urgent(void);
 
 #endif

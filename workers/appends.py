@@ -31,7 +31,8 @@ class Appends:
         *,
         mark: tuple[str, bytes, bytes],
     ) -> asyncio.Future[int]:
-        """The same for checked batches and their mark (topic, key, value): all or nothing of it.
+        """Append checked batches and their mark (topic, key, value), all or nothing; the future as
+        that of `start`.
 
         CorruptDataError: a batch is not what was checked.
         """

@@ -397,9 +397,9 @@ class ShardService:
         return told(self.staging, args)
 
     async def _staged_piece(self, args: Args) -> bytes:
-        place = (args["topic"], args["slice"])
+        stream = (args["topic"], args["slice"])
         return await self.staging.piece(
-            args["writer"], args["batch"], args["attempt"], place, args["seq"]
+            args["writer"], args["batch"], args["attempt"], stream, args["seq"]
         )
 
     async def _leaders(self, args: Args) -> list[Any]:

@@ -16,7 +16,7 @@ from barco.cli._known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
-from barco.supervisor.broker import ServePlan, Serving
+from barco.supervisor.broker import ReadyBroker, ServePlan
 from barco.supervisor.broker import run as run_broker
 
 DESCRIPTION = """\
@@ -171,7 +171,7 @@ def _number(low: int, high: int) -> Any:
     return number
 
 
-def _announce(ready: Serving, as_json: bool) -> None:
+def _announce(ready: ReadyBroker, as_json: bool) -> None:
     """A banner for a person at the terminal, a log line otherwise; one line for scripts."""
     if as_json:
         print(json.dumps({"event": "ready"} | asdict(ready)), flush=True)

@@ -106,7 +106,7 @@ class Batch:
 
     def resolve(self, ack: BatchAck | None, error: BaseException | None) -> None:
         """Tells everybody who waits for an event of the batch. May call the user's code."""
-        place = self.lane.slice
+        at = self.lane.slice
         for index, waiter in self.waiters:
             if waiter.done():
                 continue
@@ -114,7 +114,7 @@ class Batch:
                 waiter.set_exception(error or AssertionError("neither answer nor error"))
                 continue
             offset = None if ack.start_offset is None else ack.start_offset + index
-            waiter.set_result(Ack(self.lane.topic, place.token, place.slice, ack.epoch, offset))
+            waiter.set_result(Ack(self.lane.topic, at.token, at.slice, ack.epoch, offset))
         for callback, count in self.on_done:
             callback(count, error)
 

@@ -240,10 +240,10 @@ def by_slice(ring: Ring, keys: Sequence[bytes | None], values: Sequence[bytes]) 
     parts: dict[SliceKey | None, tuple[list[bytes], list[bytes]]] = {}
     slice_of_key = ring.slice_of_key
     for key, value in zip(keys, values, strict=True):
-        place = None if key is None else slice_of_key(key)
-        part = parts.get(place)
+        at = None if key is None else slice_of_key(key)
+        part = parts.get(at)
         if part is None:
-            part = parts[place] = ([], [])
+            part = parts[at] = ([], [])
         if key is not None:
             part[0].append(key)
         part[1].append(value)

@@ -375,10 +375,10 @@ class Sender:
         )
 
 
-def _slice_query(place: SliceKey) -> str:
+def _slice_query(at: SliceKey) -> str:
     """Where events without a key go. The token matters in a cluster only."""
-    token = "" if place.token == TOKEN_MIN else f"&token={place.token}"
-    return f"?slice={place.slice}{token}"
+    token = "" if at.token == TOKEN_MIN else f"&token={at.token}"
+    return f"?slice={at.slice}{token}"
 
 
 def settle_once(count: int, resolve: Callable[[BaseException | None], None]) -> DoneCallback:

@@ -100,7 +100,7 @@ class Membership:
         self._publish = publish
         self._known = known
         self._order: list[int] = []
-        self._place = 0
+        self._turn = 0
         self._number = 0
         self._probe_at = now + random.random() * limits.GOSSIP_PROBE_SECONDS
         self._probes: dict[int, Probe] = {}
@@ -163,14 +163,14 @@ class Membership:
     def _next(self) -> int | None:
         """The others in random order, each once a round."""
         for _ in range(2):
-            while self._place < len(self._order):
-                ordinal = self._order[self._place]
-                self._place += 1
+            while self._turn < len(self._order):
+                ordinal = self._order[self._turn]
+                self._turn += 1
                 if ordinal in self.up:
                     return ordinal
             self._order = list(self.up)
             self._random.shuffle(self._order)
-            self._place = 0
+            self._turn = 0
         return None
 
     def _probe(self, target: int, now: float) -> None:
@@ -347,7 +347,7 @@ class Membership:
 
     def _join(self, ordinal: int) -> None:
         self.up[ordinal] = None
-        place = self._place + int(self._random.random() * (len(self._order) - self._place + 1))
+        place = self._turn + int(self._random.random() * (len(self._order) - self._turn + 1))
         self._order.insert(place, ordinal)
 
     def _about_me(self, info: BrokerInfo) -> None:

@@ -57,7 +57,7 @@ def decode(body: bytes | bytearray | memoryview) -> Message:
     return message
 
 
-class Decoder:
+class FrameDecoder:
     """Bytes in, messages out, for a stream that arrives in pieces of any size."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ async def read_async(reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX) ->
 async def read_whole(
     reader: AsyncReadable, bytes_max: int = FRAME_BYTES_MAX
 ) -> tuple[Message | None, bytes]:
-    """The same with the bytes of the body."""
+    """The next message of an asyncio stream, and the bytes of its body; (None, b"") at its end."""
     try:
         head = await reader.readexactly(LENGTH.size)
     except EOFError as error:

@@ -220,7 +220,7 @@ def _append(record: Mapping[str, Any]) -> r.Append:
 
 
 def _appended(record: Mapping[str, Any]) -> r.Appended:
-    """The same: there are two of these for each group."""
+    """Checked by hand, as `_append` is: there are two of these for each group."""
     try:
         gid, gseq = record["gid"], record["gseq"]
         token, epoch = gid

@@ -129,7 +129,7 @@ class Decoder:
         )
 
     def topic(self, name: str, columns: _Columns) -> pa.Array:
-        """The same in every row, as are the next four."""
+        """The slice's topic, in every row."""
         return self.constant(name, columns.origin.topic, columns.rows)
 
     def partition(self, name: str, columns: _Columns) -> pa.Array:

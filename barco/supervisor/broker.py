@@ -46,7 +46,7 @@ class ServePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ReadyBroker:
     """What a broker says of itself when all its workers are up."""
 
     pid: int
@@ -61,7 +61,7 @@ class Serving:
     data_dir: str
 
 
-def run(plan: ServePlan, on_ready: Callable[[Serving], None]) -> int:
+def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     """Run a broker until it is told to stop; 0, or a BarcoError that says why not."""
     machine.check_kernel()
     plan = replace(plan, config=machine.check_cluster(plan.config))
@@ -172,7 +172,7 @@ class Broker:
         listeners: Listeners,
         lock: int,
         open_to_all: bool,
-        on_ready: Callable[[Serving], None],
+        on_ready: Callable[[ReadyBroker], None],
         files: int,
     ) -> None:
         self._plan = plan
@@ -314,7 +314,7 @@ class Broker:
         self._announced = True
         self._notifier.send(READY=1, STATUS=f"{len(pids)} workers ready")
         self._on_ready(
-            Serving(
+            ReadyBroker(
                 pid=os.getpid(),
                 bind=self._plan.config.broker.bind,
                 advertise=machine.advertised_by(self._plan.config),

@@ -141,7 +141,7 @@ class Request:
         return values[0] if values else None
 
     def required(self, *names: str) -> str:
-        """The same, not missing and not empty."""
+        """The only value of a parameter that has to be there, and not empty."""
         value = self.value(*names)
         if not value:
             raise RequestError(f"The parameter {names[0]} is missing.")

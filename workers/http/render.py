@@ -24,7 +24,7 @@ _STEP_BYTES = 256 * 1024
 """About a millisecond of rendering; then other requests have their turn."""
 
 _TEXT_BYTES = 512 * 1024
-"""The same of what comes out, where events are small."""
+"""Of text that comes out at most in such a step: small events become several times as long."""
 
 _BRACKETS = 2
 """Around the values of a piece of JSON."""

@@ -117,7 +117,8 @@ class Link:
         data: bytes | bytearray | None = None,
         place: tuple[int, int] | None = None,
     ) -> bool:
-        """The same for a head that is encoded already, and the length of the group behind it."""
+        """Send a head that is encoded already, and a group of `length` bytes behind it; False if
+        it is dropped."""
         if self._socket is None or (length and self.full):
             self.dropped += 1
             return False

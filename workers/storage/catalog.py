@@ -60,7 +60,7 @@ class Health(Protocol):
         """Somebody met something wrong in this segment."""
 
     async def mended(self, key: SegmentKey) -> bool:
-        """The same, and waits for a while: whether it is worth to read it again."""
+        """Somebody met something wrong there, and waits for its repair: whether to read again."""
 
 
 class StreamPart(NamedTuple):
@@ -262,11 +262,12 @@ class Catalog:
             self.damage(key)
 
     async def mended(self, key: SegmentKey) -> bool:
-        """The same; whether it is worth to read it again."""
+        """Something wrong was met in a segment: waits for its repair; whether to read it again."""
         return self.health is not None and await self.health.mended(key)
 
     async def mended_before(self, topic: str, slice_: int, offset: int, key: SegmentKey) -> bool:
-        """The same of those that may have held an offset, before or in segment `key`."""
+        """An offset is missing: waits for the repair of the segments that may have held it, up to
+        `key`; whether to read them again."""
         parts = [part.key for part in await self.parts(topic, slice_) if part.end_offset <= offset]
         low = parts[-1] if parts else self._order[0]
         keys = [each for each in self._order if low <= each <= key]

@@ -17,7 +17,7 @@ WINDOW_BYTES = 1 * MiB
 HEADERS_WINDOW_BYTES = 64 * KiB
 """Looking for a group, only headers are read."""
 
-PLACES_MAX = 4096
+SPOTS_MAX = 4096
 """Where groups stand, of those looked at last: whoever catches up comes back for the next one."""
 
 
@@ -167,5 +167,5 @@ class GroupFiles:
 
     def _remember(self, epoch: int, gseq: int, spot: Spot) -> None:
         self._spots[epoch, gseq] = spot
-        while len(self._spots) > PLACES_MAX:
+        while len(self._spots) > SPOTS_MAX:
             self._spots.popitem(last=False)

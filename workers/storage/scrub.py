@@ -154,7 +154,7 @@ class Scrub:
         return task
 
     async def mended(self, key: SegmentKey) -> bool:
-        """The same, and waits for it: whether it is worth to read again."""
+        """Has a segment looked at in which damage was met, and waits: whether to read it again."""
         if key in self._damaged:
             return False  # It is tried again in a while.
         task = self.suspect(key)

@@ -79,7 +79,7 @@ class SegmentPool:
     async def prepare_if(
         self, epoch: int, index: int, wanted: Callable[[], bool], state_bytes: int = 0
     ) -> tuple[int, int] | None:
-        """The same, unless it is not wanted any more when it could get its name: None.
+        """As `prepare`, but None if it is not wanted any more when it could get its name.
 
         Whoever holds `installing` meanwhile can be sure that no name appears.
         """

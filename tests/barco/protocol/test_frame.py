@@ -30,7 +30,7 @@ def test_round_trip_in_pieces_of_any_size() -> None:
     stream = b"".join(frame.encode(message) for message in MESSAGES * 3)
     randomness = random.Random(7)
     for _ in range(50):
-        decoder = frame.Decoder()
+        decoder = frame.FrameDecoder()
         out: list[frame.Message] = []
         rest = stream
         while rest:
@@ -42,7 +42,7 @@ def test_round_trip_in_pieces_of_any_size() -> None:
 
 
 def test_a_cut_stream_is_seen() -> None:
-    decoder = frame.Decoder()
+    decoder = frame.FrameDecoder()
     assert decoder.feed(frame.encode(MESSAGES[0])[:-1]) == []
     assert decoder.pending_bytes > 0
 
@@ -87,7 +87,7 @@ def test_the_length_is_checked_before_anything_is_read(length: int) -> None:
     with pytest.raises(ProtocolError, match=f"frame length {length} "):
         frame.read(NeverReadFurther())
     with pytest.raises(ProtocolError, match=f"frame length {length} "):
-        frame.Decoder().feed(struct.pack("<I", length))
+        frame.FrameDecoder().feed(struct.pack("<I", length))
 
 
 @pytest.mark.parametrize(

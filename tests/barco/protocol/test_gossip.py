@@ -52,7 +52,7 @@ WHO: dict[str, Any] = {
     ],
 )
 def test_round_trip(message: Any) -> None:
-    (back,) = frame.Decoder().feed(frame.encode(to_frame(message)))
+    (back,) = frame.FrameDecoder().feed(frame.encode(to_frame(message)))
     assert from_frame(back) == message
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from barco import limits
 from barco.cli import main, serve
-from barco.supervisor.broker import ServePlan, Serving, run
+from barco.supervisor.broker import ReadyBroker, ServePlan, run
 
 WORKER = Path(__file__).with_name("fake_worker.py")
 
@@ -17,7 +17,7 @@ for name, value in json.loads(os.environ.pop("BARCO_FAKE_LIMITS", "{}")).items()
     setattr(limits, name, value)
 
 
-def run_with_fakes(plan: ServePlan, on_ready: Callable[[Serving], None]) -> int:
+def run_with_fakes(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     command = (sys.executable, "-P", str(WORKER))
     return run(dataclasses.replace(plan, command=command), on_ready)
 

@@ -51,7 +51,7 @@ def misbehave() -> None:
 
 class Worker:
     def __init__(self) -> None:
-        self.decoder = frame.Decoder()
+        self.decoder = frame.FrameDecoder()
         self.version = 0
         self.consumers: set[str] = set()
         self.brokers: dict[int, str] = {}
