@@ -13,6 +13,11 @@ from . import tree
 README_LINES_MAX = 130
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+PATH = re.compile(
+    r"`((?:barco|workers|native|tests|bench|scripts|packaging|docs|pyspark_barco)/[\w./*-]*)`"
+)
+HISTORY = ("docs/findings.md", "bench/results/", "CHANGELOG.md")
+"""They tell of a day, and of what was there on it."""
 
 
 def pages() -> list[Path]:
@@ -61,6 +66,17 @@ def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "# One `two`, three\n[a](b.md) [b](#one-two-three) [c](#four) [d](https://x/y)\n"
     )
     assert broken(page) == ["a.md: b.md", "a.md: #four"]
+
+
+def test_files_that_are_named_are_there() -> None:
+    wrong = [
+        f"{tree.relative(page)}: {name}"
+        for page in pages()
+        if not tree.relative(page).startswith(HISTORY)
+        for name in PATH.findall(page.read_text("utf-8"))
+        if not list(tree.ROOT.glob(name.rstrip("/")))
+    ]
+    assert not wrong, "named, and not there:\n" + "\n".join(wrong)
 
 
 def test_the_index_has_every_page() -> None:

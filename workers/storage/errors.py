@@ -42,8 +42,8 @@ class CorruptLogError(CorruptDataError):
         self.durable = durable
 
     def to_be_repaired(self) -> CorruptDataError:
-        """The same where other brokers have these groups: nobody has to do anything, least of all
-        give data up."""
+        """What to say where other brokers have these groups: nobody has to do anything, least of
+        all give data up."""
         return CorruptDataError(
             f"{self.found}. It is repaired from the other brokers that hold the shard",
             **self.fields,
