@@ -78,6 +78,13 @@ class FarTimestampError(RequestError):
     title = "Implausible timestamp"
 
 
+class UnknownNameError(RequestError):
+    """A parameter or a field that there is not: misspelt, perhaps."""
+
+    slug = "unknown-name"
+    title = "Unknown parameter or field"
+
+
 class UnauthorizedError(RequestError):
     """No credentials, or wrong ones."""
 

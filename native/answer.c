@@ -22,6 +22,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_BAD_REQUEST] = {400, "malformed-request", "the request is not valid HTTP/1.1", 0, 0},
     [PROBLEM_BAD_QUERY] = {400, "malformed-query", "a query parameter is malformed or repeated", 0,
                            0},
+    [PROBLEM_UNKNOWN_NAME] = {400, "unknown-name",
+                              "a produce takes the parameters partitionKey, timestamp, slice and "
+                              "token, and no other",
+                              0, 0},
     [PROBLEM_BAD_TOPIC] = {400, "invalid-topic",
                            "topic names are [a-zA-Z0-9_.-]{1,127}, not . or ..", 0, 0},
     [PROBLEM_RESERVED_TOPIC] = {403, "reserved-topic",

@@ -193,10 +193,13 @@ static uint16_t read_place(const struct reactor *reactor, const char *query, siz
 
 static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
 {
+    static const char *const names[] = {"partitionKey", "slice", "token", "timestamp", NULL};
     struct http1_slice raw;
     uint64_t number;
     const char *query = head->query.p;
     size_t len = head->query.len;
+    if (uri_query_unknown(query, len, names))
+        return PROBLEM_UNKNOWN_NAME;
     int found = uri_query_get(query, len, "partitionKey", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;

@@ -217,8 +217,8 @@ static PyObject *Reactor_streams(PyObject *self, PyObject *args)
         const struct topic *topic = only != NULL ? only : reactor->shard->topics[t];
         for (uint32_t s = 0; list != NULL && s < reactor->shard->slice_count; s++) {
             const struct stream *stream = topic->streams[s];
-            if (stream == NULL)
-                continue;
+            if (stream == NULL || stream->next_offset == 0)
+                continue; /* made for a call that was refused, or is not written yet */
             PyObject *row = Py_BuildValue(
                 "(s#IKKL)", topic->name, (Py_ssize_t)topic->name_len, stream->slice,
                 (unsigned long long)stream->start_offset,

@@ -93,6 +93,25 @@ int uri_query_get(const char *query, size_t len, const char *name, struct http1_
     return found;
 }
 
+bool uri_query_unknown(const char *query, size_t len, const char *const *names)
+{
+    for (const char *p = query, *end = query + len; p < end;) {
+        const char *pair_end = memchr(p, '&', (size_t)(end - p));
+        if (pair_end == NULL)
+            pair_end = end;
+        const char *name_end = memchr(p, '=', (size_t)(pair_end - p));
+        if (name_end == NULL)
+            name_end = pair_end;
+        const char *const *name = names;
+        while (*name != NULL && !name_equals(p, name_end, *name))
+            name++;
+        if (*name == NULL && name_end > p)
+            return true;
+        p = pair_end + 1;
+    }
+    return false;
+}
+
 bool topic_name_valid(const char *p, size_t len)
 {
     if (len == 0 || len > TOPIC_NAME_BYTES_MAX)

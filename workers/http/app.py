@@ -9,6 +9,7 @@ from barco.errors import BarcoError, BrokerError, NotReadyError
 from barco.workers.http.consume import Consume
 from barco.workers.http.context import Context
 from barco.workers.http.groups import GroupRoutes
+from barco.workers.http.known import check_parameters
 from barco.workers.http.messages import Request, Response, parse_query, problem_response
 from barco.workers.http.read import Read
 from barco.workers.http.routes import Router
@@ -101,4 +102,5 @@ class App:
         if not self._context.ready and route.handler not in _ALWAYS:
             raise NotReadyError(self._context.reason)
         request = Request(method, path, parse_query(query), headers, body, variables)
+        check_parameters(route, request)
         return await self._handlers[route.handler](request)

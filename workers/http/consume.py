@@ -19,6 +19,7 @@ from barco.errors import (
 from barco.types import KiB
 from barco.workers.cursor import Key
 from barco.workers.http.context import Context
+from barco.workers.http.known import check_names
 from barco.workers.http.messages import (
     JSON,
     RETRY_AFTER_S,
@@ -412,12 +413,17 @@ def _consumer_id(request: Request) -> str:
     return request.required("consumerId", "consumer_id")
 
 
+_REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs")
+"""The fields of PolarStreams' body, and ours."""
+
+
 def _registration(request: Request) -> dict[str, Any]:
     """The arguments of a registration: query parameters, or PolarStreams' JSON body."""
     if request.body and media_type(request.header("content-type") or JSON) == JSON:
         given = request.json()
         if not isinstance(given, dict):
             raise RequestError("The body is to be a JSON object.")
+        check_names("field", given, _REGISTRATION)
         consumer_id, group = given.get("id"), given.get("group", "default")
         topics, policy = given.get("topics"), given.get("onNewGroup", 0)
         session_ms = given.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT)

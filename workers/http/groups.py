@@ -4,6 +4,7 @@ from typing import Any
 
 from barco.errors import ConflictError, NotFoundError, RequestError
 from barco.workers.http.context import Context
+from barco.workers.http.known import check_names
 from barco.workers.http.messages import (
     Request,
     Response,
@@ -85,6 +86,8 @@ class GroupRoutes:
         """Move a group's positions, also back: an explicit operation of an administrator."""
         group = check_group(request.variables["group"])
         given = request.json()
+        if isinstance(given, dict):
+            check_names("field", given, ("topic", "to"))
         if not isinstance(given, dict) or set(given) != {"topic", "to"}:
             raise RequestError('The body is to be {"topic": ..., "to": ...}.')
         if not isinstance(given["topic"], str):

@@ -23,6 +23,8 @@ class Parameter:
     """A request header instead."""
     values: tuple[str, ...] = ()
     """All that are understood."""
+    older: tuple[str, ...] = ()
+    """Other names of it, which are taken as well and not documented."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,12 @@ from barco.workers.http.table_writes import WRITE_ROUTES
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
 
-_CONSUMER = Parameter("consumerId", "Name of the consumer: 1 to 128 characters.", required=True)
+_CONSUMER = Parameter(
+    "consumerId",
+    "Name of the consumer: 1 to 128 characters.",
+    required=True,
+    older=("consumer_id",),  # PolarStreams' first name of it.
+)
 _DELIVERY = Parameter(
     "delivery",
     "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "

@@ -7,6 +7,7 @@ from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.context import Context
+from barco.workers.http.known import check_names
 from barco.workers.http.messages import Request, Response, check_topic, json_response
 
 _NUMBERS = {
@@ -17,6 +18,8 @@ _NUMBERS = {
 }
 _STORED = ("retention_hours", "retention_bytes", "compression", "timestamps")
 """The settings as records have them."""
+
+_SHOWN = ("retentionHours", "retentionBytes", "compression", "timestamps")
 
 _WORDS = {"compression": COMPRESSIONS, "timestamps": TIMESTAMPS}
 
@@ -140,6 +143,7 @@ def _settings(given: Any) -> dict[str, int | str]:
         return {}
     if not isinstance(given, dict):
         raise RequestError("The body is to be a JSON object.")
+    check_names("setting", given, {*_NUMBERS, *_WORDS}, _SHOWN)
     settings: dict[str, int | str] = {}
     for name, value in given.items():
         if name in _WORDS:
@@ -147,11 +151,6 @@ def _settings(given: Any) -> dict[str, int | str]:
                 raise RequestError(f"{name} is one of {', '.join(_WORDS[name])}.")
             settings[name] = value
             continue
-        if name not in _NUMBERS:
-            raise RequestError(
-                "A topic has retentionHours, retentionBytes, compression and timestamps, and no "
-                "other."
-            )
         stored, most = _NUMBERS[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise RequestError(f"{name} is a whole number from 0 (no limit) to {most}.")

@@ -14,6 +14,7 @@ from barco.errors import (
 )
 from barco.protocol.batch import CONTENT_TYPE, bases_of
 from barco.workers.http.context import Context
+from barco.workers.http.known import check_names
 from barco.workers.http.messages import (
     Request,
     Response,
@@ -57,6 +58,8 @@ class Writes:
         given = request.json()
         if given == {"state": "staged"}:
             return json_response(self._context.service.staging.touch(writer, batch))
+        if isinstance(given, dict):
+            check_names("field", given, ("state", "attempts", "rows"))
         if not isinstance(given, dict) or given.keys() != {"state", "attempts", "rows"}:
             raise RequestError("The body is a JSON object with state, attempts and rows.")
         if given["state"] not in _STATES:
