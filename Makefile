@@ -36,9 +36,9 @@ check: setup ## Lint, types, house rules
 	$(PYTHON) -m mypy --strict -p barco
 	$(PYTHON) -m pytest -q tests/tidy
 
-bench: setup ## Measure; prints a table (see tuning.md)
+bench: setup ## Measure; prints a table (PAGE=1: and keeps it in bench/results/)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	$(PYTHON) -m pytest bench
+	$(if $(PAGE),BARCO_BENCH_PAGE=1) $(PYTHON) -m pytest bench
 
 native-test: setup ## Build the C core with sanitizers and run its own tests
 	@cd native && cmake --preset sanitize >/dev/null && cmake --build --preset sanitize -- --quiet

@@ -1,5 +1,6 @@
 """The table at the end of a session, and what all questions share."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("the bars of barco")
         terminalreporter.write_line(LAB.table())
         terminalreporter.write_line(f"\nwritten to {RESULTS}")
+        if os.environ.get("BARCO_BENCH_PAGE"):
+            terminalreporter.write_line(f"and to {LAB.page()}")
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import machine
+from bench import machine, page
 from bench.load import Load, median
 from bench.machine import BUILD
 
@@ -184,17 +185,26 @@ class Lab:
         document["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         RESULTS.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
+    def page(self) -> Path:
+        """The rows that were measured, into the day's page of bench/results; which one."""
+        about, now = machine.describe(), time.gmtime()
+        path = page.page_of(time.strftime("%Y-%m-%d", now), about)
+        page.update(
+            path,
+            [_shown(result) for result in self.all() if result.values],
+            [row.id for row in ROWS],
+            machine=about,
+            at=time.strftime("%H:%M", now),
+            settings=f"{SETTINGS.rounds} rounds of {SETTINGS.seconds:g} s",
+            others=median(self.others) if self.others else None,
+        )
+        return path
+
     def table(self) -> str:
         """The table of the issue: what, the bar, median (min-max), verdict, remarks."""
         lines = [("what", "bar", "measured: median (min–max)", "", "beside it")]
-        for result in self.all():
-            row = BY_ID[result.id]
-            bar = f"{'≤' if row.at_most else '≥'} {row.show(row.bar)}"
-            shown, value = result.failed or result.missing, result.value
-            if value is not None:
-                low, high = (f"{v:,.{row.decimals}f}" for v in _ends(result.values))
-                shown = row.show(value) + (f" ({low}–{high})" if len(result.values) > 1 else "")
-            lines.append((row.what, bar, shown, result.verdict, result.note))
+        for each in map(_shown, self.all()):
+            lines.append((each.what, each.bar, each.figure, each.verdict, each.note))
         widths = [max(len(line[i]) for line in lines) for i in range(4)]
         widths = [min(width, 58) for width in widths]
         text = [
@@ -209,6 +219,17 @@ class Lab:
             if share > OTHERS_MAX:
                 text.append("This machine is busy with something else: measure again, alone.")
         return "\n".join(line.rstrip() for line in text)
+
+
+def _shown(result: Result) -> page.Measured:
+    """A row as text."""
+    row = BY_ID[result.id]
+    shown, value = result.failed or result.missing, result.value
+    if value is not None:
+        low, high = (f"{v:,.{row.decimals}f}" for v in _ends(result.values))
+        shown = row.show(value) + (f" ({low}–{high})" if len(result.values) > 1 else "")
+    bar = f"{'≤' if row.at_most else '≥'} {row.show(row.bar)}"
+    return page.Measured(row.id, row.what, bar, shown, result.verdict, result.note)
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:

@@ -10,8 +10,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 DESCRIPTION = """\
 Start real brokers, load them, and print what was measured beside the bars: one line a row, median
-(lowest-highest) of the rounds. The samples behind it go to build/bench/results.json. The machine
-should have nothing else to do: two cores, one for the server and one for the load.
+(lowest-highest) of the rounds. The samples behind it go to build/bench/results.json; with --page
+the rows go to bench/results/<date>-<machine>.md as well, which is kept in the repository. The
+machine should have nothing else to do: two cores, one for the server and one for the load.
 """
 EPILOG = """\
 Questions are the files bench/test_*.py: run.py keys topics runs two of them.
@@ -30,7 +31,10 @@ def main() -> int:
     parser.add_argument("--recovery-gib", type=float, help="log of the recovery (default 10)")
     parser.add_argument("--replay-gib", type=float, help="log of the replay (default 2)")
     parser.add_argument("--quick", action="store_true", help="a minute or two: shows that it works")
+    parser.add_argument("--page", action="store_true", help="write bench/results/ as well")
     args = parser.parse_args()
+    if args.page and args.quick:
+        parser.error("--quick measures nothing that is worth a page")
     values = {
         "ROUNDS": args.rounds or (1 if args.quick else None),
         "SECONDS": args.seconds or (0.5 if args.quick else None),
@@ -41,6 +45,7 @@ def main() -> int:
         "SPARK_SCALE": 0.1 if args.quick else None,
         "PRESSURE_SECONDS": 5 if args.quick else None,
         "GENERATIONS": 500 if args.quick else None,
+        "PAGE": 1 if args.page else None,
     }
     for name, value in values.items():
         if value is not None:

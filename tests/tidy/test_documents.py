@@ -79,6 +79,22 @@ def test_files_that_are_named_are_there() -> None:
     assert not wrong, "named, and not there:\n" + "\n".join(wrong)
 
 
+def test_metrics_that_are_named_are_told() -> None:
+    sources = [tree.ROOT / "workers" / "metrics.py", *tree.native()]
+    told = {
+        name
+        for path in sources
+        for name in re.findall(r'"([a-z][a-z0-9_]+)"', path.read_text("utf-8"))
+    }
+    wrong = [
+        f"{tree.relative(page)}: barco_{name}"
+        for page in pages()
+        for name in re.findall(r"`barco_([a-z0-9_]+)(?=[`{ ])", page.read_text("utf-8"))
+        if name not in told and name.removesuffix("_total").removeprefix("gossip_") not in told
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_index_has_every_page() -> None:
     index = (tree.ROOT / "docs" / "README.md").read_text("utf-8")
     missing = [

@@ -1,6 +1,6 @@
 """What gossip costs and how fast it is, from 3 to 3,072 brokers: `make simulate-gossip`.
 
-Simulated time, the real machines. Prints a table in Markdown; tuning.md has the last one.
+Simulated time, the real machines. Prints a table in Markdown; docs/findings.md has the last one.
 """
 
 import argparse
