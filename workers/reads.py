@@ -66,14 +66,6 @@ def chunk_place(chunk: Chunk) -> tuple[int, int, int]:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
 
 
-def project(chunks: Chunk | list[bytes | memoryview], columns: int) -> bytes:
-    """Stored chunks cut down to some columns: copied, never unpacked."""
-    try:
-        return _native.chunks_project(chunks, columns)
-    except ValueError as error:
-        raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
-
-
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
     """The chunks that stand back to back in a buffer, without copying them."""
     if not len(buffer):

@@ -441,9 +441,7 @@ class ShardService:
 
 
 def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
-    """Plain values, for a frame; the slice is numbered through the ring. The columns are told only
-    to those who asked for some: before, workers knew of seven values."""
-    columns = [] if extent.columns is None else [extent.columns]
+    """Plain values, for a frame; the slice is numbered through the ring."""
     return [
         extent.topic,
         first_slice + extent.slice,
@@ -452,7 +450,7 @@ def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
         extent.high_watermark,
         extent.chunks,
         extent.cost,
-        *columns,
+        extent.columns,
     ]
 
 

@@ -30,7 +30,7 @@ from barco.workers.http.messages import (
     parse_number,
 )
 from barco.workers.http.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
-from barco.workers.reads import Extent, chunk_place, project, split_chunks
+from barco.workers.reads import Extent, chunk_place, split_chunks
 from barco.workers.service import extent_from_list
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -328,8 +328,7 @@ class Read:
             headers.append(("Barco-Start", skip))
         if columns is not None:
             headers.append(("Barco-Columns", column_names(columns)))
-            if extent.columns is None:  # A worker of an older version.
-                extent.chunks = [project(chunk, columns) for chunk in extent.chunks]
+            assert extent.columns == columns, "the owner cuts them down"
         if kind == CHUNKS:
             parts = await render(kind, [extent], self._context.ring)
         return Response(200, self._context.memory.counted(parts), tuple(headers))
