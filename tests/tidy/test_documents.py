@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, the README is short, the API's page names all there is."""
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -93,6 +94,52 @@ def test_metrics_that_are_named_are_told() -> None:
         if name not in told and name.removesuffix("_total").removeprefix("gossip_") not in told
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def keys_of(path: str, *functions: str) -> set[str]:
+    """The texts by which these functions name the entries of dictionaries."""
+    found: set[str] = set()
+    for function in ast.walk(tree.parsed(tree.ROOT / path)):
+        if getattr(function, "name", "") not in functions:
+            continue
+        for node in ast.walk(function):
+            keys: list[ast.expr | None] = []
+            if isinstance(node, ast.Dict):
+                keys = list(node.keys)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                keys = [node.slice]
+            texts = [key.value for key in keys if isinstance(key, ast.Constant)]
+            found |= {text for text in texts if isinstance(text, str)}
+    return found
+
+
+def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
+    fields = keys_of("workers/http/status.py", "status", "_peers")
+    fields |= keys_of("workers/http/standing.py", "look", "_role")
+    fields |= keys_of("workers/replication/figures.py", "status_of")
+    assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
+    text = (tree.ROOT / "docs" / "operations.md").read_text("utf-8")
+    missing = [name for name in sorted(fields) if not re.search(rf"`[^`]*\b{name}\b[^`]*`", text)]
+    assert not missing, f"not in docs/operations.md: {missing}"
+
+
+def test_commands_that_are_named_can_be_given() -> None:
+    makefile = (tree.ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    modules = (tree.ROOT / "barco" / "cli").glob("[a-z]*.py")
+    commands = {path.stem.replace("_", "-") for path in modules}
+    wrong = []
+    for page in pages():
+        text = page.read_text("utf-8")
+        shown = "\n".join(FENCE.findall(text))
+        made = set(
+            re.findall(r"`make ([a-z-]+)", text) + re.findall(r"(?m)^ *make ([a-z-]+)", shown)
+        )
+        given = set(re.findall(r"(?:`|/bin/)barco ([a-z][a-z-]*)", text))
+        given |= set(re.findall(r"(?m)^barco ([a-z][a-z-]*)", shown))
+        made, given = made - targets, given - commands
+        wrong += [f"{tree.relative(page)}: {name}" for name in sorted(made | given)]
+    assert not wrong, "no such target or command:\n" + "\n".join(wrong)
 
 
 def test_the_index_has_every_page() -> None:
