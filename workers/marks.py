@@ -38,8 +38,8 @@ class Mark:
     parts: int
     done: int
     at_us: int
-    plan: str = ""
-    """The name of the plan that it was cut by; none in marks of earlier versions."""
+    plan: str
+    """The name of the plan that it was cut by."""
 
     @property
     def complete(self) -> bool:
@@ -112,10 +112,7 @@ class Marks:
     def _read(self, given: Mapping[str, Any]) -> tuple[str, Stream, Mark]:
         names = internal.typed(given, {"writer": str, "topic": str, "slice": int})
         numbers = ("number", "batch", "rows", "parts", "done", "at_us")
-        mark = Mark(
-            **internal.typed(given, dict.fromkeys(numbers, int)),
-            **internal.typed({"plan": ""} | dict(given), {"plan": str}),
-        )
+        mark = Mark(**internal.typed(given, dict.fromkeys(numbers, int) | {"plan": str}))
         if mark.number >= limits.MARK_NUMBERS_MAX:
             raise ValueError(f"a slice has no mark {mark.number}")
         return names["writer"], (names["topic"], names["slice"]), mark

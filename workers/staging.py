@@ -391,7 +391,7 @@ class Staging:
             marks = (self.marks.get(write.writer, stream) for stream in plan.rows)
             for mark in marks:
                 same = mark is not None and mark.batch == write.batch
-                if mark is not None and same and mark.plan in ("", plan.name):
+                if mark is not None and same and mark.plan == plan.name:
                     return plan
         return None
 
@@ -439,7 +439,7 @@ class Staging:
         done = 0
         if mark is not None and mark.batch == write.batch:
             done = mark.done
-            if mark.plan and mark.plan != plan.name:
+            if mark.plan != plan.name:
                 plan = await self._plan_of(write, mark, term)
         parts = parts_of(write.share(plan, stream), plan.part_bytes)
         rows = sum(piece.count for part in parts for piece in part)

@@ -358,8 +358,8 @@ def test_marks_keep_their_numbers() -> None:
     marks.release("b", ("t", 0))
     assert marks.reserve("c", ("t", 0), 0) == 1
     assert marks.reserve("a", ("t", 1), 0) == 0
-    marks.set("c", ("t", 0), Mark(1, 0, 10, 2, 1, 500))
-    marks.set("a", ("t", 0), Mark(0, 5, 10, 1, 1, 1_000))
+    marks.set("c", ("t", 0), Mark(1, 0, 10, 2, 1, 500, "p"))
+    marks.set("a", ("t", 0), Mark(0, 5, 10, 1, 1, 1_000, "q"))
     with pytest.raises(BusyError):
         marks.reserve("d", ("t", 2), 3_000)
     # The oldest that is finished goes, of whatever slice; what has begun or may go on stays.
@@ -382,8 +382,8 @@ def test_marks_keep_their_numbers() -> None:
     marks.release("c", ("t", 0))
     assert marks.gone == [(0, 1)]
     again = Marks()
-    again.open([packed("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000)), (b"0.0", b"")])
-    assert again.of("c") == {("t", 0): Mark(1, 0, 10, 2, 1, 2_000)} and len(again) == 1
+    again.open([packed("c", ("t", 0), Mark(1, 0, 10, 2, 1, 2_000, "p")), (b"0.0", b"")])
+    assert again.of("c") == {("t", 0): Mark(1, 0, 10, 2, 1, 2_000, "p")} and len(again) == 1
     assert again.reserve("x", ("t", 0), 0) == 0
     assert not again.done("c", 0, ("t", 0)) and Staging is not None
 
