@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from barco import errors
 from barco.workers.http.table import ROUTES
 
 from . import tree
 
 README_LINES_MAX = 130
+NOT_YET = {"unauthorized", "forbidden"}
+"""Types of problems that nobody is told: there is no authentication."""
+
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 PATH = re.compile(
@@ -94,6 +98,18 @@ def test_metrics_that_are_named_are_told() -> None:
         if name not in told and name.removesuffix("_total").removeprefix("gossip_") not in told
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_of_the_api_names_every_type_of_problem() -> None:
+    core = (tree.ROOT / "native" / "answer.c").read_text("utf-8")
+    types = set(re.findall(r"\{[45]\d\d,\s*\"([a-z-]+)\"", core))
+    kinds = (errors.RequestError, errors.BusyError, errors.BrokerError)
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    types |= {each.slug for each in found if issubclass(each, kinds) and each not in kinds}
+    assert {"no-leader", "cursor-expired", "disk-full"} <= types
+    text = (tree.ROOT / "docs" / "api.md").read_text("utf-8")
+    unnamed = [name for name in sorted(types - NOT_YET) if f"`{name}`" not in text]
+    assert not unnamed, f"not in docs/api.md: {unnamed}"
 
 
 def keys_of(path: str, *functions: str) -> set[str]:
