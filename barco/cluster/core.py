@@ -13,6 +13,7 @@ from barco.protocol.replication import (
     AcceptedRecord,
     DecidedRecord,
     DoubtRecord,
+    HeardRecord,
     JournalRecord,
     Message,
     OpenedRecord,
@@ -29,8 +30,8 @@ class Settings:
     """64 random bits, new for every start of the process."""
     ranges: tuple[Generation, ...]
     """Genesis of every range that it may be a member of; one, outside of splits and merges."""
-    replaces: bool = False
-    """Its disk is new and takes the place of a lost one (`barco replace`)."""
+    replaces: bytes = b""
+    """disk_uuid of the lost disk whose place it takes (`barco replace`)."""
 
 
 class Recovered(NamedTuple):
@@ -95,6 +96,10 @@ class Core:
         self._doubted = 0
         """Epochs up to this one: of what was voted in them here, something may be forgotten."""
         self._base = self._recorded = self._stable_records = 0
+        self._positions: dict[Identity, tuple[int, int]] = {}
+        """Session and position of each disk's journal, as last heard."""
+        self._kept: dict[Identity, int] = {}
+        """The positions that are in this journal, or on their way into it."""
         self._counts: deque[tuple[int, int]] = deque()
         """Serials of the journal, and how many records there are up to each."""
         self._found: dict[Gid, Recovered] = {}
@@ -109,6 +114,10 @@ class Core:
     def _load(self, journal: Iterable[JournalRecord], logs: Mapping[Gid, Recovered]) -> None:
         """Rule I12: everything that was promised or accepted is in force again."""
         for record in journal:
+            if isinstance(record, HeardRecord):
+                self._positions[record.disk] = (record.session, record.position)
+                self._kept[record.disk] = record.position
+                continue
             self._recorded += 1
             if isinstance(record, OpenedRecord):
                 self._hold(record.generation)
@@ -228,7 +237,18 @@ class Core:
         self._serial += 1
         self._recorded += len(records)
         self._counts.append((self._serial, self._recorded))
-        self._effects.append(Persist(self._serial, records))
+        self._effects.append(Persist(self._serial, (*self._keep_positions(), *records)))
+
+    def _keep_positions(self) -> list[HeardRecord]:
+        """What was heard of the others' journals and is not in this one. It does not count for its
+        own position: two members would tell each other of that for ever."""
+        news = [
+            HeardRecord(disk, session, position)
+            for disk, (session, position) in self._positions.items()
+            if position > self._kept.get(disk, 0)
+        ]
+        self._kept.update((record.disk, record.position) for record in news)
+        return news
 
     def _position(self) -> int:
         """How far the journal is stable: it is never less at a later start."""

@@ -6,15 +6,20 @@ others. Which ones these are, the others know: who had its vote or its groups kn
 So when each has answered a ping of this process, what they had open by then is the end of it, and
 in what begins later this member takes part as ever. Until then it takes part in nothing.
 
-A peer notices an old copy by the position of the journal, which it has heard before. It keeps that
-in memory: if all of them have started anew since, or are away, nobody notices (docs/findings.md).
+A peer notices an old copy by the position of the journal, which it has heard before and keeps in
+its own: it changes with votes, not with events. And it notices a log that has become shorter while
+no vote was lost, by what the member told in its pings and acknowledged. The word on it goes to the
+member itself, which knows better: a log never becomes shorter in the life of a process, so a word
+that comes late, or twice, accuses nobody. If all who have heard of it are away, nobody notices
+(docs/findings.md).
 """
 
 from barco.cluster.effects import Warn
+from barco.cluster.held import Held
 from barco.cluster.peers import Peer
 from barco.cluster.standing import Standing
-from barco.model.generation import Identity
-from barco.protocol.replication import DoubtRecord, Ping, RolledBack
+from barco.model.generation import Gid, Identity
+from barco.protocol.replication import DoubtRecord, Ping, RolledBack, Shrunk
 from barco.types import Epoch
 
 UNKNOWN = Epoch(2**63 - 1)
@@ -23,15 +28,25 @@ UNKNOWN = Epoch(2**63 - 1)
 POSITION_MAX = 2**62
 """Of no journal: whoever names it is wrong."""
 
+KEEP_SECONDS = 1.0
+"""So long a position waits for a record to go with; a change of leaders makes several, and several
+positions."""
+
+DISKS_MAX = 16
+"""Whose positions are kept in mind: the members', and some that were replaced."""
+
 
 class Doubt(Standing):
     """Learns that something was forgotten, and up to where."""
 
-    _positions: dict[Identity, tuple[int, int]]
-    """Session and position of each disk's journal, as last heard."""
+    _stood: dict[Identity, dict[Gid, int]]
+    """How far each disk's logs of open generations were, as it told itself."""
+    _news_at: float | None
+    """Since when there is a position that is not kept; None: there is none."""
 
     def _start_doubt(self) -> None:
-        self._positions = {}
+        self._stood = {}
+        self._news_at = None
         self._began_in_doubt = self._doubted == UNKNOWN
 
     def forgetful(self) -> bool:
@@ -39,11 +54,57 @@ class Doubt(Standing):
         return self._doubted == UNKNOWN
 
     def _hear_position(self, peer: Peer, message: Ping) -> None:
-        session, position = self._positions.get(peer.identity, (peer.session, 0))
+        disk = peer.identity
+        session, position = self._positions.get(disk, (peer.session, 0))
         if peer.session != session and message.position < position:
-            self._send(peer.identity.ordinal, RolledBack(peer.session, position))
+            self._send(disk.ordinal, RolledBack(peer.session, position))
             return
-        self._positions[peer.identity] = (peer.session, max(position, message.position))
+        self._positions[disk] = (peer.session, max(position, message.position))
+        while len(self._positions) > DISKS_MAX:
+            del self._positions[next(iter(self._positions))]
+        if self._positions[disk][1] > self._kept.get(disk, 0) and self._news_at is None:
+            self._news_at = self._now
+        if self._news_at is not None and self._now - self._news_at >= KEEP_SECONDS:
+            self._news_at = None
+            if any(at > self._kept.get(each, 0) for each, (_, at) in self._positions.items()):
+                self._persist()
+
+    def _hear_tails(self, peer: Peer, message: Ping) -> None:
+        """A log of an open generation that was longer before."""
+        stood = self._stood.get(peer.identity, {})
+        opened = {held.generation.gid: held for held in self._open()}
+        kept = {gid: tail for gid, tail in stood.items() if gid in opened}
+        for view in message.views:
+            held = opened.get(view.gid)
+            if held is None or not held.generation.has_member(peer.identity):
+                continue
+            before = max(kept.get(view.gid, 0), self._acknowledged_by(held, peer.identity))
+            kept[view.gid] = max(before, view.tail)
+            if view.tail < before:
+                self._send(peer.identity.ordinal, Shrunk(view.gid, before))
+        self._stood[peer.identity] = kept
+        while len(self._stood) > DISKS_MAX:
+            del self._stood[next(iter(self._stood))]
+
+    def _on_shrunk(self, sender: Identity, message: Shrunk) -> None:
+        held = self._held.get(message.gid)
+        if held is None or held.decided is not None or held.suspect or not held.member:
+            return
+        if message.gseq <= held.tail or held.generation.seat(sender.ordinal) is None:
+            return  # Nothing is missing: it is old news, or wrong.
+        self._effects.append(
+            Warn(
+                f"broker {sender.ordinal} has had group {message.gseq} of epoch"
+                f" {message.gid.epoch} acknowledged from here, and this log ends with group"
+                f" {held.tail}: the data directory is an old copy, or damaged. It has no vote"
+                " there until it is repaired"
+            )
+        )
+        if self._doubted != UNKNOWN:
+            self._doubted = max(self._doubted, message.gid.epoch)
+            self._persist(DoubtRecord(self._doubted, self._base))
+        self._disqualify(held, "its log has lost its end")
+        self._ping_at = self._now
 
     def _on_rolled_back(self, sender: Identity, message: RolledBack) -> None:
         if message.session != self._session or message.position >= POSITION_MAX:
@@ -66,11 +127,15 @@ class Doubt(Standing):
         )
         for held in self._held.values():
             if self._forgotten(held):
-                self._stop_leading(held, "its votes are forgotten")
-                held.suspect, held.wish = True, None
-                self._drain(held)
+                self._disqualify(held, "its votes are forgotten")
         self._ping_at = self._now
         self._settle_doubt()
+
+    def _disqualify(self, held: Held, reason: str) -> None:
+        """Rule A4: it behaves as lost there."""
+        self._stop_leading(held, reason)
+        held.suspect, held.wish = True, None
+        self._drain(held)
 
     def _settle_doubt(self) -> None:
         """Once every other member has answered this process, it is known what may be forgotten."""

@@ -6,7 +6,7 @@ from barco.cluster.follower import Follower
 from barco.cluster.held import Fence, Held
 from barco.limits import STEP_DOWN_SECONDS
 from barco.model.generation import Identity
-from barco.protocol.replication import Appended, Fenced, Gap
+from barco.protocol.replication import Appended, Fenced, Gap, Shrunk
 
 
 class Leader(Follower):
@@ -86,8 +86,18 @@ class Leader(Follower):
         """A follower that lost something catches up by FETCH and delays nobody meanwhile."""
         held = self._held.get(message.gid)
         leading = held.leading if held is not None else None
-        if leading is not None and sender.ordinal in leading.live:
-            leading.live[sender.ordinal] = False
+        if held is None or leading is None or sender.ordinal not in leading.live:
+            return
+        leading.live[sender.ordinal] = False
+        # It has acknowledged more than it has: it is told, and looks for itself.
+        if message.have < (told := self._acknowledged_by(held, sender)):
+            self._send(sender.ordinal, Shrunk(message.gid, told))
+
+    def _acknowledged_by(self, held: Held, member: Identity) -> int:
+        """The last group that this disk is known to have acknowledged to this leader."""
+        if held.leading is None or member not in held.generation.members:
+            return 0
+        return held.leading.appended.get(member.ordinal, 0)
 
     def _on_fenced(self, sender: Identity, message: Fenced) -> None:
         held = self._held.get(message.gid)

@@ -97,6 +97,8 @@ class Lineage(Acceptor):
         # it, and perhaps there is only one left who knows (`barco.cluster.unclean`).
         known = self._held.keys() | self._missing
         sure = sure or any(child.gid in known for child in value.children) or self._is_new()
+        # So has one that may have accepted it and forgotten that: there may be no second voice.
+        sure = sure or held is not None and held.suspect and self._forgotten(held)
         if heard and sure:  # Its own vote alone decides nothing.
             self._learned(gid, value)
 
@@ -227,12 +229,25 @@ class Lineage(Acceptor):
                 told = Decided(parent.gid, self._decided[parent.gid])
                 self._send(sender.ordinal, told)
 
+    def _unexplained(self) -> set[Gid]:
+        """Generations whose parent is known, and not that they follow it: that record was lost. The
+        answer is needed here, and by others who wait for a second word on it."""
+        if not self._doubted:
+            return set()
+        return {
+            held.generation.gid
+            for held in self._held.values()
+            for parent in held.generation.parents
+            if (known := self._held.get(parent.gid)) is not None and known.decided is None
+        }
+
     def _ask_missing(self) -> None:
         """Walk back to what is known, one generation at a time."""
-        if not self._missing or self._now < self._ask_at:
+        if self._now < self._ask_at or not (self._missing or self._doubted):
             return
         self._ask_at = self._now + RESEND_SECONDS
         peers = [each for each in sorted(self._peers) if not self._down(each)]
-        for gid in sorted(self._missing)[:FETCH_GROUPS_MAX]:
+        asked = sorted(self._missing | self._unexplained())
+        for gid in asked[:FETCH_GROUPS_MAX]:
             for ordinal in peers:
                 self._send(ordinal, Unknown(gid))

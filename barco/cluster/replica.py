@@ -72,6 +72,7 @@ from barco.protocol.replication import (
     Prepare,
     Promise,
     RolledBack,
+    Shrunk,
     Unknown,
     Unwelcome,
     View,
@@ -285,6 +286,7 @@ class Replica(Doubt):
         peer.ping = message
         peer.stamp_us = message.stamp_us
         self._hear_position(peer, message)
+        self._hear_tails(peer, message)
         self._settle_doubt()
         if self._refuses(peer, message):
             return
@@ -320,7 +322,9 @@ class Replica(Doubt):
             for member in held.generation.members:
                 if member.ordinal != peer.identity.ordinal or not member.disk_uuid:
                     continue
-                if message.replaces and not self._returns(peer.identity, held.generation):
+                if message.replaces and not self._returns(
+                    peer.identity, message.replaces, held.generation
+                ):
                     continue
                 if member != peer.identity:
                     told = Unwelcome(member, held.generation.gid)
@@ -380,4 +384,5 @@ _MESSAGES: dict[type[Any], str] = {
     Expired: "_on_expired",
     Unwelcome: "_unwelcome",
     RolledBack: "_on_rolled_back",
+    Shrunk: "_on_shrunk",
 }

@@ -44,8 +44,8 @@ class WorkerOptions:
     disk_uuid: str
     ordinal: int
     slices_per_range: int
-    replaces: bool = False
-    """The disk stands in for a lost one of this ordinal, and asks for its place."""
+    replaces: str = ""
+    """disk_uuid of the lost disk that this one stands in for: it asks for that one's place."""
 
     secret: bool = False
     """Whether that key comes from a secret; shown in /status."""

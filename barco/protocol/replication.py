@@ -159,8 +159,9 @@ class View:
 class Ping:
     """To every member, several times a second and at once when something changes."""
 
-    replaces: bool
-    """The sender's disk is new (`barco replace`): it asks for the place of its ordinal."""
+    replaces: bytes
+    """disk_uuid of the lost disk that the sender's stands in for (`barco replace`), whose place it
+    asks for. b"": nobody's."""
     able: bool
     """False: it will not lead (disk failed, corruption found, about to stop)."""
     doubts: tuple[int, ...]
@@ -192,6 +193,15 @@ class RolledBack:
     """How far its journal was."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """To a member whose log was longer once: it told so itself, or acknowledged it."""
+
+    gid: Gid
+    gseq: int
+    """The last group that it had."""
+
+
 Message = (
     Append
     | Appended
@@ -210,6 +220,7 @@ Message = (
     | Ping
     | Unwelcome
     | RolledBack
+    | Shrunk
 )
 
 CARRIES_GROUP = (Append, Fetched)
@@ -258,4 +269,16 @@ class DoubtRecord:
     """A position of this journal that a peer has heard of; 0: none."""
 
 
-JournalRecord = OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord | DoubtRecord
+@dataclass(frozen=True, slots=True)
+class HeardRecord:
+    """Journal: how far another disk's journal was. Of a disk the last one counts."""
+
+    disk: Identity
+    session: int
+    """Of its process that said so."""
+    position: int
+
+
+JournalRecord = (
+    OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord | DoubtRecord | HeardRecord
+)

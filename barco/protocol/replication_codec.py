@@ -143,9 +143,13 @@ def _ballot(value: Any) -> Ballot:
 
 def _identity(value: Any) -> Identity:
     ordinal, uuid = _list(value, 2, 2)
-    if not isinstance(uuid, bytes) or len(uuid) not in (0, 16):
+    return Identity(Ordinal(_ordinal(ordinal)), _uuid(uuid))
+
+
+def _uuid(value: Any) -> bytes:
+    if not isinstance(value, bytes) or len(value) not in (0, 16):
         raise ProtocolError("a disk_uuid has 16 bytes")
-    return Identity(Ordinal(_ordinal(ordinal)), uuid)
+    return value
 
 
 def _head(value: Any) -> GroupHead:
@@ -258,7 +262,7 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.Fetched: {"gid": _gid, "head": _head},
     r.Expired: {"gid": _gid, "first": _gseq, "prev_crc": _u32},
     r.Ping: {
-        "replaces": _bool,
+        "replaces": _uuid,
         "able": _bool,
         "doubts": _ordinals,
         "stamp_us": _u63,
@@ -268,11 +272,13 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     },
     r.Unwelcome: {"known": _identity, "gid": _gid},
     r.RolledBack: {"session": _u64, "position": _u63},
+    r.Shrunk: {"gid": _gid, "gseq": _gseq},
     r.OpenedRecord: {"generation": _generation},
     r.PromisedRecord: {"gid": _gid, "ballot": _ballot},
     r.AcceptedRecord: {"gid": _gid, "ballot": _ballot, "value": _successor},
     r.DecidedRecord: {"gid": _gid, "value": _successor},
     r.DoubtRecord: {"upto": _u63, "beyond": _u63},
+    r.HeardRecord: {"disk": _identity, "session": _u64, "position": _u63},
 }
 """Every field of every kind, with what reads it; a test holds it against the dataclasses."""
 
@@ -282,6 +288,7 @@ _RECORDS = {
     "accepted": r.AcceptedRecord,
     "decided": r.DecidedRecord,
     "doubt": r.DoubtRecord,
+    "heard": r.HeardRecord,
 }
 _MESSAGES = {kind.__name__.lower(): kind for kind in _FIELDS if kind not in _RECORDS.values()}
 _OUT = {

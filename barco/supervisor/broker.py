@@ -271,7 +271,7 @@ class Broker:
             secret=bool(config.cluster.secret_file),
             disk_uuid=identity.disk_uuid,
             ordinal=identity.ordinal,
-            replaces=bool(identity.replaces),
+            replaces=identity.replaces,
             slices_per_range=identity.slices_per_range,
             ring_size=max(1, len(brokers)),
             brokers=list(brokers) if len(brokers) > 1 else [],

@@ -74,7 +74,7 @@ class Member:
         self.data_dir = shard.root / f"broker-{ordinal}"
         self.data_dir.mkdir(exist_ok=True)
         self.disk_uuid = uuid.uuid4().hex
-        self.replaces = False
+        self.replaces = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.fatal = ""
         self.stats: dict[str, int] = {}
@@ -182,8 +182,7 @@ class Member:
     def lose_disk(self) -> None:
         """An empty one takes its place, under a new name (`barco replace`)."""
         shutil.rmtree(self.data_dir / f"shard-{self.ordinal:04d}")
-        self.disk_uuid = uuid.uuid4().hex
-        self.replaces = True
+        self.replaces, self.disk_uuid = self.disk_uuid, uuid.uuid4().hex
 
     def _hang_up(self) -> None:
         if self._channel is not None:

@@ -136,8 +136,8 @@ class Liar:
             r.Fetch(gid, 1, FAR),
             r.Expired(gid, 2, 1),
             *(r.Unwelcome(Identity(o, b"u" * 16), gid) for o in range(3)),  # type: ignore[arg-type]
-            r.Ping(True, True, (0, 1), 2**62, 2**62, FAR, (view,)),
-            r.Ping(False, False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
+            r.Ping(b"r" * 16, True, (0, 1), 2**62, 2**62, FAR, (view,)),
+            r.Ping(b"", False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
         ]
         with_group: list[r.Message] = [
             r.Append(gid, self.session, head, 0),

@@ -18,7 +18,7 @@ from barco.protocol.replication import (
 class Disk:
     """One broker's disk. Logs and journal hold only what is stable."""
 
-    def __init__(self, identity: Identity, replaces: bool = False) -> None:
+    def __init__(self, identity: Identity, replaces: bytes = b"") -> None:
         self.identity = identity
         self.replaces = replaces
         self.journal: list[JournalRecord] = []

@@ -201,7 +201,7 @@ class SplitInTwo(Believing):
 class LetsBackIn(Replica):
     """A disk that once replaced a lost one takes the place of any."""
 
-    def _returns(self, identity: Identity, generation: Generation) -> bool:
+    def _returns(self, identity: Identity, lost: bytes, generation: Generation) -> bool:
         return False
 
 

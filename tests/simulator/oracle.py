@@ -292,8 +292,12 @@ class Oracle:
     def fault_free(self) -> bool:
         """Whether every copy is whole again: another disk may be lost then (D2)."""
         brokers = {b.disk.identity: b for b in self.world.brokers}
-        if self.rotten or any(gid not in self.decided for _, gid in self.forgotten):
+        if self.rotten:
             return False
+        for member, gid in self.forgotten:
+            # What was decided and nobody has heard of yet can hang on its votes.
+            if gid not in self.decided or member in brokers and not self._knows(member, gid):
+                return False
         newest = max((gid.epoch for gid in self.opened), default=1)
         if any(broker.disk.doubts() >= newest for broker in self.world.brokers):
             return False
@@ -305,6 +309,9 @@ class Oracle:
                 if not self.world.brokers[member.ordinal].disk.holds(gid, value.tail):
                     return False
         return True
+
+    def _knows(self, member: Identity, gid: Gid) -> bool:
+        return self.world.brokers[member.ordinal].disk.decided(gid)
 
     def history(self) -> list[tuple[Gid, int]]:
         """Everything that was ever acknowledged must be in what is left: checked at the end."""

@@ -203,6 +203,26 @@ def test_a_replacement_that_was_replaced_itself_is_not_let_back_in(evicts: bool)
     assert (whole in generation.members) is not evicts
 
 
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_replacement_that_never_got_in_does_not_evict_the_next(evicts: bool) -> None:
+    """Both stand in for the same disk; only the second was ever there. The mutant lets it in."""
+    world = healthy(7, Mutant(0, "replaces any", LetsBackIn) if evicts else None)
+    owner = world.brokers[0]
+    world.wipe(0)
+    never, first = owner.disk, owner.disk.replaces
+    owner.disk = type(never)(world.new_identity(0), replaces=first)
+    world.start(0)
+    world.run(world.time + 20)
+    whole = owner.disk.identity
+    assert leader_of(world) == whole
+    world.crash(0)
+    owner.disk = never
+    world.start(0)
+    world.run(world.time + 20)
+    ((_, generation),) = world.leaders()
+    assert (whole in generation.members) is not evicts
+
+
 def leader_of(world: World) -> Identity:
     ((_, generation),) = world.leaders()
     return generation.leader

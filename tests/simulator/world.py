@@ -185,7 +185,7 @@ class World:
             identity = broker.disk.identity
         self.oracle.lost(broker.disk.identity)
         honest = identity != broker.disk.identity
-        broker.disk = Disk(identity, replaces=honest)
+        broker.disk = Disk(identity, replaces=broker.disk.identity.disk_uuid if honest else b"")
 
     def forget(self, ordinal: int) -> None:
         """Some of the journal is lost, and the process starts anew."""

@@ -83,7 +83,7 @@ class ReplicaHost:
                 me=me,
                 session=session,
                 ranges=(genesis_of(options),),
-                replaces=options.replaces,
+                replaces=bytes.fromhex(options.replaces),
             ),
             dials,
             reactor=reactor,

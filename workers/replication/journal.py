@@ -11,7 +11,7 @@ from collections.abc import Callable
 from barco.cluster.effects import Persist
 from barco.errors import BarcoError
 from barco.model.generation import GENESIS_EPOCH
-from barco.protocol.replication import DoubtRecord, JournalRecord, OpenedRecord
+from barco.protocol.replication import DoubtRecord, HeardRecord, JournalRecord, OpenedRecord
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.lineage import Lineage
@@ -25,7 +25,7 @@ def read_journal(lineage: Lineage) -> list[JournalRecord]:
 
 
 def _epoch(record: JournalRecord) -> int:
-    if isinstance(record, DoubtRecord):
+    if isinstance(record, (DoubtRecord, HeardRecord)):
         return GENESIS_EPOCH  # Of no generation.
     return record.generation.gid.epoch if isinstance(record, OpenedRecord) else record.gid.epoch
 

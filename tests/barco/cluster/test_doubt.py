@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.doubt import UNKNOWN
+from barco.cluster.doubt import KEEP_SECONDS, UNKNOWN
 from barco.cluster.effects import Drain, Persist, Send, Warn
 from barco.cluster.events import Drained, Persisted, Received, Tick
+from barco.cluster.held import Leading
 from barco.cluster.replica import Recovered, Replica, Settings
 from barco.model.generation import (
     Ballot,
@@ -23,15 +24,19 @@ from barco.model.generation import (
 from barco.protocol.replication import (
     AcceptedRecord,
     Append,
+    Appended,
     DecidedRecord,
     DoubtRecord,
     Fenced,
+    Gap,
+    HeardRecord,
     Nack,
     Ping,
     Prepare,
     Promise,
     PromisedRecord,
     RolledBack,
+    Shrunk,
     View,
 )
 
@@ -61,6 +66,7 @@ class Lab:
         self.journal = list(journal)
         self.sent: list[tuple[int, Any]] = []
         self.warned: list[str] = []
+        self.now = 10.1
         settings = Settings(me=B, session=SESSION, ranges=(GENESIS,))
         logs = {THREE.gid: Recovered(9, 99)}
         self.replica = machine(settings, self.journal, logs, lambda: 0.5, 10.0)
@@ -70,11 +76,11 @@ class Lab:
         for effect in effects:
             if isinstance(effect, Persist):
                 self.journal += effect.records
-                self._do(self.replica.step(10.1, Persisted(effect.serial)))
+                self._do(self.replica.step(self.now, Persisted(effect.serial)))
             elif isinstance(effect, Drain):
                 held = self.replica._held[effect.gid]
                 drained = Drained(effect.gid, held.tail, held.tail_crc)
-                self._do(self.replica.step(10.1, drained))
+                self._do(self.replica.step(self.now, drained))
             elif isinstance(effect, Send):
                 self.sent.append((effect.ordinal, effect.message))
             elif isinstance(effect, Warn):
@@ -83,13 +89,15 @@ class Lab:
     def hear(self, sender: Identity, message: Any, session: int = 5) -> list[Any]:
         """What is sent to it in answer."""
         self.sent.clear()
-        self._do(self.replica.step(10.1, Received(sender, session, message)))
+        self._do(self.replica.step(self.now, Received(sender, session, message)))
         return [said for ordinal, said in self.sent if ordinal == sender.ordinal]
 
-    def ping(self, sender: Identity, epoch: int = 3, session: int = 5, **given: int) -> list[Any]:
+    def ping(
+        self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: int
+    ) -> list[Any]:
         told = {"position": 1, "echo_us": 10_050_000} | given
-        views = (View(Gid(0, epoch), 9, 9, False, True, True),)  # type: ignore[arg-type]
-        ping = Ping(replaces=False, able=True, doubts=(), stamp_us=1, views=views, **told)
+        views = (View(Gid(0, epoch), tail, 9, False, True, True),)  # type: ignore[arg-type]
+        ping = Ping(replaces=b"", able=True, doubts=(), stamp_us=1, views=views, **told)
         return self.hear(sender, ping, session)
 
     def votes(self, gid: Gid = THREE.gid) -> bool:
@@ -168,6 +176,83 @@ def test_the_position_never_goes_back() -> None:
     pings = [m for _, m in lab.sent if isinstance(m, Ping)]
     lab.replica.step(11.0, Tick())
     assert all(ping.position <= after for ping in pings)
+
+
+def test_positions_are_kept() -> None:
+    """Whoever was started anew since it heard of a journal objects all the same."""
+    lab = Lab(SEALED)
+    lab.ping(A, position=20)
+    assert not any(isinstance(each, HeardRecord) for each in lab.journal), "not at each ping"
+    lab.now += KEEP_SECONDS
+    lab.ping(A, position=21)
+    lab.now += KEEP_SECONDS
+    lab.ping(A, position=21)
+    heard = [each for each in lab.journal if isinstance(each, HeardRecord)]
+    assert heard == [HeardRecord(A, 5, 21)], "once, the newest"
+    assert lab.replica._position() == len(SEALED), "it is no vote: peers would echo it for ever"
+    again = Lab(lab.journal)
+    assert again.replica._position() == len(SEALED)
+    assert RolledBack(9, 21) in again.ping(A, session=9, position=20)
+    assert RolledBack(5, 21) not in again.ping(A, session=5, position=21)
+    assert RolledBack(9, 21) not in again.ping(A, session=9, position=21)
+
+
+def test_a_position_goes_with_the_next_vote() -> None:
+    lab = Lab(SEALED)
+    lab.ping(A, position=20)
+    assert lab.votes()
+    assert HeardRecord(A, 5, 20) in lab.journal
+
+
+class KeepsNothing(Replica):
+    """Mutant: positions are in memory only."""
+
+    def _keep_positions(self) -> list[HeardRecord]:
+        return []
+
+
+def test_mutant_positions_are_not_kept() -> None:
+    lab = Lab(SEALED, KeepsNothing)
+    lab.ping(A, position=20)
+    assert lab.votes()
+    assert RolledBack(9, 20) not in Lab(lab.journal).ping(A, session=9, position=19)
+
+
+def test_a_log_that_is_shorter_than_it_was() -> None:
+    """No vote is missing, but groups: as the pings said, whatever process."""
+    lab = Lab(SEALED)
+    assert Shrunk(THREE.gid, 9) not in lab.ping(A, tail=9)
+    assert Shrunk(THREE.gid, 9) in lab.ping(A, tail=8, session=8)
+    assert Shrunk(THREE.gid, 9) not in lab.ping(A, tail=12, session=8)
+
+
+def test_who_is_told_looks_for_itself() -> None:
+    lab = Lab(SEALED)
+    lab.hear(C, Shrunk(THREE.gid, 9), 6)
+    assert not lab.warned and lab.votes(), "all nine are here: it was old news"
+    lab = Lab(SEALED)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    assert len(lab.warned) == 1 and "group 10 of epoch 3" in lab.warned[0]
+    assert not lab.votes() and not lab.replica._able()
+    assert lab.journal[-1] == DoubtRecord(3, 0)
+    assert not Lab(lab.journal).votes(), "nor after the next start"
+    lab.hear(C, Shrunk(THREE.gid, 11), 6)
+    assert len(lab.warned) == 1, "once"
+
+
+MINE = Generation(Gid(0, 4), 100, B, SESSION, (A, B, C), (Parent(THREE.gid, 9),))  # type: ignore
+
+
+def test_a_gap_below_what_was_acknowledged() -> None:
+    """To the leader: it is told, and one that comes late accuses nobody who has the groups."""
+    lab = Lab([*SEALED, DecidedRecord(THREE.gid, Successor(9, Kind.RELEAD, (MINE,)))])
+    held = lab.replica._held[MINE.gid]
+    held.leading = Leading((0, 2), 0.0)
+    held.leading.built = 7
+    lab.hear(C, Appended(MINE.gid, 5), 6)
+    assert not lab.hear(C, Gap(MINE.gid, 5), 6)
+    assert lab.hear(C, Gap(MINE.gid, 3), 6) == [Shrunk(MINE.gid, 5)]
+    assert not lab.hear(A, Gap(MINE.gid, 3), 5)
 
 
 class AcceptIsNoPromise(Replica):

@@ -163,7 +163,7 @@ def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> Non
     journal: list = []
     replica, gid = told(journal)
     assert replica.catching_up()
-    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     effects = [effect for tenth in range(2, 30) for effect in replica.step(tenth / 10, Tick())]
     assert Send(0, Fetch(gid, 1, 9)) in effects
 
@@ -171,7 +171,7 @@ def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> Non
 def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
     """Wherever it began: not only where its end is a multiple of what is asked for at a time."""
     replica, gid = told([], tail=400, logs={Gid(-END, 2): Recovered(3, 3)})
-    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     effects = replica.step(1.0, Tick())
     (sent,) = (e for e in effects if isinstance(e, Send) and isinstance(e.message, Fetch))
     first = sent.message
@@ -185,7 +185,7 @@ def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
 
 def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
     replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
-    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     assert Send(0, Fetch(gid, 4, 9)) in expired(replica, gid, 6), "it may have them"
     assert expired(replica, gid, 6) == []
     effects = expired(replica, gid, 6, by=0)
@@ -202,7 +202,7 @@ def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
 def test_who_has_removed_them_is_believed_when_the_other_one_says_nothing() -> None:
     """It may lack them too, and wait for this one."""
     replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
-    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     assert not any(isinstance(e, Skip) for e in expired(replica, gid, 6))
     late = 0.2 + 2 * RESEND_SECONDS
     assert Skip(gid, 6, 88) in expired(replica, gid, 6, now=late)
@@ -223,7 +223,7 @@ def test_nothing_is_skipped_in_a_generation_that_has_not_ended() -> None:
 def test_a_leader_is_heard_by_its_groups_and_not_by_what_the_own_disk_does() -> None:
     replica, _ = told([])
     gid = Gid(-END, 3)
-    replica.step(0.1, Received(identity(0), 6, Ping(False, True, (), 1, 0, 0, ())))
+    replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     for gseq in range(1, 31):  # Nothing but groups, for longer than it may be silent.
         replica.step(gseq / 10, Followed(gid, gseq, gseq, 0, 0, 0))
     assert 0 not in replica.status()[0]["down"]

@@ -57,7 +57,7 @@ def member(ordinal: int, leader: int) -> tuple[Replica, Generation]:
 def hear(
     replica: Replica, now: float, sender: int, *views: View, able: bool = True, session: int = 5
 ) -> None:
-    ping = Ping(False, able, (), 1, 0, 0, views)
+    ping = Ping(b"", able, (), 1, 0, 0, views)
     replica.step(now, Received(identity(sender), session, ping))
 
 

@@ -45,14 +45,18 @@ MESSAGES = [
     r.Fetch(GID, 1, 32),
     r.Fetched(GID, HEAD),
     r.Expired(GID, 7, 1),
-    r.Ping(False, True, (2,), 1, 0, 9, (r.View(GID, 5, 4, False, True, True),)),
+    r.Ping(b"r" * 16, True, (2,), 1, 0, 9, (r.View(GID, 5, 4, False, True, True),)),
     r.Unwelcome(WHO[2], GID),
+    r.RolledBack(9, 4),
+    r.Shrunk(GID, 7),
 ]
 RECORDS = [
     r.OpenedRecord(genesis(0, 10, (0, 1, 2))),
     r.PromisedRecord(GID, BALLOT),
     r.AcceptedRecord(GID, BALLOT, VALUE),
     r.DecidedRecord(GID, VALUE),
+    r.DoubtRecord(7, 3),
+    r.HeardRecord(WHO[1], 9, 4),
 ]
 
 

@@ -185,7 +185,7 @@ class Script:
     async def _ping(self) -> None:
         views = (r.View(GID, self._next(), self.committed, False, True, True),)
         sender = self.rng.choice((A, C))
-        frame = encode(to_map(r.Ping(False, True, (), 5, 0, 0, views)))
+        frame = encode(to_map(r.Ping(b"", True, (), 5, 0, 0, views)))
         if sender == A:
             await self._send(frame + self._frame(self._next()))
         else:
