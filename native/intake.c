@@ -116,7 +116,7 @@ bool intake_landed(struct reactor *reactor)
         return false;
     uint8_t frame[APPENDED_BYTES_MAX];
     const size_t len = appended_frame_write(log->options.range_token, log->options.epoch,
-                                            log->stable_gseq, frame);
+                                            log->stable_gseq, log->options.session, frame);
     const ssize_t sent = send(intake->answer_fd, frame, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent != (ssize_t)len) {
         if (sent > 0) /* half a frame: nothing can follow it */

@@ -75,9 +75,9 @@ struct append_message {
     uint32_t prev_crc, header_crc, bytes;
 };
 bool append_message_read(const uint8_t *message, size_t len, struct append_message *out);
-#define APPENDED_BYTES_MAX 64u
+#define APPENDED_BYTES_MAX 80u
 /* A whole frame with an APPENDED; returns its bytes. */
-size_t appended_frame_write(int64_t token, uint64_t epoch, uint64_t gseq,
+size_t appended_frame_write(int64_t token, uint64_t epoch, uint64_t gseq, uint64_t session,
                             uint8_t out[APPENDED_BYTES_MAX]);
 
 #endif

@@ -101,15 +101,17 @@ static uint8_t *put_number(uint8_t *out, uint8_t kind, uint64_t value)
 
 #define PUT(out, text) put(out, text, sizeof(text) - 1)
 
-size_t appended_frame_write(int64_t token, uint64_t epoch, uint64_t gseq,
+size_t appended_frame_write(int64_t token, uint64_t epoch, uint64_t gseq, uint64_t session,
                             uint8_t out[APPENDED_BYTES_MAX])
 {
     uint8_t *end = out + FRAME_HEAD_BYTES;
-    end = PUT(end, "\x83\xa3" "gid" "\x92");
+    end = PUT(end, "\x84\xa3" "gid" "\x92");
     end = put_number(end, 0xd3, (uint64_t)token);
     end = put_number(end, 0xcf, epoch);
     end = PUT(end, "\xa4" "gseq");
     end = put_number(end, 0xcf, gseq);
+    end = PUT(end, "\xa7" "session");
+    end = put_number(end, 0xcf, session);
     end = PUT(end, "\xa1t\xa8" "appended");
     const uint32_t head[2] = {(uint32_t)(end - out) - FRAME_HEAD_BYTES, 0};
     memcpy(out, head, sizeof head); /* little-endian as all that barco runs on */

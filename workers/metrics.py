@@ -45,7 +45,7 @@ GAUGES = {
     "replicas_suspect": Gauge("Replicas without a vote, as something of theirs is damaged."),
     "replication_groups_behind": Gauge("Groups that the slowest follower lacks.", shared=True),
     "replication_unclean_ends": Gauge(
-        "Generations of the shard that an operator ended with barco recover --accept-data-loss."
+        "Generations that ended on an operator's word, and logs set aside, as far as known."
     ),
     "replication_links_up": Gauge("Connections to replicas of other brokers."),
     "staged_bytes": Gauge("Bytes staged on disk for commits to come."),
@@ -53,6 +53,8 @@ GAUGES = {
     "storage_buffer_bytes": Gauge("Read buffers in use."),
     "storage_damaged_segments": Gauge("Segments that are damaged and not repaired yet."),
     "storage_damaged_lineage_files": Gauge("Copies of lineage.log that the start has mended."),
+    "storage_aside_sets": Gauge("Logs that were set aside, to be exported (barco recover)."),
+    "storage_aside_bytes": Gauge("Bytes of the disk that logs take that were set aside."),
     "storage_doubtful_lineage": Gauge("Shards whose start found lineage.log damaged twice over."),
     "storage_free_bytes": Gauge("Free space of the file system.", shared=True),
     "storage_given_up_groups": Gauge("Groups given up with barco recover --accept-data-loss."),

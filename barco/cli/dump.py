@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from barco.cli import aside
 from barco.errors import DataDirError
 from barco.model.placement import REPLICAS
 from barco.supervisor import datadir
@@ -58,6 +59,11 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="SHA-256 of each sealed generation's content, the same on every broker that holds it",
     )
+    parser.add_argument(
+        "--aside",
+        action="store_true",
+        help="what was set aside instead, as two others went on without it (see barco recover)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -81,8 +87,10 @@ def run(args: argparse.Namespace) -> int:
     problems = 0
     for number in shard_numbers(args.shard, processes(identity)):
         path = layout.shard_path(args.data_dir, number)
-        if path.is_dir():
-            uuid = bytes.fromhex(identity.cluster_uuid)
+        uuid = bytes.fromhex(identity.cluster_uuid)
+        if args.aside:
+            problems += aside.inspect(args.data_dir, number, uuid, wishes, show)[1]
+        elif path.is_dir():
             problems += inspect_shard(path, number, uuid, wishes, running, show)
     if problems:
         print(f"barco: {problems} corrupt place(s) in {args.data_dir}", file=sys.stderr)

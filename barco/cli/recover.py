@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from barco.cli import unclean
+from barco.cli import aside, unclean
 from barco.cli.dump import load_identity, processes, shard_numbers
 from barco.errors import DataDirError
 from barco.supervisor import datadir
@@ -28,6 +28,12 @@ without a leader, because one copy is no majority. Only when the lost disks do n
 replace has formatted others in their place), --disk tells this broker so: it then ends each such
 shard where its own copy ends, and the three go on from there. What only the lost disks had is gone.
 
+A broker that comes back to two others who go on without events that it has acknowledged, because a
+data directory was put back from an old copy, gives way to them: two are the majority. What only it
+held is set aside in its data directory. This command lists it, and --export writes the events to a
+directory, whether or not a broker runs: TOPIC.ndjson, an object with key and value a line. When
+they are where you want them, remove the directory that it names.
+
 Without --accept-data-loss it only says what would be lost. The broker must be stopped.
 """
 
@@ -35,6 +41,7 @@ EPILOG = """\
 Examples:
   barco recover /var/lib/barco                       what would be lost
   barco recover /var/lib/barco --accept-data-loss    give it up
+  barco recover /var/lib/barco --export lost        events that were set aside
   barco recover /var/lib/barco --disk 1=0b1f5ef38cbb4f54b3e25ee8e4e9c0a4 \\
       --disk 2=9d3f10e0b5d34a3d8d2b7a6a3e7d5c21      brokers 1 and 2 have these disks now
 
@@ -70,12 +77,19 @@ def add_parser(subparsers: Any) -> None:
         help="in a cluster: the disk that stands in for the lost one of another broker, as"
         " barco replace said it; once for each",
     )
+    parser.add_argument(
+        "--export", metavar="DIR", type=Path, help="write what was set aside to this new directory"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object for each shard")
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at each shard, and give up what has to be."""
     identity = load_identity(args.data_dir)
+    numbers = shard_numbers(args.shard, processes(identity))
+    if args.export is not None:
+        return aside.export(args.data_dir, identity, numbers, args.export)
+    aside.tell(args.data_dir, identity, numbers, args.json)
     if identity.ring_size > 1:
         return unclean.run(args, identity)
     if args.disk:

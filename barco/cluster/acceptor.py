@@ -17,7 +17,6 @@ from barco.protocol.replication import (
     Accept,
     Accepted,
     AcceptedRecord,
-    Decided,
     Nack,
     Prepare,
     Promise,
@@ -31,7 +30,7 @@ class Acceptor(Leader):
 
     def _on_prepare(self, sender: Identity, message: Prepare) -> None:
         ordinal = sender.ordinal
-        held = self._votes_on(ordinal, message.gid)
+        held = self._votes_on(ordinal, message.gid, message.session)
         if held is None or not self._in_reach(held, message.ballot):
             return
         if held.suspect:
@@ -50,7 +49,7 @@ class Acceptor(Leader):
 
     def _on_accept(self, sender: Identity, message: Accept) -> None:
         ordinal = sender.ordinal
-        held = self._votes_on(ordinal, message.gid)
+        held = self._votes_on(ordinal, message.gid, message.session)
         if held is None or not self._in_reach(held, message.ballot):
             return
         if not self._plausible(message.gid, message.value):
@@ -68,16 +67,21 @@ class Acceptor(Leader):
         self._fulfil(held)
         self._fetch_due()
 
-    def _votes_on(self, ordinal: int, gid: Gid) -> Held | None:
+    def _votes_on(self, ordinal: int, gid: Gid, session: int) -> Held | None:
         """The generation, if there is something to vote on for this member."""
         held = self._held.get(gid)
         if held is None:
             self._send(ordinal, Unknown(gid))
+        elif self._is_other(held, session):
+            self._tell_origin(ordinal, held)
         elif held.decided is not None:
-            self._send(ordinal, Decided(gid, held.decided))
+            self._send(ordinal, self._decided_of(gid))
         elif held.member:
             return held
         return None
+
+    def _tell_origin(self, ordinal: int, held: Held) -> None:
+        raise AssertionError("the part on lineage is missing")
 
     def _in_reach(self, held: Held, ballot: Ballot) -> bool:
         """Whether a ballot is one that a proposer can have come to: they are not to run out."""
@@ -85,7 +89,8 @@ class Acceptor(Leader):
 
     def _gives_up(self, held: Held, value: Successor) -> bool:
         """Whether a value leaves out what was committed (I2): no quorum of promises makes one."""
-        return value.tail < held.committed and value.kind is not Kind.UNCLEAN
+        known = max(held.committed, held.witnessed)
+        return value.tail < known and value.kind is not Kind.UNCLEAN
 
     def _outbid(self, held: Held, ordinal: int, ballot: Ballot) -> bool:
         """Whether a higher ballot came before; then that is the answer."""

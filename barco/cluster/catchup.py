@@ -24,7 +24,8 @@ class Catchup(Peers):
         ordinal = self._source(held)
         if ordinal is not None:
             held.asked = min(held.target, held.received + FETCH_GROUPS_MAX)
-            self._send(ordinal, Fetch(held.generation.gid, held.received + 1, held.asked))
+            wanted = (held.received + 1, held.asked, held.generation.session)
+            self._send(ordinal, Fetch(held.generation.gid, *wanted))
 
     def _source(self, held: Held) -> int | None:
         """The next one to ask: who is known to have it, then the leader, then any member."""
@@ -56,7 +57,7 @@ class Catchup(Peers):
     def _on_fetch(self, sender: Identity, message: Fetch) -> None:
         ordinal = sender.ordinal
         held = self._held.get(message.gid)
-        if held is None:
+        if held is None or self._is_other(held, message.session):
             return
         if held.leading is not None and ordinal in held.leading.appended and not held.shut:
             self._join(held, ordinal, message.first)

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barco.cluster.aside import what_counts
 from barco.cluster.effects import Effect, Persist, Send
 from barco.cluster.held import Fence, Held
 from barco.cluster.plausible import ROUNDS_AHEAD_MAX, is_plausible
 from barco.model.generation import Ballot, Generation, Gid, Identity, Successor
 from barco.protocol.replication import (
     AcceptedRecord,
+    AsideRecord,
+    Decided,
     DecidedRecord,
     DoubtRecord,
     HeardRecord,
@@ -49,13 +52,15 @@ class Recovered(NamedTuple):
     """
     sealed: bool = False
     """`Seal` was carried out. Else it is asked for again: the process may have ended before."""
+    committed: int = 0
+    """gseq up to which its groups themselves say that it was committed."""
 
 
 class Then(NamedTuple):
     """What a machine goes on with when its journal is stable."""
 
     what: str
-    """promise, accepted or decided."""
+    """promise, accepted, decided or aside."""
     gid: Gid
     ballot: Ballot | None = None
     ordinal: int = -1
@@ -96,6 +101,8 @@ class Core:
         self._doubted = 0
         """Epochs up to this one: of what was voted in them here, something may be forgotten."""
         self._base = self._recorded = self._stable_records = 0
+        self._asides = 0
+        """How often something was set aside here."""
         self._positions: dict[Identity, tuple[int, int]] = {}
         """Session and position of each disk's journal, as last heard."""
         self._kept: dict[Identity, int] = {}
@@ -113,13 +120,14 @@ class Core:
 
     def _load(self, journal: Iterable[JournalRecord], logs: Mapping[Gid, Recovered]) -> None:
         """Rule I12: everything that was promised or accepted is in force again."""
-        for record in journal:
+        records = list(journal)
+        self._recorded = sum(not isinstance(record, HeardRecord) for record in records)
+        self._asides = sum(isinstance(record, AsideRecord) for record in records)
+        for record in what_counts(records):
             if isinstance(record, HeardRecord):
                 self._positions[record.disk] = (record.session, record.position)
                 self._kept[record.disk] = record.position
-                continue
-            self._recorded += 1
-            if isinstance(record, OpenedRecord):
+            elif isinstance(record, OpenedRecord):
                 self._hold(record.generation)
             elif isinstance(record, PromisedRecord):
                 self._vote(record.gid, record.ballot, None)
@@ -129,7 +137,7 @@ class Core:
                 self._doubted = record.upto
                 self._base = max(self._base, record.beyond)
             else:
-                assert isinstance(record, DecidedRecord)
+                assert isinstance(record, (DecidedRecord, AsideRecord))
                 self._decided[record.gid] = record.value
                 held = self._held.get(record.gid)
                 if held is not None:
@@ -154,6 +162,7 @@ class Core:
         held.tail = held.received = found.tail
         held.tail_crc = held.received_crc = found.header_crc
         held.suspect = held.suspect or found.suspect
+        held.witnessed = found.committed
         if held.fence is Fence.OPEN:
             held.owed = found.tail  # No promise was stable, so none was given.
         if held.decided is not None:
@@ -278,6 +287,14 @@ class Core:
     def _plausible(self, gid: Gid, value: Successor) -> bool:
         held = self._held.get(gid)
         return is_plausible(gid, value, held.generation if held is not None else None)
+
+    def _is_other(self, held: Held, session: int) -> bool:
+        """Whether another generation of the same name is meant (`barco.cluster.conflict`)."""
+        return session not in (0, held.generation.session)
+
+    def _decided_of(self, gid: Gid) -> Decided:
+        held = self._held.get(gid)
+        return Decided(gid, self._decided[gid], held.generation.session if held is not None else 0)
 
     def _told_decided(self, sender: Identity, gid: Gid, value: Successor) -> None:
         """Hear of a decided successor; the part on lineage knows what to think of it."""

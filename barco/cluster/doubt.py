@@ -78,6 +78,8 @@ class Doubt(Standing):
             held = opened.get(view.gid)
             if held is None or not held.generation.has_member(peer.identity):
                 continue
+            if self._is_other(held, view.session):
+                continue
             before = max(kept.get(view.gid, 0), self._acknowledged_by(held, peer.identity))
             kept[view.gid] = max(before, view.tail)
             if view.tail < before:

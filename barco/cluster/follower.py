@@ -92,7 +92,9 @@ class Follower(Catchup):
         upto = min(held.tail, held.owed)
         # The generation's own record must be stable too, or a restart would forget the copy.
         if upto > 0 and held.member and held.born <= self._durable:
-            self._send(held.generation.leader.ordinal, Appended(held.generation.gid, upto))
+            generation = held.generation
+            told = Appended(generation.gid, upto, generation.session)
+            self._send(generation.leader.ordinal, told)
 
     def _hear_committed(self, held: Held, committed: int) -> None:
         if committed > held.committed:

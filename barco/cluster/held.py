@@ -68,6 +68,7 @@ class Held:
     __slots__ = (
         *("generation", "member", "concerned", "tail", "tail_crc", "received", "received_crc"),
         *("owed", "promised", "accepted", "decided", "suspect", "broken", "committed", "shown"),
+        "witnessed",
         *("fence", "wish", "target", "sources", "asked", "fetch_at", "fetch_turn"),
         *("fetched_at", "expired"),
         *("refused_at", "refusals", "refusing", "left_alone"),
@@ -102,6 +103,8 @@ class Held:
         """This process led it until its followers took no more."""
         self.committed = 0
         """gseq up to which its leader is known to have committed it."""
+        self.witnessed = 0
+        """gseq up to which its own groups, as recovery found them, say that it was committed."""
         self.shown = 0
         """gseq of the last `Commit`."""
         self.fence = Fence.OPEN

@@ -50,6 +50,8 @@ class Leader(Follower):
         held = self._held.get(message.gid)
         if held is None or held.leading is None or sender not in held.generation.members:
             return
+        if self._is_other(held, message.session):
+            return  # Of a generation with the same name.
         self._count(held, sender.ordinal, message.gseq)
 
     def _count(self, held: Held, ordinal: int, gseq: int) -> None:

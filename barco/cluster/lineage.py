@@ -53,7 +53,11 @@ class Lineage(Acceptor):
             self._told_open(held)
 
     def _on_decided(self, sender: Identity, message: Decided) -> None:
-        self._told_decided(sender, message.gid, message.value)
+        held = self._held.get(message.gid)
+        if held is None or not self._is_other(held, message.session):
+            self._told_decided(sender, message.gid, message.value)
+        else:  # Back to where the two of that name have come apart.
+            self._send(sender.ordinal, Unknown(message.gid))
 
     def _told_decided(self, sender: Identity, gid: Gid, value: Successor) -> None:
         """A member says that this was decided. One alone may be wrong: it is believed when two say
@@ -61,6 +65,8 @@ class Lineage(Acceptor):
         reach who could, for then the two of them have to go on.
         """
         if gid in self._decided or not self._takes(gid, value):
+            if self._decided.get(gid) != value:
+                self._contradicted(sender, gid, value)
             return
         words = self._words.setdefault(gid, {})
         if self._voices(gid, sender):
@@ -68,6 +74,9 @@ class Lineage(Acceptor):
         while len(self._words) > WORDS_MAX:
             del self._words[next(iter(self._words))]
         self._weigh(gid, value)
+
+    def _contradicted(self, sender: Identity, gid: Gid, value: Successor) -> None:
+        raise AssertionError("the part on conflicts is missing")
 
     def _takes(self, gid: Gid, value: Successor) -> bool:
         held = self._held.get(gid)
@@ -222,12 +231,13 @@ class Lineage(Acceptor):
     def _on_unknown(self, sender: Identity, message: Unknown) -> None:
         """Tell how a generation came to be: the decision that made it."""
         held = self._held.get(message.gid)
-        if held is None:
-            return
+        if held is not None:
+            self._tell_origin(sender.ordinal, held)
+
+    def _tell_origin(self, ordinal: int, held: Held) -> None:
         for parent in held.generation.parents:
             if parent.gid in self._decided:
-                told = Decided(parent.gid, self._decided[parent.gid])
-                self._send(sender.ordinal, told)
+                self._send(ordinal, self._decided_of(parent.gid))
 
     def _unexplained(self) -> set[Gid]:
         """Generations whose parent is known, and not that they follow it: that record was lost. The

@@ -202,6 +202,7 @@ class Peers(Core):
                 held.shut,
                 held.leading is not None,
                 self._committing(held),
+                held.generation.session,
             )
             for held in opened
         )
@@ -209,7 +210,7 @@ class Peers(Core):
         for ordinal in sorted(ordinals):
             peer = self._peers.get(ordinal)
             echo = peer.stamp_us if peer is not None else 0
-            told = (able, doubts, stamp, echo, self._position(), views)
+            told = (able, doubts, stamp, echo, self._position(), views, self._asides)
             self._send(ordinal, Ping(self._settings.replaces, *told))
 
     def _contact(self, held: Held) -> bool:

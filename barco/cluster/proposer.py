@@ -28,7 +28,6 @@ from barco.model.generation import (
 from barco.protocol.replication import (
     Accept,
     Accepted,
-    Decided,
     Message,
     Nack,
     Prepare,
@@ -83,7 +82,9 @@ class Proposer(Lineage):
 
     def _prepare(self, held: Held, proposal: Proposal) -> None:
         done = {*proposal.promises, *([self._me.ordinal] if proposal.without_me else ())}
-        self._to_members(held, Prepare(held.generation.gid, proposal.ballot), done)
+        generation = held.generation
+        prepare = Prepare(generation.gid, proposal.ballot, generation.session)
+        self._to_members(held, prepare, done)
 
     def _ballot(self, held: Held) -> Ballot:
         """Higher than any seen; never used twice, because a session never is."""
@@ -141,7 +142,8 @@ class Proposer(Lineage):
 
     def _accept(self, gid: Gid, proposal: Proposal) -> Accept:
         assert proposal.value is not None
-        return Accept(gid, proposal.ballot, proposal.value, proposal.sources)
+        session = self._held[gid].generation.session
+        return Accept(gid, proposal.ballot, proposal.value, proposal.sources, session)
 
     def _on_accepted(self, sender: Identity, message: Accepted) -> None:
         found = self._mine(sender, message.gid, message.ballot)
@@ -163,7 +165,7 @@ class Proposer(Lineage):
         for child in value.children:
             concerned |= {member.ordinal for member in child.members}
         for ordinal in sorted(concerned - {self._me.ordinal}):
-            self._send(ordinal, Decided(gid, value))
+            self._send(ordinal, self._decided_of(gid))
 
     def _learned(self, gid: Gid, value: Successor) -> None:
         self._proposals.pop(gid, None)

@@ -27,8 +27,8 @@ What the protocol asks of whoever carries out the effects:
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from barco.cluster.conflict import Conflict
 from barco.cluster.core import Recovered, Settings
-from barco.cluster.doubt import Doubt
 from barco.cluster.effects import Effect, Stop
 from barco.cluster.events import (
     Absorb,
@@ -81,7 +81,7 @@ from barco.protocol.replication import (
 __all__ = ["Recovered", "Replica", "Settings"]
 
 
-class Replica(Doubt):
+class Replica(Conflict):
     """The machine. See the module's text for what its surroundings promise."""
 
     def __init__(
@@ -103,6 +103,7 @@ class Replica(Doubt):
         self._start_proposer()
         self._start_lineage()
         self._start_doubt()
+        self._start_conflict()
         self._stopped = False
         self._unwelcomed: set[int] = set()
 
@@ -113,11 +114,11 @@ class Replica(Doubt):
     def step(self, now: float, event: Event) -> list[Effect]:
         """Take in one event; returns what has to be done, in this order."""
         self._advance_clock(now)
-        if not self._stopped:
+        if not self._stopped and not (self._yields and not isinstance(event, Persisted)):
             getattr(self, _HANDLERS[type(event)])(event)
-            while self._to_myself:
+            while self._to_myself and not self._yields:
                 self._receive(self._me, self._session, self._to_myself.popleft())
-            if self._ping_at <= self._now:
+            if self._ping_at <= self._now and not self._yields:
                 self._ping_all()
         effects, self._effects = self._effects, []
         return effects
@@ -136,7 +137,7 @@ class Replica(Doubt):
 
     def steady(self, gid: Gid) -> Steady | None:
         """As a follower has it (`Follower.steady`); a machine that has stopped takes nothing."""
-        return None if self._stopped else super().steady(gid)
+        return None if self._stopped or self._yields else super().steady(gid)
 
     def serves_consumers(self, now: float) -> bool:
         """Whether group consumers may be served by this leader: no other leader does, for sure.
@@ -163,8 +164,10 @@ class Replica(Doubt):
         return bool(self._unsealed or self._missing)
 
     def unclean(self) -> int:
-        """How many generations ended on an operator's word, as far as is known here (D9)."""
-        return sum(value.kind is Kind.UNCLEAN for value in self._decided.values())
+        """How many generations ended on an operator's word (D9), or without groups that a member
+        had committed (`barco.cluster.conflict`), as far as is known here."""
+        ends = sum(value.kind is Kind.UNCLEAN for value in self._decided.values())
+        return ends + self.conflicts()
 
     def record(self, gid: Gid) -> Generation | None:
         """The record of a generation, if it is known here."""
@@ -201,7 +204,8 @@ class Replica(Doubt):
         self._durable = max(self._durable, event.serial)
         while self._thens and self._thens[0][0] <= self._durable:
             self._continue(self._thens.popleft()[1])
-        self._drive()
+        if not self._yields:
+            self._drive()
 
     def _on_link_lost(self, event: LinkLost) -> None:
         self._link_lost(event.ordinal)
@@ -287,6 +291,7 @@ class Replica(Doubt):
         peer.stamp_us = message.stamp_us
         self._hear_position(peer, message)
         self._hear_tails(peer, message)
+        self._hear_conflicts(peer, message)
         self._settle_doubt()
         if self._refuses(peer, message):
             return
@@ -294,8 +299,11 @@ class Replica(Doubt):
             held = self._held.get(view.gid)
             if held is None:
                 self._send(peer.identity.ordinal, Unknown(view.gid))
+            elif self._is_other(held, view.session):
+                self._tell_origin(peer.identity.ordinal, held)
+                self._send(peer.identity.ordinal, Unknown(view.gid))
             elif held.decided is not None:
-                self._send(peer.identity.ordinal, Decided(view.gid, held.decided))
+                self._send(peer.identity.ordinal, self._decided_of(view.gid))
             else:
                 self._on_view(peer, held, view)
         self._fetch_due()

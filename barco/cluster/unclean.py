@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from barco.cluster.aside import what_counts
 from barco.model.generation import (
     GENESIS_EPOCH,
     Generation,
@@ -23,7 +24,7 @@ from barco.model.generation import (
     Parent,
     Successor,
 )
-from barco.protocol.replication import DecidedRecord, JournalRecord, OpenedRecord
+from barco.protocol.replication import AsideRecord, DecidedRecord, JournalRecord, OpenedRecord
 from barco.types import Epoch
 
 EPOCHS_SKIPPED = 2**16
@@ -102,10 +103,10 @@ def _known(
 ) -> tuple[dict[Gid, Generation], dict[Gid, Successor]]:
     known: dict[Gid, Generation] = {}
     decided: dict[Gid, Successor] = {}
-    for record in journal:
+    for record in what_counts(list(journal)):
         if isinstance(record, OpenedRecord):
             known[record.generation.gid] = record.generation
-        elif isinstance(record, DecidedRecord):
+        elif isinstance(record, (AsideRecord, DecidedRecord)):
             decided[record.gid] = record.value
             known.update((child.gid, child) for child in record.value.children)
     return known, decided

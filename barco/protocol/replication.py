@@ -27,6 +27,8 @@ class Appended:
 
     gid: Gid
     gseq: int
+    session: int = 0
+    """Of the leader's process whose groups these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Prepare:
 
     gid: Gid
     ballot: Ballot
+    session: int = 0
+    """Of the generation's record that is meant: two have one name if a disk went back in time. 0:
+    any (genesis, or a record that the sender does not know)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ class Accept:
     value: Successor
     sources: tuple[int, ...]
     """Ordinals of members that hold groups 1 to T."""
+    session: int = 0
+    """As in `Prepare`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,8 @@ class Decided:
 
     gid: Gid
     value: Successor
+    session: int = 0
+    """As in `Prepare`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,8 @@ class Fetch:
     gid: Gid
     first: int
     last: int
+    session: int = 0
+    """As in `Prepare`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,8 @@ class View:
     """The sender leads it, and its `Lead` is in force."""
     committing: bool
     """It leads, and would commit: a follower is heard of, and nothing waits for long."""
+    session: int = 0
+    """As in `Prepare`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,8 @@ class Ping:
     position: int
     """How far its journal is stable. It never goes back, unless the disk does."""
     views: tuple[View, ...]
+    aside: int = 0
+    """How often it has set aside what two others had decided without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +285,18 @@ class DoubtRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AsideRecord:
+    """Journal: two others have decided what follows a generation, and it was something else here,
+    or leaves out what was committed here. What this one held of it and after it is set aside;
+    records before this one speak of that. From here on it holds what they hold."""
+
+    gid: Gid
+    value: Successor
+    tail: int
+    """The last group of it here."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeardRecord:
     """Journal: how far another disk's journal was. Of a disk the last one counts."""
 
@@ -280,5 +307,11 @@ class HeardRecord:
 
 
 JournalRecord = (
-    OpenedRecord | PromisedRecord | AcceptedRecord | DecidedRecord | DoubtRecord | HeardRecord
+    OpenedRecord
+    | PromisedRecord
+    | AcceptedRecord
+    | DecidedRecord
+    | DoubtRecord
+    | AsideRecord
+    | HeardRecord
 )

@@ -192,9 +192,10 @@ def _accepted(value: Any) -> tuple[Ballot, Successor]:
 
 
 def _view(value: Any) -> r.View:
-    gid, tail, committed, *flags = _list(value, 6, 6)
+    gid, tail, committed, *flags, session = _list(value, 7, 7)
     fenced, leading, committing = map(_bool, flags)
-    return r.View(_gid(gid), _u63(tail), _u63(committed), fenced, leading, committing)
+    known = _gid(gid), _u63(tail), _u63(committed)
+    return r.View(*known, fenced, leading, committing, _u64(session))
 
 
 _ordinals = _many(_ordinal, 0, 64)
@@ -226,27 +227,28 @@ def _append(record: Mapping[str, Any]) -> r.Append:
 def _appended(record: Mapping[str, Any]) -> r.Appended:
     """Checked by hand, as `_append` is: there are two of these for each group."""
     try:
-        gid, gseq = record["gid"], record["gseq"]
+        gid, gseq, session = record["gid"], record["gseq"], record["session"]
         token, epoch = gid
     except (KeyError, TypeError, ValueError):
         raise ProtocolError("appended is without something, or has too much") from None
     if (
-        len(record) != 3
+        len(record) != 4
         or type(gid) is not list
-        or not type(token) is type(epoch) is type(gseq) is int
+        or not type(token) is type(epoch) is type(gseq) is type(session) is int
         or not (-(2**63) <= token < 2**63 and 1 <= epoch <= U63 and 0 <= gseq <= U63)
+        or not 0 <= session <= U64
     ):
         raise ProtocolError("appended holds what it can not")
-    return r.Appended(Gid(Token(token), Epoch(epoch)), gseq)
+    return r.Appended(Gid(Token(token), Epoch(epoch)), gseq, session)
 
 
 _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.Append: {"gid": _gid, "session": _u64, "head": _head, "committed": _u63},
-    r.Appended: {"gid": _gid, "gseq": _u63},
+    r.Appended: {"gid": _gid, "gseq": _u63, "session": _u64},
     r.Fenced: {"gid": _gid, "ballot": _optional(_ballot), "successor": _optional(_successor)},
     r.Gap: {"gid": _gid, "have": _u63},
     r.Unknown: {"gid": _gid},
-    r.Prepare: {"gid": _gid, "ballot": _ballot},
+    r.Prepare: {"gid": _gid, "ballot": _ballot, "session": _u64},
     r.Promise: {
         "gid": _gid,
         "ballot": _ballot,
@@ -255,10 +257,16 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "suspect": _bool,
     },
     r.Nack: {"gid": _gid, "ballot": _ballot, "promised": _ballot},
-    r.Accept: {"gid": _gid, "ballot": _ballot, "value": _successor, "sources": _ordinals},
+    r.Accept: {
+        "gid": _gid,
+        "ballot": _ballot,
+        "value": _successor,
+        "sources": _ordinals,
+        "session": _u64,
+    },
     r.Accepted: {"gid": _gid, "ballot": _ballot},
-    r.Decided: {"gid": _gid, "value": _successor},
-    r.Fetch: {"gid": _gid, "first": _gseq, "last": _gseq},
+    r.Decided: {"gid": _gid, "value": _successor, "session": _u64},
+    r.Fetch: {"gid": _gid, "first": _gseq, "last": _gseq, "session": _u64},
     r.Fetched: {"gid": _gid, "head": _head},
     r.Expired: {"gid": _gid, "first": _gseq, "prev_crc": _u32},
     r.Ping: {
@@ -269,6 +277,7 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "echo_us": _u63,
         "position": _u63,
         "views": _many(_view, 0, VIEWS_MAX),
+        "aside": _u63,
     },
     r.Unwelcome: {"known": _identity, "gid": _gid},
     r.RolledBack: {"session": _u64, "position": _u63},
@@ -278,6 +287,7 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.AcceptedRecord: {"gid": _gid, "ballot": _ballot, "value": _successor},
     r.DecidedRecord: {"gid": _gid, "value": _successor},
     r.DoubtRecord: {"upto": _u63, "beyond": _u63},
+    r.AsideRecord: {"gid": _gid, "value": _successor, "tail": _u63},
     r.HeardRecord: {"disk": _identity, "session": _u64, "position": _u63},
 }
 """Every field of every kind, with what reads it; a test holds it against the dataclasses."""
@@ -288,6 +298,7 @@ _RECORDS = {
     "accepted": r.AcceptedRecord,
     "decided": r.DecidedRecord,
     "doubt": r.DoubtRecord,
+    "aside": r.AsideRecord,
     "heard": r.HeardRecord,
 }
 _MESSAGES = {kind.__name__.lower(): kind for kind in _FIELDS if kind not in _RECORDS.values()}

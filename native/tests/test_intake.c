@@ -277,13 +277,14 @@ static uint64_t acknowledged(void)
     uint8_t bytes[4096], expected[APPENDED_BYTES_MAX];
     ssize_t got;
     while ((got = read(ends[1], bytes, sizeof bytes)) > 0) {
+        const uint64_t session = reactor->log->options.session;
         const size_t len = appended_frame_write(reactor->log->options.range_token, EPOCH, 1,
-                                                expected);
+                                                session, expected);
         CHECK((size_t)got % len == 0); /* whole frames only */
         last = 0;
         for (int i = 0; i < 8; i++)
-            last = last << 8 | bytes[(size_t)got - 19 + (size_t)i];
-        appended_frame_write(reactor->log->options.range_token, EPOCH, last, expected);
+            last = last << 8 | bytes[(size_t)got - 36 + (size_t)i];
+        appended_frame_write(reactor->log->options.range_token, EPOCH, last, session, expected);
         CHECK(memcmp(bytes + (size_t)got - len, expected, len) == 0);
     }
     return last;

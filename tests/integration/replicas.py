@@ -244,7 +244,7 @@ class Member:
             answer = self.call("read", **args)
             if answer["extent"] is None:
                 return found
-            _, _, start, offset, _, chunks, _ = answer["extent"]
+            _, _, start, offset, _, chunks, *_ = answer["extent"]
             for event_offset, _, _, value in chain.from_iterable(map(chunk_events, chunks)):
                 if start <= event_offset < offset:
                     found.append(value.decode())

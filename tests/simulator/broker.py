@@ -57,6 +57,7 @@ class Broker:
         assert self.replica is None
         self.life += 1
         world = self.world
+        self.disk.set_aside()
         self.session = world.new_session()
         settings = Settings(
             me=self.disk.identity,
@@ -188,6 +189,8 @@ class Broker:
             self.closed.add(gid)
             return
         self.disk.flying(gid).append(head)
+        if self.replica is not None and (held := self.replica._held.get(gid)) is not None:
+            self.disk.witness[gid] = max(self.disk.witness.get(gid, 0), held.committed)
         self.world.io(self, self.landed, self.life, gid, head.gseq)
         if self.world.early_stable:
             event = on.Stable(gid, head.gseq, head.header_crc)
@@ -273,7 +276,7 @@ class Broker:
         self.world.stopped(self, effect.reason)
 
     def _warn(self, effect: do.Warn) -> None:
-        pass
+        self.world.warned.append((self.ordinal, effect.reason))
 
     def concerned(self) -> list[Generation]:
         """The records in its journal."""

@@ -2,12 +2,14 @@
 
 from collections import deque
 from random import Random
+from typing import Any
 
 from barco.cluster.core import Recovered
 from barco.cluster.doubt import UNKNOWN
 from barco.model.generation import Ballot, Gid, GroupHead, Identity
 from barco.protocol.replication import (
     AcceptedRecord,
+    AsideRecord,
     DecidedRecord,
     DoubtRecord,
     JournalRecord,
@@ -32,6 +34,10 @@ class Disk:
         self.in_flight: dict[Gid, deque[GroupHead]] = {}
         self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
         self.full = False
+        self.witness: dict[Gid, int] = {}
+        """What was committed, as the headers of a log's groups say."""
+        self.aside: list[tuple[AsideRecord, dict[Gid, list[GroupHead]]]] = []
+        """What was set aside, and why."""
 
     def log(self, gid: Gid) -> list[GroupHead]:
         """The stable groups of a generation."""
@@ -95,8 +101,37 @@ class Disk:
         found = {}
         for gid, log in self.logs.items():
             crc = log[-1].header_crc if log else 0
-            found[gid] = Recovered(len(log), crc, gid in self.rotten, gid in self.sealed)
+            known = (
+                gid in self.rotten,
+                gid in self.sealed,
+                min(self.witness.get(gid, 0), len(log)),
+            )
+            found[gid] = Recovered(len(log), crc, *known)
         return found
+
+    def set_aside(self) -> None:
+        """What the journal gave up, at a start."""
+        wishes = [record for record in self.journal if isinstance(record, AsideRecord)]
+        for record in wishes[len(self.aside) :]:
+            gone = [gid for gid in self.logs if gid.epoch > record.gid.epoch]
+            if record.tail > record.value.tail:
+                gone.append(record.gid)
+            self.aside.append((record, {gid: self.logs.pop(gid, []) for gid in gone}))
+            self.sealed -= {record.gid, *gone}
+            for known in (self.promised, self.accepted, self.witness):
+                for gid in gone:
+                    known.pop(gid, None)
+
+    def copy(self) -> dict[str, Any]:
+        """What a copy of the directory holds."""
+        names = ("journal", "rotten", "sealed", "promised", "accepted", "witness", "aside")
+        found: dict[str, Any] = {name: getattr(self, name).copy() for name in names}
+        return found | {"logs": {gid: log.copy() for gid, log in self.logs.items()}}
+
+    def roll_back(self, copy: dict[str, Any]) -> None:
+        """The directory is that copy again."""
+        for name, value in copy.items():
+            setattr(self, name, value)
 
     def forget(self, rng: Random) -> None:
         """Frames of the journal are lost in both copies: any records, and that is known."""

@@ -27,6 +27,7 @@ from barco.protocol.replication import (
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .disk import Disk
     from .world import World
 
 
@@ -66,6 +67,13 @@ class Oracle:
         self.forgotten: set[tuple[Identity, Gid]] = set()
         """Whose votes are lost in which generation, that was open then."""
         self.leads = 0
+        self.rolled: set[Identity] = set()
+        """Disks that went back in time. Two of three may then go on without what was acknowledged:
+        it has to be set aside and told, and nothing else may be lost."""
+        self.left: dict[Gid, list[Successor]] = {}
+        """What was decided once, and is not history any more."""
+        self.losses: list[tuple[Gid, int, int]] = []
+        """(generation, groups that are history, groups that were acknowledged)."""
         self.lemmas = True
         """False: only what a client could see counts."""
 
@@ -73,10 +81,49 @@ class Oracle:
         if self.lemmas or invariant not in LEMMAS:
             raise Violation(invariant, text)
 
+    # --- A disk that went back in time --------------------------------------------------------
+
+    def rolled_back(self, disk: Disk) -> None:
+        """What it held since is a declared loss, and what it promised it does not know any
+        more. Its votes were cast: they may be on their way, and count."""
+        self.rolled.add(disk.identity)
+        for gid, tails in self.promised.items():
+            if gid not in disk.promised:
+                tails.pop(disk.identity, None)
+
+    def elsewhere(self, broker: Broker, gid: Gid) -> bool:
+        """Whether this broker means another generation of that name than what became history."""
+        if not self.rolled:
+            return False
+        known = broker.replica.record(gid) if broker.replica is not None else None
+        return known is not None and self.generations.get(gid) != known
+
+    def _fork(self, gid: Gid, value: Successor) -> None:
+        """Two of three have decided anew."""
+        if gid in self.decided:
+            self.left.setdefault(gid, []).append(self.decided.pop(gid))
+        self._lose(gid, value.tail)
+        for later in [each for each in self.generations if each.epoch > gid.epoch]:
+            self._lose(later, 0)
+            del self.generations[later]
+            if later in self.decided:
+                self.left.setdefault(later, []).append(self.decided[later])
+            for known in (self.opened, self.decided, self.acknowledged, self.contents, self.votes):
+                known.pop(later, None)  # type: ignore[attr-defined]
+            self.promised.pop(later, None)
+
+    def _lose(self, gid: Gid, tail: int) -> None:
+        told = self.acknowledged.get(gid, 0)
+        if told > tail:
+            self.losses.append((gid, tail, told))
+            self.acknowledged[gid] = tail
+
     # --- Disks ------------------------------------------------------------------------------
 
     def submitted(self, broker: Broker, gid: Gid, head: GroupHead) -> None:
         """I5: a gap-free chain. I4: one content for a group, wherever it is."""
+        if self.elsewhere(broker, gid):
+            return
         gseq, crc = broker.disk.end(gid)
         if head.gseq != gseq + 1 or head.prev_crc != crc:
             self.fail("I5", f"broker {broker.ordinal} appends {head} of {gid} after {gseq}")
@@ -118,6 +165,7 @@ class Oracle:
         for member, broker in self.members(gid):
             if (
                 self.as_lost(member, gid)
+                or member in self.rolled
                 or broker.disk.identity == member
                 and broker.disk.holds(gid, gseq)
             ):
@@ -129,6 +177,9 @@ class Oracle:
     def recorded(self, broker: Broker, record: JournalRecord) -> None:
         """A journal record is stable."""
         me = broker.disk.identity
+        votes = (PromisedRecord, AcceptedRecord, DecidedRecord)
+        if isinstance(record, votes) and self.elsewhere(broker, record.gid):
+            return
         if isinstance(record, PromisedRecord):
             self._promised(broker, record.gid)
         elif isinstance(record, AcceptedRecord):
@@ -149,6 +200,8 @@ class Oracle:
             if same >= generation.quorum:
                 self._decide(generation, record.value)
         elif isinstance(record, DecidedRecord) and self.decided.get(record.gid) != record.value:
+            if record.value in self.left.get(record.gid, ()):
+                return
             self.fail("I1", f"broker {broker.ordinal} learned of {record.gid} what was not so")
 
     def _promised(self, broker: Broker, gid: Gid) -> None:
@@ -169,8 +222,13 @@ class Oracle:
     def _decide(self, generation: Generation, value: Successor) -> None:
         gid = generation.gid
         known = self.decided.get(gid)
+        if self.rolled and known != value and value not in self.left.get(gid, ()):
+            lost = self.acknowledged.get(gid, 0) > value.tail
+            if known is not None or lost:
+                self._fork(gid, value)
+                known = None
         if known is not None:
-            if known != value:
+            if known != value and value not in self.left.get(gid, ()):
                 self.fail("I1", f"succ({gid}) is {known} and {value}")
             return
         self.decided[gid] = value
@@ -222,6 +280,8 @@ class Oracle:
     def committed(self, broker: Broker, gid: Gid, gseq: int) -> None:
         """Something is shown, and by its leader answered."""
         self.commits += 1
+        if self.elsewhere(broker, gid):
+            return
         generation = self.generations[gid]
         me = broker.disk.identity
         if generation.leader == me and generation.session == broker.session:
@@ -251,7 +311,7 @@ class Oracle:
         blind = 0
         for member, holder in self.members(gid):
             tail = self.promised.get(gid, {}).get(member)
-            if self.as_lost(member, gid):
+            if self.as_lost(member, gid) or member in self.rolled:
                 continue
             if tail is None:
                 tail = len(holder.disk.logs.get(gid, ()))
@@ -265,6 +325,8 @@ class Oracle:
     def led(self, broker: Broker, generation: Generation) -> None:
         """I8 and I14: who opens a child has all of its parents, so also every group offset."""
         self.leads += 1
+        if self.elsewhere(broker, generation.gid):
+            return
         if self.generations.get(generation.gid) != generation:
             self.fail("P3", f"broker {broker.ordinal} opens {generation.gid}, never decided")
         for gid, tail in self._continued(generation):
@@ -282,17 +344,21 @@ class Oracle:
         return found
 
     def followed(self, broker: Broker, generation: Generation) -> None:
+        if self.elsewhere(broker, generation.gid):
+            return
         if self.generations.get(generation.gid) != generation:
             self.fail("P3", f"broker {broker.ordinal} follows {generation.gid}, never decided")
 
     def sealed(self, broker: Broker, gid: Gid, tail: int) -> None:
+        if self.rolled and self.left:
+            return
         if self.decided[gid].tail != tail or not broker.disk.holds(gid, tail):
             self.fail("I3", f"broker {broker.ordinal} seals {gid} at {tail}")
 
     def fault_free(self) -> bool:
         """Whether every copy is whole again: another disk may be lost then (D2)."""
         brokers = {b.disk.identity: b for b in self.world.brokers}
-        if self.rotten:
+        if self.rotten or self.rolled:
             return False
         for member, gid in self.forgotten:
             # What was decided and nobody has heard of yet can hang on its votes.

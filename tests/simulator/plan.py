@@ -73,14 +73,25 @@ CLOSE = {
 FORGETTING = KINDS | {"forget": 6}
 """A journal loses records, in both of its copies."""
 
+ROLLING = KINDS | {"copy": 5, "roll": 5, "wipe": 0, "rot": 0}
+"""A data directory goes back to a copy of it, once in a world."""
+
 FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 """With broker D, ranges are split and merged."""
 
 
-def plan(seed: int, seconds: float, *, four: bool = False, forget: bool = False) -> list[Fault]:
+def plan(
+    seed: int,
+    seconds: float,
+    *,
+    four: bool = False,
+    forget: bool = False,
+    rollback: bool = False,
+) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
+    kinds = ROLLING if rollback else kinds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
     faults, time = [], 1.0 + rng.random()
@@ -207,6 +218,16 @@ class Chaos:
             self.world.forget(fault.ordinal)
             self._again(fault.ordinal, fault.number)
 
+    def _copy(self, fault: Fault) -> None:
+        self.world.copy(fault.ordinal)
+
+    def _roll(self, fault: Fault) -> None:
+        world = self.world
+        ordinal = fault.ordinal if fault.ordinal in world.copies else next(iter(world.copies), -1)
+        if ordinal >= 0 and world.oracle.fault_free():
+            world.roll_back(ordinal)
+            self._again(ordinal, fault.number)
+
     def _full(self, fault: Fault) -> None:
         self.world.brokers[fault.ordinal].disk.full = True
 
@@ -247,6 +268,7 @@ def run(
     mutant: object = None,
     four: bool = False,
     forget: bool = False,
+    rollback: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -274,7 +296,10 @@ def run(
             broker.offset = rng.choice((0.0, 1e3, 1e8 * rng.random()))
             broker.rate = rng.choice((1.0, 1.0, 1.2, 0.8))
             world.at(rng.random(), world.start, broker.ordinal)
-        for fault in plan(seed, seconds, four=four, forget=forget) if faults is None else faults:
+        if faults is None:
+            kinds = {"four": four, "forget": forget, "rollback": rollback}
+            faults = plan(seed, seconds, **kinds)
+        for fault in faults:
             world.run(fault.time)
             chaos.do(fault)
         world.run(seconds)
@@ -282,10 +307,24 @@ def run(
             _must_progress(world, chaos, rng)
         if missing := world.oracle.history():
             raise Violation("I2", f"acknowledged and gone: {missing}")
+        if liveness and (silent := silent_losses(world)):
+            raise Violation("D9", f"acknowledged, gone, and not a word: {silent}")
     except Violation as found:
         violation = found
     oracle = world.oracle
     return Outcome(seed, world.time, world.steps, oracle.acks, len(oracle.generations), violation)
+
+
+def silent_losses(world: World) -> list[object]:
+    """What two of three went on without, and another has and knows that it was committed."""
+    found: list[object] = []
+    for gid, tail, told in world.oracle.losses:
+        for broker in world.brokers:
+            disk = broker.disk
+            known = min(disk.witness.get(gid, 0), len(disk.logs.get(gid, ())))
+            if tail < known <= told and disk.decided(gid) and not disk.aside:
+                found.append((broker.ordinal, gid, tail, known))
+    return found
 
 
 def _must_progress(world: World, chaos: Chaos, rng: Random) -> None:

@@ -54,6 +54,9 @@ class World:
         self.brokers = [Broker(self, Disk(self.new_identity(o))) for o in range(brokers)]
         self.native = False
         """The core takes what it may (`intake.py`)."""
+        self.warned: list[tuple[int, str]] = []
+        self.copies: dict[int, Any] = {}
+        """Of data directories, by ordinal."""
         self.early_stable = getattr(mutant, "early_stable", False)
         self._forgetful = getattr(mutant, "forgetful", False)
         self._replica = getattr(mutant, "replica", Replica)
@@ -193,6 +196,20 @@ class World:
         disk = self.brokers[ordinal].disk
         self.oracle.forgot(disk.identity)
         disk.forget(self.rng)
+
+    def copy(self, ordinal: int) -> None:
+        """Somebody copies a data directory."""
+        disk = self.brokers[ordinal].disk
+        self.copies[ordinal] = (disk.identity, disk.copy())
+
+    def roll_back(self, ordinal: int) -> None:
+        """The copy takes the place of what it was made of."""
+        disk = self.brokers[ordinal].disk
+        identity, copy = self.copies.pop(ordinal)
+        if identity == disk.identity:
+            self.crash(ordinal, quiet=True)
+            disk.roll_back(copy)
+            self.oracle.rolled_back(disk)
 
     def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
         """Corruption of a group that is followed by another: a restart or a scrub finds it."""

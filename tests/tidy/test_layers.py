@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("barco.supervisor", "barco.client"),
     ),
     # Offline tools look at files that only the storage of a worker understands.
+    "barco.cli.aside": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
     "barco.cli.unclean": (

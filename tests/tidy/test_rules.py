@@ -4,8 +4,8 @@ import re
 
 from . import tree
 
-RULE = re.compile(r"\b[rR]ules? (?:of the protocol )?((?:[LFAPIS]\d{1,2}(?:, | and | to )?)+)")
-ANY = re.compile(r"(?<![\w%.])[LFAPISD]\d{1,2}(?![\w.])")
+RULE = re.compile(r"\b[rR]ules? (?:of the protocol )?((?:[LFAPIRS]\d{1,2}(?:, | and | to )?)+)")
+ANY = re.compile(r"(?<![\w%.])[LFAPIRSD]\d{1,2}(?![\w.])")
 WHERE = ("barco/", "workers/", "native/", "tests/simulator/", "tests/faults/", "tests/workers/")
 
 
@@ -18,7 +18,7 @@ def known() -> set[str]:
     """D1 to D9 are in the table of docs/promises.md, the others in docs/protocol.md as `**L1**`."""
     promises = promised("docs/promises.md")
     page = (tree.ROOT / "docs" / "protocol.md").read_text("utf-8")
-    rules = re.findall(r"^- \*\*([LFAPIS]\d{1,2})\*\* ", page, re.MULTILINE)
+    rules = re.findall(r"^- \*\*([LFAPIRS]\d{1,2})\*\* ", page, re.MULTILINE)
     assert len(rules) == len(set(rules)), "a number stands for one rule"
     return {*promises, *rules}
 
@@ -26,7 +26,7 @@ def known() -> set[str]:
 def cited(text: str) -> set[str]:
     """In words ("rule S5", "rules A1 to A4"), in brackets, and after a colon: (D9), (S3, S5)."""
     found = [name for each in RULE.findall(text) for name in ANY.findall(each)]
-    for inside in re.findall(r"\(([LFAPISD]\d{1,2}(?:, [LFAPISD]\d{1,2})*)\)", text):
+    for inside in re.findall(r"\(([LFAPIRSD]\d{1,2}(?:, [LFAPIRSD]\d{1,2})*)\)", text):
         found += inside.split(", ")
     return set(found)
 

@@ -13,6 +13,7 @@ from barco.workers.http.context import Context
 
 ASK_SECONDS = 1.0
 DOWN, BEHIND, ELSEWHERE, NOBODY = "is down", "is behind", "does not lead", "nobody leads"
+ASIDE = "has set aside what only it held, to be exported with barco recover"
 
 
 @dataclass(slots=True)
@@ -103,6 +104,8 @@ async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
         answer, leader = own[peer], wanted[shard]
         if isinstance(answer, BarcoError) or answer["replication"].get("catchingUp"):
             found.setdefault((context.options.ordinal, BEHIND), []).append(shard)
+        if isinstance(answer, dict) and answer.get("storage", {}).get("setAside"):
+            found.setdefault((context.options.ordinal, ASIDE), []).append(shard)
         told = answers.get(leader) if leader is not None else None
         if leader is None or not isinstance(told, dict) or not told["leading"]:
             found.setdefault((-1, NOBODY), []).append(shard)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from barco.errors import BarcoError, CorruptDataError, DiskFullError
 from barco.types import MiB
-from barco.workers.storage import layout
+from barco.workers.storage import aside, layout
 from barco.workers.storage.bulk import BulkIo
 from barco.workers.storage.catalog import Catalog, SegmentKey
 from barco.workers.storage.errors import CorruptLineageError
@@ -59,6 +59,8 @@ class ShardFiles:
         self._policy = policy
         self._on_error = on_error
         self.lineage = Lineage.load(self._shard)
+        if aside.carry_out(self._shard, self.lineage):
+            self.lineage = Lineage.load(self._shard)
         if self.lineage.hurt:
             on_error(CorruptLineageError(_told(self.lineage)))
         self._given_up = self._count_given_up()
@@ -204,6 +206,8 @@ class ShardFiles:
             "storage_damaged_lineage_files": self.lineage.damaged,
             "storage_doubtful_lineage": int(self.lineage.doubtful),
             "storage_buffer_bytes": self._bulk.buffers.bytes_out,
+            "storage_aside_sets": len(aside.found(self._shard)),
+            "storage_aside_bytes": aside.disk_bytes(self._shard),
             "storage_free_bytes": layout.disk_space(self._shard).free,
         }
         if self._retention is not None:
@@ -218,7 +222,8 @@ class ShardFiles:
 
     def health(self) -> dict[str, int]:
         """For /status: what is known to be damaged, and how far the search for more is."""
-        return self.scrub.status() if self.scrub is not None else {}
+        figures = self.scrub.status() if self.scrub is not None else {}
+        return figures | {"setAside": len(aside.found(self._shard))}
 
     async def close(self) -> None:
         """After the core's last append: ends background work and closes every file."""

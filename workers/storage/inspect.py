@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ class Wishes:
     verify: bool = False
     """Every group and every chunk's checksums, not only what a start of the broker looks at."""
     hash: bool = False
+    raw: bool = False
+    """Keys and values of events as bytes."""
+    beyond: Mapping[int, int] = field(default_factory=dict)
+    """By epoch: groups up to this one are not listed, nor what is in them."""
 
     @property
     def everything(self) -> bool:
@@ -144,6 +148,8 @@ class _Look:
             identity = (header.gseq, header.flags, header.chunk_count, header.body_bytes)
             self._hash.update(repr(identity).encode())
             self._hash.update(body)
+        if header.gseq <= self.wishes.beyond.get(header.epoch, 0):
+            return
         if self.wishes.groups:
             self.emit(
                 {
@@ -200,8 +206,8 @@ class _Look:
                         | {
                             "offset": event_offset,
                             "timestamp_us": timestamp,
-                            "key": None if key is None else _text(key),
-                            "value": _text(value),
+                            "key": key if key is None or self.wishes.raw else _text(key),
+                            "value": value if self.wishes.raw else _text(value),
                         }
                     )
 

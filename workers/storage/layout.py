@@ -21,6 +21,7 @@ LINEAGE_NAME = "lineage.log"
 LINEAGE_COPY_NAME = "lineage.copy"
 LINEAGE_ROOM_NAME = "lineage.room"
 TRASH_NAME = "trash"
+ASIDE_NAME = "aside"
 SPARE_NAME = "spare.ready"
 TEMPORARY_SUFFIX = ".tmp"
 PROBE_NAME = "probe" + TEMPORARY_SUFFIX

@@ -56,9 +56,21 @@ class Generation:
 
 
 @dataclass(slots=True)
+class Parting:
+    """What the machine has given up, and was not moved yet (`aside`)."""
+
+    epoch: int
+    tail: int
+    generations: list[Generation]
+
+
+@dataclass(slots=True)
 class _Content:
     generations: dict[int, Generation] = field(default_factory=dict)
     journal: list[dict[str, Any]] = field(default_factory=list)
+    wishes: dict[int, Parting] = field(default_factory=dict)
+    """By number, what is to be set aside."""
+    asides: int = 0
 
 
 class Lineage:
@@ -72,6 +84,8 @@ class Lineage:
         self.path = shard / layout.LINEAGE_NAME
         self._files = files
         self._generations = content.generations
+        self._wishes = content.wishes
+        self._moved: set[int] = set()
         self._lock = threading.Lock()
         self.journal = content.journal
         """What the replica's machine promised, accepted and learned, as it was read at the start:
@@ -88,19 +102,22 @@ class Lineage:
         return len(self.hurt)
 
     @classmethod
-    def load(cls, shard: str | os.PathLike[str], *, repair: bool = True) -> "Lineage":
+    def load(
+        cls, shard: str | os.PathLike[str], *, repair: bool = True, expected: bool = True
+    ) -> "Lineage":
         """Reads lineage.log and looks for directories it does not know.
 
         With `repair` (not for offline inspection) what was read is made stable, and both copies
-        are whole again.
+        are whole again. `expected`: where there are generations, there was one.
         """
         shard = Path(shard)
         epochs = layout.generation_epochs(shard)
         doubt = msgpack.packb([_DOUBT])
-        files = Twofold.load(shard, repair=repair, doubt=doubt, expected=bool(epochs))
+        files = Twofold.load(shard, repair=repair, doubt=doubt, expected=expected and bool(epochs))
         content = _Content()
         for body in files.bodies():
             for record in _records(shard, body):
+                _give_up(content, record)
                 _apply(content.generations, record)
                 if record.get("t") == "journal":
                     content.journal.append(record["r"])
@@ -120,6 +137,21 @@ class Lineage:
     def next_epoch(self) -> int:
         """1 + the highest epoch ever seen here; genesis (epoch 1) is empty and has no files."""
         return max(self._generations, default=1) + 1
+
+    def to_set_aside(self, *, done: bool = False) -> list[tuple[int, Parting]]:
+        """What the machine has given up: number and what it is. `done`: as it was read, whatever of
+        it was `moved` since."""
+        left = self._wishes.items()
+        return [(number, wish) for number, wish in left if done or number not in self._moved]
+
+    def moved(self, epoch: int, number: int) -> None:
+        """Records that what was to be set aside has been."""
+        self._append({"t": "moved", "e": epoch, "n": number})
+        self._moved.add(number)
+
+    def described(self, epoch: int, session: int, parents: list[tuple[int, int]]) -> None:
+        """Records a generation whose files are there already."""
+        self._append({"t": "opened", "e": epoch, "s": session, "p": [list(p) for p in parents]})
 
     def opened(self, epoch: int, session: int, parents: list[tuple[int, int]]) -> None:
         """Records a new generation; before its first segment is made."""
@@ -180,10 +212,30 @@ def _records(shard: Path, body: bytes) -> list[dict[str, Any]]:
     raise DataDirError(f"{shard / layout.LINEAGE_NAME} was written by a later version of barco")
 
 
+def _give_up(content: _Content, record: dict[str, Any]) -> None:
+    """The machine's word that two others go on without something; or that it has been moved."""
+    if record.get("t") == "moved":
+        content.wishes.pop(record["n"], None)
+        return
+    told = record.get("r")
+    if record.get("t") != "journal" or not isinstance(told, dict) or told.get("t") != "aside":
+        return
+    epoch, tail = record["e"], told["value"][0]
+    gone = [content.generations.pop(each) for each in sorted(content.generations) if each > epoch]
+    known = content.generations.get(epoch)
+    if known is not None and told["tail"] > tail:
+        gone.insert(0, known)
+        content.generations[epoch] = Generation(epoch, known.session, known.parents)
+    elif known is not None:
+        known.tail = None  # Where it ends is not where it did.
+    content.asides += 1
+    content.wishes[content.asides] = Parting(epoch, tail, gone)
+
+
 def _learn(generations: dict[int, Generation], record: dict[str, Any]) -> None:
     """Sessions and parents of the generations that a machine's record speaks of."""
     known = [record["generation"]] if "generation" in record else []
-    if record.get("t") == "decided":
+    if record.get("t") in ("decided", "aside"):
         known = record["value"][2]
     for (_, epoch), _, _, session, _, parents in known:
         if epoch < FIRST_EPOCH:
@@ -206,6 +258,8 @@ def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:
                 parent = generations.get(epoch)
                 if parent is not None and parent.tail is None:
                     parent.tail = tail  # Its own record is damaged.
+        case "moved":
+            pass
         case "sealed":
             generation.tail = record["T"]
             generation.end_segment, generation.end_bytes = record["i"], record["b"]

@@ -61,6 +61,8 @@ class Found(NamedTuple):
     suspect: bool
     sealed: bool
     """As lineage.log has it."""
+    committed: int = 0
+    """gseq up to which the groups that were walked say that it was committed."""
 
 
 class ReplicaStore(ShardFiles):
@@ -202,7 +204,7 @@ class ReplicaStore(ShardFiles):
         else:
             tags = self._tags_of(generation)
             self._copies[generation.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
-        return Found(result.tail, result.last_crc, suspect, False)
+        return Found(result.tail, result.last_crc, suspect, False, result.committed)
 
     async def _drop_behind(self, epoch: int, result: scan.ScanResult) -> None:
         """Segments behind the end were never acknowledged: their names are needed again."""

@@ -134,6 +134,8 @@ class ScanResult:
     """Not zero, behind the end: appends that were never acknowledged."""
     durable: int = 0
     """D of rule S5."""
+    committed: int = 0
+    """The highest group that a header says was committed."""
     stop: str = "end"
     """end (zeros only behind it), torn, sealed (at the tail given) or lost (given up)."""
     reason: str = ""
@@ -401,6 +403,7 @@ class _Walk:
         result.session = header.session
         result.tail, result.last_crc = header.gseq, header.header_crc
         result.durable = max(result.durable, header.durable_upto)
+        result.committed = max(result.committed, header.committed)
         end = at + header.group_bytes
         result.end_segment, result.end_bytes = index, end
         result.groups += 1

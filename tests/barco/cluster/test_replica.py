@@ -165,7 +165,7 @@ def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> Non
     assert replica.catching_up()
     replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     effects = [effect for tenth in range(2, 30) for effect in replica.step(tenth / 10, Tick())]
-    assert Send(0, Fetch(gid, 1, 9)) in effects
+    assert Send(0, Fetch(gid, 1, 9, 5)) in effects
 
 
 def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
@@ -179,14 +179,14 @@ def test_a_fetch_that_is_answered_is_followed_by_the_next_one_at_once() -> None:
     for gseq in range(first.first, first.last + 1):
         head = GroupHead(gseq, gseq - 1, gseq, 4096)
         effects = replica.step(1.0, Received(identity(0), 6, Fetched(gid, head)))
-    again = Fetch(gid, first.last + 1, first.last + FETCH_GROUPS_MAX)
+    again = Fetch(gid, first.last + 1, first.last + FETCH_GROUPS_MAX, 5)
     assert Send(sent.ordinal, again) in effects, "asked of the same one, who answers"
 
 
 def test_expired_groups_are_skipped_once_their_generation_has_ended() -> None:
     replica, gid = told([], logs={Gid(-END, 2): Recovered(3, 33)})
     replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
-    assert Send(0, Fetch(gid, 4, 9)) in expired(replica, gid, 6), "it may have them"
+    assert Send(0, Fetch(gid, 4, 9, 5)) in expired(replica, gid, 6), "it may have them"
     assert expired(replica, gid, 6) == []
     effects = expired(replica, gid, 6, by=0)
     assert Skip(gid, 6, 88) in effects and not any(isinstance(e, Seal) for e in effects)

@@ -1,0 +1,116 @@
+"""A data directory that is an old copy, and nobody up who remembers: two of three go on without
+what was acknowledged. Nothing of it is lost, and nothing of it is silent."""
+
+import pytest
+
+from barco.cluster.replica import Replica
+from barco.model.generation import Gid, Identity, Successor
+from barco.protocol.replication import HeardRecord
+
+from .mutants import Mutant
+from .test_takeover import healthy
+from .world import World
+
+
+class SaysNothing(Replica):
+    """Mutant: that two others say something else is not heard."""
+
+    def _contradicted(self, sender: Identity, gid: Gid, value: Successor) -> None:
+        pass
+
+
+class KeepsNothing(Replica):
+    """Mutant: positions are in memory only."""
+
+    def _keep_positions(self) -> list[HeardRecord]:
+        return []
+
+
+def attack(seed: int, *, restarts: bool, relead: bool, mutant: Mutant | None = None) -> World:
+    """B's directory is copied; A and B go on while C is down; B is the old copy; A dies; B and C go
+    on; A comes back, as a new process or (`restarts` false) as the old one that was cut off."""
+    world = healthy(seed, mutant)
+    world.crash(2)
+    world.run(world.time + 1)
+    world.copy(1)
+    world.run(world.time + 3)
+    if relead:  # A generation that C and the copy know nothing of.
+        world.crash(0)
+        world.start(0)
+        world.run(world.time + 3)
+    world.crash(1)
+    if restarts:
+        world.crash(0)
+    else:
+        world.cuts |= {(0, 1), (1, 0), (0, 2), (2, 0)}
+    world.roll_back(1)
+    world.start(1)
+    world.start(2)
+    acks = world.oracle.acks
+    world.run(world.time + 8)
+    assert world.oracle.acks > acks, "two of three go on"
+    assert world.oracle.losses, "without what the other has"
+    world.cuts.clear()
+    world.start(0)
+    world.run(world.time + 20)
+    return world
+
+
+def lost(world: World) -> set[int]:
+    """The contents of groups that were acknowledged and are not history."""
+    found = set()
+    for gid, tail, told in world.oracle.losses:
+        for _, logs in world.brokers[0].disk.aside:
+            found |= {head.header_crc for head in logs.get(gid, []) if tail < head.gseq <= told}
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("relead", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_third_gives_way_and_keeps_what_it_had(seed: int, relead: bool, restarts: bool) -> None:
+    world = attack(seed, restarts=restarts, relead=relead)
+    disk = world.brokers[0].disk
+    assert len(disk.aside) == 1
+    assert len(lost(world)) == sum(told - tail for _, tail, told in world.oracle.losses)
+    assert {ordinal for ordinal, text in world.warned if "aside" in text.lower()} == {0, 1, 2}
+    for broker in world.brokers:
+        assert broker.replica is not None and broker.replica.unclean() == 1
+        assert not broker.replica.catching_up()
+    acks = world.oracle.acks
+    world.crash(1)
+    world.run(world.time + 10)
+    assert world.oracle.acks > acks + 10, "it is one of two again"
+    assert not world.oracle.history()
+
+
+def test_mutant_a_conflict_is_not_told() -> None:
+    world = attack(0, restarts=True, relead=True, mutant=Mutant(0, "says nothing", SaysNothing))
+    assert not world.brokers[0].disk.aside and not world.warned
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_who_heard_of_it_objects_though_it_began_anew_since(keeps: bool) -> None:
+    """C has heard of B's votes, and was away for what came then."""
+    world = healthy(3, None if keeps else Mutant(0, "keeps nothing", KeepsNothing))
+    world.copy(1)
+    world.crash(0)
+    world.run(world.time + 5)
+    world.start(0)
+    world.run(world.time + 8)  # Votes of B, which C hears of.
+    world.crash(2)
+    world.run(world.time + 3)
+    world.crash(1)
+    world.crash(0)
+    world.roll_back(1)
+    world.start(1)
+    world.start(2)
+    world.run(world.time + 8)
+    assert any("old copy" in text for _, text in world.warned) is keeps
+    assert bool(world.oracle.losses) is not keeps
+    world.start(0)
+    acks = world.oracle.acks
+    world.run(world.time + 20)
+    assert world.oracle.acks > acks + 10
+    if keeps:
+        assert not world.oracle.losses and not world.oracle.history()
