@@ -103,8 +103,7 @@ def batch_encode(
     """A body of type application/vnd.barco.batch.
 
     Without timestamps the broker's clock is used. ValueError: no value, columns of different
-    lengths, a key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive or
-    more than 2^32 microseconds apart.
+    lengths, a key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
     """
 
 def tokens(offsets: Buffer, keys: Buffer, /) -> bytes:

@@ -14,7 +14,7 @@ uint32_t arrow_parts(uint32_t columns)
     if (columns & ARROW_VALUE)
         parts |= 1u << SECTION_VAL_LEN | 1u << SECTION_VALUES;
     if (columns & ARROW_TIMESTAMP)
-        parts |= 1u << SECTION_TS_DELTA;
+        parts |= 1u << SECTION_TS_DELTA | 1u << SECTION_TS_HIGH;
     return parts;
 }
 
@@ -38,6 +38,10 @@ static int append_timestamps(struct arrow_columns *c, const struct chunk_view *v
     uint64_t base = (uint64_t)view->base_timestamp_us;
     for (uint32_t i = 0; i < view->count; i++)
         out[i] = (int64_t)(base + (bytes > 0 ? c->scratch[i] : 0));
+    if ((bytes = unpack(view, SECTION_TS_HIGH, c->scratch)) < 0)
+        return -1;
+    for (uint32_t i = 0; bytes > 0 && i < view->count; i++)
+        out[i] = (int64_t)((uint64_t)out[i] + ((uint64_t)c->scratch[i] << 32));
     return 0;
 }
 

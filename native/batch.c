@@ -80,7 +80,8 @@ int batch_unpack(const struct batch_view *view, uint32_t event_bytes_max, uint8_
                  size_t scratch_cap, struct batch_columns *out)
 {
     if (sections_unpack(view->sections, view->section_count, view->count, scratch, scratch_cap,
-                        out) < 0)
+                        out) < 0 ||
+        !times_valid(out, view->base_timestamp_us))
         return -1;
     uint32_t longest = 0;
     for (uint32_t i = 0; i < view->count; i++)

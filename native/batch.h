@@ -28,8 +28,9 @@ int batch_unpack(const struct batch_view *view, uint32_t event_bytes_max, uint8_
                  size_t scratch_cap, struct batch_columns *out);
 
 /* Writes a batch of meta's columns (topic, slice, offsets and producers are not looked at; with a
- * base_timestamp_us of 0, ts_delta must be NULL). sealer NULL: nothing is compressed. Returns the
- * bytes written, or 0 if cap is too small; cap >= chunk_bound(meta) always suffices. */
+ * base_timestamp_us of 0, ts_delta and ts_high must be NULL). sealer NULL: nothing is
+ * compressed. Returns the bytes written, or 0 if cap is too small; cap >= chunk_bound(meta) always
+ * suffices. */
 size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta, uint8_t *out,
                   size_t cap);
 

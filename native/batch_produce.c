@@ -57,6 +57,11 @@ static void find_places(struct reactor *reactor, struct batch_facts *facts)
     }
 }
 
+static int64_t event_time(const struct batch_facts *facts, uint32_t event)
+{
+    return facts->view.base_timestamp_us + (int64_t)column_delta(&facts->columns, event);
+}
+
 /* Unpacks and checks everything: what is stored must be readable for ever. */
 static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
                         struct batch_facts *facts)
@@ -85,8 +90,8 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
     facts->max_timestamp = facts->view.base_timestamp_us;
     if (facts->columns.ts_delta != NULL)
         for (uint32_t i = 0; i < facts->columns.count; i++)
-            if (facts->view.base_timestamp_us + facts->columns.ts_delta[i] > facts->max_timestamp)
-                facts->max_timestamp = facts->view.base_timestamp_us + facts->columns.ts_delta[i];
+            if (event_time(facts, i) > facts->max_timestamp)
+                facts->max_timestamp = event_time(facts, i);
     return PROBLEM_NONE;
 }
 
@@ -181,9 +186,8 @@ static struct body *rows_encode(struct reactor *reactor, const struct batch_fact
         uint32_t key_len = c->key_len ? c->key_len[i] : KEY_NULL;
         uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
         if (TAKEN(i)) {
-            int64_t base = facts->view.base_timestamp_us;
-            *row++ = (struct row){key_len, c->val_len[i],
-                                  base ? base + (c->ts_delta ? c->ts_delta[i] : 0) : timestamp};
+            bool timed = facts->view.base_timestamp_us != 0;
+            *row++ = (struct row){key_len, c->val_len[i], timed ? event_time(facts, i) : timestamp};
             if (key_bytes)
                 memcpy(out, key, key_bytes);
             memcpy(out + key_bytes, value, c->val_len[i]);
@@ -211,6 +215,7 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
     *total = 0;
     room->earliest = INT64_MAX;
     room->latest = 0;
+    bool timed = false, clocked = false;
     for (uint64_t i = 0; i < count; i++) {
         struct row row;
         memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
@@ -220,6 +225,8 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
         room->keys[i] = (struct span){(uint32_t)at, row.key_len};
         room->values[i] = (struct span){(uint32_t)(at + key_bytes), row.value_len};
         room->timestamps[i] = row.timestamp;
+        timed |= row.timestamp != 0;
+        clocked |= row.timestamp == 0;
         if (row.timestamp < room->earliest)
             room->earliest = row.timestamp;
         if (row.timestamp > room->latest)
@@ -227,7 +234,7 @@ static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct r
         at += key_bytes + (uint64_t)row.value_len;
         *total += key_bytes + row.value_len;
     }
-    return at == len;
+    return at == len && room->earliest >= 0 && !(timed && clocked);
 }
 
 static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t place,

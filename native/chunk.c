@@ -14,7 +14,8 @@ size_t chunk_head_bytes(uint8_t topic_len, uint32_t section_count)
 size_t chunk_bound(const struct chunk_columns *c)
 {
     size_t lengths = pad8((size_t)c->count * 4);
-    return chunk_head_bytes(c->topic_len, 6) + 3 * lengths + pad8(c->keys_bytes) +
+    size_t columns = c->ts_high == NULL ? 3 : 4;
+    return chunk_head_bytes(c->topic_len, 7) + columns * lengths + pad8(c->keys_bytes) +
            pad8(c->vals_bytes) + (size_t)c->producer_count * PRODUCER_BYTES;
 }
 
@@ -232,6 +233,8 @@ size_t chunk_scratch_bytes(const struct chunk_view *view)
 int chunk_unpack_columns(const struct chunk_view *view, uint8_t *scratch, size_t scratch_cap,
                          struct batch_columns *out)
 {
-    return sections_unpack(view->sections, view->section_count, view->count, scratch, scratch_cap,
-                           out);
+    if (sections_unpack(view->sections, view->section_count, view->count, scratch, scratch_cap,
+                        out) < 0)
+        return -1;
+    return times_valid(out, view->base_timestamp_us) ? 0 : -1;
 }

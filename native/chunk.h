@@ -18,6 +18,7 @@ struct chunk_columns {
     uint64_t epoch, base_offset;
     int64_t base_timestamp_us, max_timestamp_us, token_min, token_max;
     const uint32_t *ts_delta; /* NULL: all zero */
+    const uint32_t *ts_high;  /* NULL: all zero, as without ts_delta */
     const uint32_t *key_len;  /* NULL: no event has a key */
     const uint32_t *val_len;
     const uint8_t *keys, *vals;
@@ -88,16 +89,25 @@ int chunk_unpack(const struct chunk_view *view, uint8_t id, uint8_t *out, size_t
 struct batch_columns {
     uint32_t count;
     const uint32_t *ts_delta; /* NULL: all zero */
+    const uint32_t *ts_high;  /* NULL: all zero, as without ts_delta */
     const uint32_t *key_len;  /* NULL: no event has a key */
     const uint32_t *val_len;
     const uint8_t *keys, *vals;
     uint32_t keys_bytes, vals_bytes;
 };
 
+/* Microseconds of an event after the base timestamp. */
+static inline uint64_t column_delta(const struct batch_columns *c, uint32_t event)
+{
+    uint64_t delta = c->ts_delta == NULL ? 0 : c->ts_delta[event];
+    return c->ts_high == NULL ? delta : delta | (uint64_t)c->ts_high[event] << 32;
+}
+
 /* Bytes of scratch chunk_unpack_columns() needs. */
 size_t chunk_scratch_bytes(const struct chunk_view *view);
 
-/* Unpacks every column and checks that the lengths add up. scratch must be 8-byte aligned.
+/* Unpacks every column; checks that the lengths add up and that times can be. scratch must be
+ * 8-byte aligned.
  * 0; -1 malformed or scratch too small. The crcs are chunk_verify()'s business. */
 int chunk_unpack_columns(const struct chunk_view *view, uint8_t *scratch, size_t scratch_cap,
                          struct batch_columns *out);

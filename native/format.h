@@ -41,6 +41,8 @@ enum section_id {
     SECTION_VAL_LEN = 3,  /* u32[count], always present */
     SECTION_KEYS = 4,     /* the keys' bytes; absent if there are none */
     SECTION_VALUES = 5,   /* the values' bytes, always present */
+    SECTION_TS_HIGH = 6,  /* u32[count], bits 32 to 62 of the same deltas; absent: all zero, as in
+                           * whatever spans less than 71 minutes */
     SECTION_PRODUCERS = 16 /* struct chunk_producer[], always raw, never in a client's batch */
 };
 

@@ -17,11 +17,12 @@
 struct group_builder {
     struct chunk_sealer *sealer;
     struct chunk_columns columns;
-    uint32_t *ts_delta, *key_len, *val_len;
+    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
     uint8_t *keys, *vals;
     size_t keys_capacity, vals_capacity;
     struct chunk_producer *producers;
-    bool any_key, any_delta; /* before the first, key_len and ts_delta are not filled in */
+    bool any_key, any_delta, any_high; /* before the first, their columns are not filled in */
+    bool clocked; /* an event has the log's time: no high halves, see run_bound() */
     bool lent; /* the values are not in vals, but in a row where they came */
     /* Where the group grows. */
     struct log *log;
@@ -38,14 +39,15 @@ struct group_builder *builder_new(int acceleration)
         return NULL;
     b->sealer = chunk_sealer_new(acceleration);
     b->ts_delta = malloc(CHUNK_EVENTS_MAX * sizeof *b->ts_delta);
+    b->ts_high = malloc(CHUNK_EVENTS_MAX * sizeof *b->ts_high);
     b->key_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->key_len);
     b->val_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->val_len);
     b->producers = malloc(CHUNK_PRODUCERS_MAX * sizeof *b->producers);
     b->keys_capacity = b->vals_capacity = 256u << 10;
     b->keys = malloc(b->keys_capacity);
     b->vals = malloc(b->vals_capacity);
-    if (!b->sealer || !b->ts_delta || !b->key_len || !b->val_len || !b->producers || !b->keys ||
-        !b->vals) {
+    if (!b->sealer || !b->ts_delta || !b->ts_high || !b->key_len || !b->val_len ||
+        !b->producers || !b->keys || !b->vals) {
         builder_free(b);
         return NULL;
     }
@@ -58,6 +60,7 @@ void builder_free(struct group_builder *b)
         return;
     chunk_sealer_free(b->sealer);
     free(b->ts_delta);
+    free(b->ts_high);
     free(b->key_len);
     free(b->val_len);
     free(b->producers);
@@ -68,10 +71,10 @@ void builder_free(struct group_builder *b)
 
 size_t run_bound(const struct run *run)
 {
-    /* Columns (12 bytes an event), LZ4's worst case (1/255), and the frame of each chunk: header,
-     * topic, directory and padding, once for the run and once for each full chunk;
-     * a run may also cut the chunk that an earlier run began. */
-    size_t raw = run->bytes + (size_t)run->count * 12;
+    /* Columns (12 bytes an event, 16 where it brings its own time), LZ4's worst case (1/255), and
+     * the frame of each chunk: header, topic, directory and padding, once for the run and once for
+     * each full chunk; a run may also cut the chunk that an earlier run began. */
+    size_t raw = run->bytes + (size_t)run->count * (run->timestamp != 0 ? 16 : 12);
     if (run->sealed)
         raw = run->batch->total_bytes;
     size_t frames = 3 + run->bytes / (CHUNK_VALUES_TARGET / 2) + run->count / CHUNK_EVENTS_MAX;
@@ -112,7 +115,7 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
         .vals = b->vals,
         .producers = b->producers,
     };
-    b->any_key = b->any_delta = b->lent = false;
+    b->any_key = b->any_delta = b->any_high = b->clocked = b->lent = false;
 }
 
 /* NULL where the topic is to be stored as it is. */
@@ -134,6 +137,7 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
             last->event_count = c->count - last->first_event;
     }
     c->ts_delta = b->any_delta ? b->ts_delta : NULL;
+    c->ts_high = b->any_high ? b->ts_high : NULL;
     c->key_len = b->any_key ? b->key_len : NULL;
     struct chunk_sealer *sealer = sealer_of(b, stream->topic);
     size_t stored = chunk_seal(sealer, c, b->out + b->written, chunk_bound(c));
@@ -159,15 +163,24 @@ static void add_tokens(struct chunk_columns *c, const struct run *run)
         c->token_max = run->token_max;
 }
 
-static bool columns_fit(const struct chunk_columns *c, uint32_t value_len, uint32_t key_len,
-                        int64_t timestamp)
+/* Times further apart than 32 bits of microseconds go together only if they are all producers'. */
+static bool time_fits(const struct group_builder *b, const struct run *run, int64_t timestamp)
 {
+    const int64_t base = b->columns.base_timestamp_us;
+    if (run->timestamp == 0 && b->any_high)
+        return false;
+    return timestamp >= base && (timestamp - base <= UINT32_MAX ||
+                                 (run->timestamp != 0 && !b->clocked));
+}
+
+static bool columns_fit(const struct group_builder *b, const struct run *run, uint32_t value_len,
+                        uint32_t key_len, int64_t timestamp)
+{
+    const struct chunk_columns *c = &b->columns;
     uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
     return c->count == 0 ||
            (c->vals_bytes + value_len <= CHUNK_VALUES_TARGET && c->count < CHUNK_EVENTS_MAX &&
-            c->keys_bytes + key_bytes <= CHUNK_KEYS_TARGET &&
-            timestamp >= c->base_timestamp_us &&
-            timestamp - c->base_timestamp_us <= UINT32_MAX &&
+            c->keys_bytes + key_bytes <= CHUNK_KEYS_TARGET && time_fits(b, run, timestamp) &&
             c->producer_count < CHUNK_PRODUCERS_MAX);
 }
 
@@ -212,7 +225,7 @@ static void add_keys(struct group_builder *b, uint32_t first, uint32_t count, co
 static void add_deltas(struct group_builder *b, uint32_t first, uint32_t count, int64_t timestamp)
 {
     struct chunk_columns *c = &b->columns;
-    uint32_t delta = (uint32_t)(timestamp - c->base_timestamp_us);
+    uint64_t delta = (uint64_t)(timestamp - c->base_timestamp_us);
     if (timestamp > c->max_timestamp_us)
         c->max_timestamp_us = timestamp;
     if (delta == 0 && !b->any_delta)
@@ -221,7 +234,14 @@ static void add_deltas(struct group_builder *b, uint32_t first, uint32_t count, 
         memset(b->ts_delta, 0, first * sizeof *b->ts_delta);
     b->any_delta = true;
     for (uint32_t i = 0; i < count; i++)
-        b->ts_delta[first + i] = delta;
+        b->ts_delta[first + i] = (uint32_t)delta;
+    if (delta <= UINT32_MAX && !b->any_high)
+        return;
+    if (!b->any_high)
+        memset(b->ts_high, 0, first * sizeof *b->ts_high);
+    b->any_high = true;
+    for (uint32_t i = 0; i < count; i++)
+        b->ts_high[first + i] = (uint32_t)(delta >> 32);
 }
 
 /* Some events of a run with one key (or none) and one timestamp, their values in a row. They fit.
@@ -246,6 +266,7 @@ static void add_piece(struct group_builder *b, const struct run *run, const stru
     add_keys(b, c->count, piece->count, piece->key, piece->key_len);
     add_deltas(b, c->count, piece->count, piece->timestamp);
     c->count += piece->count;
+    b->clocked |= run->timestamp == 0;
     add_tokens(c, run);
 }
 
@@ -285,12 +306,13 @@ static void add_sealed(struct group_builder *b, struct stream *stream, const str
 }
 
 /* Starts a chunk where the next events do not fit, or are better off on their own. */
-static void cut_chunk(struct group_builder *b, struct stream *stream, const struct piece *next)
+static void cut_chunk(struct group_builder *b, struct stream *stream, const struct run *run,
+                      const struct piece *next)
 {
     const struct chunk_columns *c = &b->columns;
     bool apart = b->lent && c->vals_bytes >= CHUNK_VALUES_ENOUGH &&
                  next->values != c->vals + c->vals_bytes;
-    if (apart || !columns_fit(c, next->lens[0], next->key_len, next->timestamp))
+    if (apart || !columns_fit(b, run, next->lens[0], next->key_len, next->timestamp))
         columns_flush(b, stream);
 }
 
@@ -306,7 +328,7 @@ static void add_row(struct group_builder *b, struct stream *stream, const struct
     uint32_t key_bytes = run->keys ? run->key_len : 0;
     for (uint32_t left = run->count; left > 0; left -= piece.count) {
         piece.count = left;
-        cut_chunk(b, stream, &piece);
+        cut_chunk(b, stream, run, &piece);
         if (left == run->count && run->has_producer)
             note_producer(b, run); /* in the chunk of the run's first event */
         const struct chunk_columns *c = &b->columns;
@@ -341,7 +363,7 @@ static void add_spans(struct group_builder *b, struct stream *stream, const stru
             piece.key_len = run->key_spans[i].len;
             piece.key = run->keys + run->key_spans[i].at;
         }
-        cut_chunk(b, stream, &piece);
+        cut_chunk(b, stream, run, &piece);
         if (i == 0 && run->has_producer)
             note_producer(b, run);
         add_piece(b, run, &piece);

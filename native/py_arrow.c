@@ -77,7 +77,7 @@ struct batch_draft {
     Py_buffer valid, times;
     struct chunk_columns c;
     uint8_t *memory, *out;
-    uint32_t *ts_delta, *key_len, *val_len;
+    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
 };
 
 static void draft_release(struct batch_draft *d)
@@ -120,13 +120,14 @@ static const char *fill_times(struct batch_draft *d)
     }
     if (low <= 0)
         return "a timestamp is not positive";
-    if (high - low > UINT32_MAX)
-        return "the timestamps of one batch span more than 2^32 microseconds";
     for (uint32_t i = 0; i < d->c.count; i++)
-        d->ts_delta[i] = (uint32_t)(times[i] - low);
+        d->ts_delta[i] = (uint32_t)((uint64_t)(times[i] - low) & UINT32_MAX);
+    for (uint32_t i = 0; high - low > UINT32_MAX && i < d->c.count; i++)
+        d->ts_high[i] = (uint32_t)((uint64_t)(times[i] - low) >> 32);
     d->c.base_timestamp_us = low;
     d->c.max_timestamp_us = high;
     d->c.ts_delta = high == low ? NULL : d->ts_delta;
+    d->c.ts_high = high - low > UINT32_MAX ? d->ts_high : NULL;
     return NULL;
 }
 
@@ -159,12 +160,13 @@ static const char *fill(struct batch_draft *d)
     uint32_t count = d->c.count = d->values.count;
     size_t lengths = pad8((size_t)count * 4);
     size_t keys = d->keys.at != NULL ? (size_t)(d->keys.at[count] - d->keys.at[0]) : 0;
-    d->memory = malloc(3 * lengths + keys + 1);
+    d->memory = malloc(4 * lengths + keys + 1);
     if (d->memory == NULL)
         return "there is no memory for it";
     d->ts_delta = (uint32_t *)(void *)d->memory;
     d->key_len = (uint32_t *)(void *)(d->memory + lengths);
     d->val_len = (uint32_t *)(void *)(d->memory + 2 * lengths);
+    d->ts_high = (uint32_t *)(void *)(d->memory + 3 * lengths);
     for (uint32_t i = 0; i < count; i++)
         d->val_len[i] = (uint32_t)(d->values.at[i + 1] - d->values.at[i]);
     d->c.val_len = d->val_len;
@@ -172,7 +174,7 @@ static const char *fill(struct batch_draft *d)
     d->c.vals_bytes = (uint32_t)(d->values.at[count] - d->values.at[0]);
     const char *wrong = d->times.obj != NULL ? fill_times(d) : NULL;
     if (wrong == NULL && d->keys.at != NULL)
-        wrong = fill_keys(d, d->memory + 3 * lengths);
+        wrong = fill_keys(d, d->memory + 4 * lengths);
     return wrong;
 }
 

@@ -23,7 +23,7 @@ int py_batch_prepare(void)
 /* The columns of a batch under construction, in one allocation. */
 struct draft {
     struct chunk_columns c;
-    uint32_t *ts_delta, *key_len, *val_len;
+    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
     uint8_t *keys, *vals;
     void *memory;
 };
@@ -59,7 +59,7 @@ static int64_t total_bytes(PyObject *const *items, Py_ssize_t count, bool nullab
 static bool draft_allocate(struct draft *d, uint32_t count, int64_t keys_bytes, int64_t vals_bytes)
 {
     size_t lengths = pad8((size_t)count * 4);
-    uint8_t *p = d->memory = PyMem_Malloc(3 * lengths + (size_t)keys_bytes + (size_t)vals_bytes);
+    uint8_t *p = d->memory = PyMem_Malloc(4 * lengths + (size_t)keys_bytes + (size_t)vals_bytes);
     if (p == NULL) {
         PyErr_NoMemory();
         return false;
@@ -67,7 +67,8 @@ static bool draft_allocate(struct draft *d, uint32_t count, int64_t keys_bytes, 
     d->ts_delta = (uint32_t *)(void *)p;
     d->key_len = (uint32_t *)(void *)(p + lengths);
     d->val_len = (uint32_t *)(void *)(p + 2 * lengths);
-    d->keys = p + 3 * lengths;
+    d->ts_high = (uint32_t *)(void *)(p + 3 * lengths);
+    d->keys = p + 4 * lengths;
     d->vals = d->keys + keys_bytes;
     d->c.count = count;
     d->c.val_len = d->val_len;
@@ -107,20 +108,15 @@ static bool draft_timestamps(struct draft *d, PyObject *const *items)
         earliest = at < earliest ? at : earliest;
         latest = at > latest ? at : latest;
     }
-    bool equal = true;
     for (uint32_t i = 0; i < d->c.count; i++) {
-        int64_t delta = PyLong_AsLongLong(items[i]) - earliest;
-        if (delta > UINT32_MAX) {
-            PyErr_SetString(PyExc_ValueError,
-                            "the timestamps of one batch span more than 2^32 microseconds");
-            return false;
-        }
+        uint64_t delta = (uint64_t)(PyLong_AsLongLong(items[i]) - earliest);
         d->ts_delta[i] = (uint32_t)delta;
-        equal = equal && delta == 0;
+        d->ts_high[i] = (uint32_t)(delta >> 32);
     }
     d->c.base_timestamp_us = earliest;
     d->c.max_timestamp_us = latest;
-    d->c.ts_delta = equal ? NULL : d->ts_delta;
+    d->c.ts_delta = latest == earliest ? NULL : d->ts_delta;
+    d->c.ts_high = latest - earliest > UINT32_MAX ? d->ts_high : NULL;
     return true;
 }
 

@@ -185,10 +185,9 @@ static PyObject *events_list(const struct chunk_view *view, const struct batch_c
     for (uint32_t i = 0; list != NULL && i < c->count; i++) {
         bool has_key = c->key_len != NULL && c->key_len[i] != KEY_NULL;
         uint32_t key_len = has_key ? c->key_len[i] : 0;
-        uint32_t delta = c->ts_delta == NULL ? 0 : c->ts_delta[i];
         PyObject *event = Py_BuildValue(
             "(KLNy#)", (unsigned long long)(view->base_offset + i),
-            (long long)((uint64_t)view->base_timestamp_us + delta),
+            (long long)((uint64_t)view->base_timestamp_us + column_delta(c, i)),
             has_key ? PyBytes_FromStringAndSize((const char *)key, key_len) : Py_NewRef(Py_None),
             (const char *)val, (Py_ssize_t)c->val_len[i]);
         if (event == NULL)

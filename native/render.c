@@ -233,8 +233,7 @@ static void put_line_start(struct sink *out, const struct chunk_view *view, int6
 
 static uint64_t event_timestamp(const struct chunk_view *view, const struct walk *w)
 {
-    uint32_t delta = w->c.ts_delta == NULL ? 0 : w->c.ts_delta[w->index];
-    return (uint64_t)view->base_timestamp_us + delta;
+    return (uint64_t)view->base_timestamp_us + column_delta(&w->c, w->index);
 }
 
 static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w)

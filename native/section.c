@@ -50,6 +50,8 @@ static uint32_t list_parts(const struct chunk_columns *c, struct part parts[CHUN
     if (c->key_len != NULL && c->keys_bytes > 0)
         parts[n++] = (struct part){SECTION_KEYS, true, c->keys_bytes, c->keys};
     parts[n++] = (struct part){SECTION_VALUES, true, c->vals_bytes, c->vals};
+    if (c->ts_delta != NULL && c->ts_high != NULL)
+        parts[n++] = (struct part){SECTION_TS_HIGH, true, lengths, c->ts_high};
     if (c->producer_count > 0)
         parts[n++] = (struct part){SECTION_PRODUCERS, false, c->producer_count * PRODUCER_BYTES,
                                    c->producers};
@@ -144,6 +146,7 @@ static bool size_valid(const struct section_entry *e, uint32_t event_count, bool
 {
     switch (e->id) {
     case SECTION_TS_DELTA:
+    case SECTION_TS_HIGH:
     case SECTION_KEY_LEN:
     case SECTION_VAL_LEN:
         return e->raw_len == (uint64_t)event_count * 4;
@@ -159,11 +162,14 @@ static bool size_valid(const struct section_entry *e, uint32_t event_count, bool
     }
 }
 
-/* Which sections must be there: lengths and values always, keys only with their lengths. */
+/* Which sections must be there: lengths and values always, keys only with their lengths, high
+ * halves only with low ones. */
 static bool presence_valid(uint32_t present)
 {
     const uint32_t needed = 1u << SECTION_VAL_LEN | 1u << SECTION_VALUES;
     if ((present & needed) != needed)
+        return false;
+    if ((present >> SECTION_TS_HIGH & 1) && !(present >> SECTION_TS_DELTA & 1))
         return false;
     return !(present >> SECTION_KEYS & 1) || (present >> SECTION_KEY_LEN & 1);
 }
@@ -225,7 +231,8 @@ int section_unpack(const struct chunk_section *s, uint8_t *out)
 /* Lengths are copied even when stored raw, for their alignment; bytes are not. */
 static bool needs_scratch(const struct chunk_section *s)
 {
-    return s->id <= SECTION_VAL_LEN || (s->codec == CODEC_LZ4 && s->id <= SECTION_VALUES);
+    return s->id <= SECTION_VAL_LEN || s->id == SECTION_TS_HIGH ||
+           (s->codec == CODEC_LZ4 && s->id <= SECTION_VALUES);
 }
 
 size_t sections_scratch_bytes(const struct chunk_section *sections, uint32_t section_count)
@@ -248,6 +255,17 @@ static bool lengths_add_up(const struct batch_columns *c)
     return vals == c->vals_bytes && keys == c->keys_bytes;
 }
 
+bool times_valid(const struct batch_columns *c, int64_t base_us)
+{
+    for (uint32_t i = 0; c->ts_high != NULL && i < c->count; i++) {
+        uint64_t delta = column_delta(c, i);
+        int64_t sum;
+        if (delta > INT64_MAX || __builtin_add_overflow(base_us, (int64_t)delta, &sum))
+            return false;
+    }
+    return true;
+}
+
 static void assign_column(struct batch_columns *out, const struct chunk_section *s,
                           const uint8_t *p)
 {
@@ -256,6 +274,9 @@ static void assign_column(struct batch_columns *out, const struct chunk_section 
     switch (s->id) {
     case SECTION_TS_DELTA:
         out->ts_delta = lengths;
+        break;
+    case SECTION_TS_HIGH:
+        out->ts_high = lengths;
         break;
     case SECTION_KEY_LEN:
         out->key_len = lengths;

@@ -41,6 +41,9 @@ int sections_unpack(const struct chunk_section *sections, uint32_t section_count
                     uint32_t event_count, uint8_t *scratch, size_t scratch_cap,
                     struct batch_columns *out);
 
+/* Whether base and high deltas are times: no sum is over INT64_MAX. */
+bool times_valid(const struct batch_columns *columns, int64_t base_us);
+
 /* Header, topic and directory in front of sections already written behind them. */
 void chunk_write_head(const struct chunk_columns *columns, const struct section_entry *entries,
                       uint32_t section_count, size_t stored_bytes, uint8_t *out);

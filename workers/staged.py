@@ -10,7 +10,7 @@ import msgpack
 
 from barco import limits
 from barco.errors import NotFoundError, ProtocolError, RequestError, TooLargeError
-from barco.protocol.batch import split_batches
+from barco.protocol.batch import base_of, split_batches
 from barco.workers.marks import Marks, Stream
 
 Rows = dict[Stream, int]
@@ -24,11 +24,15 @@ Outline = tuple[int, int, int, int, int]
 
 
 async def checked(
-    check: Callable[[int, memoryview], Outline], index: int, body: bytes
+    check: Callable[[int, memoryview], Outline],
+    index: int,
+    body: bytes,
+    near: Callable[[int], None] | None = None,
 ) -> list[tuple[memoryview, Outline]]:
     """The batches in a body, each looked at as a whole, with a turn of the loop between two.
 
-    RequestError or TooLargeError if one of them cannot be an event of the slice.
+    RequestError or TooLargeError if one of them cannot be an event of the slice, or what `near`
+    raises of the first or the last time of one.
     """
     found: list[tuple[memoryview, Outline]] = []
     try:
@@ -39,7 +43,11 @@ async def checked(
         for batch in batches:
             if found:
                 await asyncio.sleep(0)
-            found.append((batch, check(index, batch)))
+            outline = check(index, batch)
+            if near is not None and outline[4]:
+                near(base_of(batch))
+                near(outline[4])
+            found.append((batch, outline))
     except OverflowError as error:
         raise TooLargeError(f"{error}: at most 1 MiB of values, or one event.") from None
     except (ProtocolError, ValueError) as error:

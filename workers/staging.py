@@ -226,14 +226,22 @@ class Staging:
     # --- Tasks -----------------------------------------------------------------------------------
 
     async def stage(
-        self, writer: str, batch: int, attempt: str, stream: Stream, seq: int, body: bytes
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        stream: Stream,
+        seq: int,
+        body: bytes,
+        near: Callable[[int], None] | None = None,
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
         `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
-        one's: a repetition is recognised, a gap is refused.
+        one's: a repetition is recognised, a gap is refused. `near` raises what a time is refused
+        with: it sees the first and the last of each batch.
         """
-        batches = await checked(self._reactor.check_batch, stream[1], body)
+        batches = await checked(self._reactor.check_batch, stream[1], body, near)
         write = await self._write(writer, batch)
         async with write.file.lock:
             if write.file.closed:

@@ -17,8 +17,9 @@ EVENT_OVERHEAD_BYTES = 96
 """What an event weighs in memory beside its bytes (two object headers, list slots, a future)."""
 EVENTS_PER_BATCH_MAX = 65_536
 """Bounds the time one answer keeps the loop busy; brokers take more."""
-TIMESTAMP_SPAN_US_MAX = 0xFFFFFFFF
-"""A batch keeps timestamps as unsigned 32-bit differences from its first moment."""
+TIMESTAMP_SPAN_US_MAX = 365 * 86_400_000_000
+"""One that is refused for being far from now (as milliseconds are, in 1970) refuses its batch:
+those of now are not in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ What belongs to one slice is stored by the broker as it came, without being reco
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barco.errors import ProtocolError
@@ -65,13 +65,10 @@ def split_batches(buf: bytes | bytearray | memoryview) -> list[memoryview]:
     return found
 
 
-def bases_of(buf: bytes | bytearray | memoryview) -> Iterator[int]:
-    """The first timestamp of each batch that `split_batches` finds, 0 for none; up to damage."""
-    view = memoryview(buf)
-    while len(view) >= _HEADER.size:
-        _, _, _, _, _, total, base_us, _ = _HEADER.unpack_from(view)
-        yield base_us
-        view = view[max(total, _HEADER.size) :]
+def base_of(batch: memoryview) -> int:
+    """The first timestamp of a batch that `split_batches` found, 0 for none."""
+    base_us: int = _HEADER.unpack_from(batch)[6]
+    return base_us
 
 
 def decode_batch(buf: bytes | bytearray | memoryview) -> Batch:
@@ -95,5 +92,6 @@ def decode_batch(buf: bytes | bytearray | memoryview) -> Batch:
         raise ProtocolError("the batch has timestamps, but no time they count from")
     if any(65_535 < length != KEY_NULL for length in columns.key_len or ()):
         raise ProtocolError("a key has more than 65,535 bytes")
+    columns.check_times(base_us)
     times = columns.timestamps(base_us) if base_us else None
     return Batch(columns.value_list(), columns.key_list(), times)

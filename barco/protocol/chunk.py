@@ -111,7 +111,9 @@ def decode_chunk(buf: bytes | bytearray | memoryview, offset: int = 0) -> Chunk:
     for run in producers:
         if not 0 < run.event_count <= header.count - run.first_event:
             raise ProtocolError("a producer's events lie outside of the chunk")
-    return Chunk(header, unpack_columns(sections), producers)
+    columns = unpack_columns(sections)
+    columns.check_times(header.base_timestamp_us)
+    return Chunk(header, columns, producers)
 
 
 def read_header(buf: bytes | bytearray | memoryview, offset: int = 0) -> ChunkHeader:
@@ -187,6 +189,7 @@ def encode_chunk(
     lengths = 4 * columns.count
     raw_bytes = len(columns.keys) + len(columns.values) + len(runs) + lengths
     raw_bytes += lengths * (columns.ts_delta is not None)
+    raw_bytes += lengths * (columns.ts_high is not None)
     raw_bytes += lengths * (columns.key_len is not None)
     padded = name + bytes(-len(name) % 8)
     stored = _HEADER.size + len(padded) + len(directory) + len(body)

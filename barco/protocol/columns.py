@@ -39,14 +39,19 @@ class Section(IntEnum):
     VAL_LEN = 3
     KEYS = 4
     VALUES = 5
+    TS_HIGH = 6
     PRODUCERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Events by column. `ts_delta` None: all 0; `key_len` None: no event has a key."""
+    """Events by column. `ts_delta` None: all 0; `key_len` None: no event has a key.
+
+    `ts_high` are bits 32 to 62 of the deltas, None if all are 0: they span less than 71 minutes.
+    """
 
     ts_delta: "array[int] | None"
+    ts_high: "array[int] | None"
     key_len: "array[int] | None"
     val_len: "array[int]"
     keys: bytes
@@ -71,7 +76,15 @@ class Columns:
         """Each event's time in microseconds since 1970."""
         if self.ts_delta is None:
             return [base_us] * self.count
-        return [base_us + delta for delta in self.ts_delta]
+        if self.ts_high is None:
+            return [base_us + delta for delta in self.ts_delta]
+        pairs = zip(self.ts_delta, self.ts_high, strict=True)
+        return [base_us + (high << 32) + low for low, high in pairs]
+
+    def check_times(self, base_us: int) -> None:
+        """ProtocolError if one of them does not fit 63 bits."""
+        if self.ts_high is not None and max(self.timestamps(base_us)) >= 2**63:
+            raise ProtocolError("a timestamp does not fit 63 bits")
 
 
 def _cut(lengths: "array[int]", joined: bytes) -> list[bytes | None]:
@@ -94,7 +107,7 @@ def make_columns(
     """Columns of events, and the time that their deltas count from (0 without timestamps).
 
     ValueError: no event, columns of different lengths, sizes over the limits, timestamps that are
-    not positive or more than 2^32 microseconds apart.
+    not positive or do not fit 63 bits.
     """
     count = len(values)
     if not count:
@@ -106,27 +119,34 @@ def make_columns(
         if any(key is not None and len(key) > 65_535 for key in keys):
             raise ValueError("a key has more than 65,535 bytes")
         key_len = array("I", [KEY_NULL if key is None else len(key) for key in keys])
-    deltas, base_us = _deltas(count, timestamps_us)
+    lows, highs, base_us = _deltas(count, timestamps_us)
     joined_keys = b"".join(key for key in keys or () if key is not None)
-    columns = Columns(deltas, key_len, array("I", map(len, values)), joined_keys, b"".join(values))
+    val_len = array("I", map(len, values))
+    columns = Columns(lows, highs, key_len, val_len, joined_keys, b"".join(values))
     if max(len(columns.keys), len(columns.values), 4 * count) > SECTION_RAW_MAX:
         raise ValueError(f"a column is over its {SECTION_RAW_MAX} bytes")
     return columns, base_us
 
 
-def _deltas(count: int, timestamps_us: Sequence[int] | None) -> "tuple[array[int] | None, int]":
+def _deltas(
+    count: int, timestamps_us: Sequence[int] | None
+) -> "tuple[array[int] | None, array[int] | None, int]":
     if timestamps_us is None:
-        return None, 0
+        return None, None, 0
     if len(timestamps_us) != count:
         raise ValueError(f"{count} values but {len(timestamps_us)} timestamps")
     base_us = min(timestamps_us)
     if base_us <= 0:
         raise ValueError(f"timestamp {base_us} is not positive")
-    if max(timestamps_us) - base_us >= 2**32:
-        raise ValueError("the timestamps of one batch span more than 2^32 microseconds")
-    if max(timestamps_us) == base_us:
-        return None, base_us
-    return array("I", [each - base_us for each in timestamps_us]), base_us
+    latest = max(timestamps_us)
+    if latest >= 2**63:
+        raise ValueError(f"timestamp {latest} does not fit 63 bits")
+    if latest == base_us:
+        return None, None, base_us
+    lows = array("I", [each - base_us & 0xFFFFFFFF for each in timestamps_us])
+    if latest - base_us < 2**32:
+        return lows, None, base_us
+    return lows, array("I", [each - base_us >> 32 for each in timestamps_us]), base_us
 
 
 def encode_sections(
@@ -142,6 +162,8 @@ def encode_sections(
     if columns.keys:
         parts.append((Section.KEYS, columns.keys))
     parts.append((Section.VALUES, columns.values))
+    if columns.ts_high is not None:
+        parts.append((Section.TS_HIGH, columns.ts_high.tobytes()))
     if producers:
         parts.append((Section.PRODUCERS, producers))
     directory, body = [], []
@@ -214,6 +236,8 @@ def read_sections(
         raise ProtocolError("the sections are not complete")
     if Section.KEYS in sections and Section.KEY_LEN not in sections:
         raise ProtocolError("there are keys without lengths")
+    if Section.TS_HIGH in sections and Section.TS_DELTA not in sections:
+        raise ProtocolError("there are halves of times without the others")
     return sections
 
 
@@ -224,7 +248,7 @@ def _entry_valid(section: Section, codec: int, raw_len: int, stored_len: int, co
         return False
     if codec == _LZ4 and not 0 < raw_len <= stored_len * SECTION_RATIO_MAX + 64:
         return False
-    if section in (Section.TS_DELTA, Section.KEY_LEN, Section.VAL_LEN):
+    if section in (Section.TS_DELTA, Section.TS_HIGH, Section.KEY_LEN, Section.VAL_LEN):
         return raw_len == 4 * count
     if section is Section.PRODUCERS:
         records, rest = divmod(raw_len, PRODUCER.size)
@@ -247,4 +271,5 @@ def unpack_columns(sections: dict[Section, StoredSection]) -> Columns:
     keys_sum = sum(each for each in key_len or () if each != KEY_NULL)
     if sum(val_len) != len(values) or keys_sum != len(keys):
         raise ProtocolError("the lengths do not add up")
-    return Columns(lengths(Section.TS_DELTA), key_len, val_len, keys, values)
+    ts_delta, ts_high = lengths(Section.TS_DELTA), lengths(Section.TS_HIGH)
+    return Columns(ts_delta, ts_high, key_len, val_len, keys, values)

@@ -27,7 +27,7 @@ TOLD_BYTES = 48
 """Of a key or value, in a message."""
 
 TIMESTAMP_US_MAX = 2**63 - 2**32
-"""Of an event: a batch's first one, and microseconds in 32 bits (native/batch.c)."""
+"""Of an event: that of a batch's first one (native/batch.c)."""
 
 _TEXT = (BinaryType(), StringType())
 _COLUMNS = {

@@ -38,7 +38,6 @@ from barco.spark.rows import (
     refuse,
     which_row,
 )
-from barco.spark.spans import spans
 from barco.spark.tokens import ROW_BYTES, Columns, Router, offsets_of, sizes_between
 from barco.types import MiB
 
@@ -313,10 +312,6 @@ class Task:
         return None
 
     def _send(self, topic: str, slice_key: SliceKey, columns: Columns) -> None:
-        for part in spans(columns):
-            self._send_part(topic, slice_key, part)
-
-    def _send_part(self, topic: str, slice_key: SliceKey, columns: Columns) -> None:
         count = len(columns.value)
         body = encode(columns, self._options.acceleration)
         bundle = self._bundles.setdefault((topic, slice_key), _Bundle(0))

@@ -26,7 +26,8 @@ static void check_again(const struct chunk_view *view, const struct batch_column
 {
     struct chunk_columns c = {.topic = view->topic, .topic_len = view->topic_len,
                               .count = columns->count, .base_offset = view->base_offset,
-                              .ts_delta = columns->ts_delta, .key_len = columns->key_len,
+                              .ts_delta = columns->ts_delta, .ts_high = columns->ts_high,
+                              .key_len = columns->key_len,
                               .val_len = columns->val_len, .keys = columns->keys,
                               .vals = columns->vals, .keys_bytes = columns->keys_bytes,
                               .vals_bytes = columns->vals_bytes};

@@ -57,6 +57,8 @@ static inline void require_same_columns(const struct batch_columns *a,
     REQUIRE(same_bytes(a->val_len, b->val_len, lengths));
     REQUIRE(a->key_len == NULL || same_bytes(a->key_len, b->key_len, lengths));
     REQUIRE(a->ts_delta == NULL || same_bytes(a->ts_delta, b->ts_delta, lengths));
+    REQUIRE((a->ts_high == NULL) == (b->ts_high == NULL));
+    REQUIRE(a->ts_high == NULL || same_bytes(a->ts_high, b->ts_high, lengths));
     REQUIRE(same_bytes(a->keys, b->keys, a->keys_bytes));
     REQUIRE(same_bytes(a->vals, b->vals, a->vals_bytes));
 }

@@ -41,7 +41,7 @@ static inline uint8_t *exact_copy(const void *p, size_t len)
  * not. Freed by columns_free(). */
 struct test_columns {
     struct chunk_columns c;
-    uint32_t *ts_delta, *key_len, *val_len;
+    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
     uint8_t *keys, *vals;
 };
 
@@ -49,14 +49,16 @@ static inline void columns_make(struct test_columns *t, uint64_t seed, uint32_t 
                                 uint32_t val_max, int noise)
 {
     t->ts_delta = calloc(count, 4);
+    t->ts_high = calloc(count, 4); /* Not in c, unless a test sets it. */
     t->key_len = calloc(count, 4);
     t->val_len = calloc(count, 4);
     t->keys = malloc((size_t)count * 16 + 1);
     t->vals = malloc((size_t)count * val_max + 1);
-    CHECK(t->ts_delta && t->key_len && t->val_len && t->keys && t->vals);
+    CHECK(t->ts_delta && t->ts_high && t->key_len && t->val_len && t->keys && t->vals);
     uint32_t keys = 0, vals = 0;
     for (uint32_t i = 0; i < count; i++) {
         t->ts_delta[i] = i * 10;
+        t->ts_high[i] = i * 7 % 20000;
         t->val_len[i] = (uint32_t)(random_next(&seed) % (val_max + 1));
         t->key_len[i] = i % 3 == 0 ? KEY_NULL : (uint32_t)(random_next(&seed) % 17);
         for (uint32_t k = 0; t->key_len[i] != KEY_NULL && k < t->key_len[i]; k++)
@@ -76,6 +78,7 @@ static inline void columns_make(struct test_columns *t, uint64_t seed, uint32_t 
 static inline void columns_free(struct test_columns *t)
 {
     free(t->ts_delta);
+    free(t->ts_high);
     free(t->key_len);
     free(t->val_len);
     free(t->keys);
@@ -89,9 +92,11 @@ static inline int columns_equal(const struct chunk_columns *a, const struct batc
     if (a->count != b->count || a->vals_bytes != b->vals_bytes || a->keys_bytes != b->keys_bytes)
         return 0;
     if ((a->ts_delta == NULL) != (b->ts_delta == NULL) ||
+        (a->ts_high == NULL) != (b->ts_high == NULL) ||
         (a->key_len == NULL) != (b->key_len == NULL))
         return 0;
     return (a->ts_delta == NULL || memcmp(a->ts_delta, b->ts_delta, lengths) == 0) &&
+           (a->ts_high == NULL || memcmp(a->ts_high, b->ts_high, lengths) == 0) &&
            (a->key_len == NULL || memcmp(a->key_len, b->key_len, lengths) == 0) &&
            memcmp(a->val_len, b->val_len, lengths) == 0 &&
            (a->keys_bytes == 0 || memcmp(a->keys, b->keys, a->keys_bytes) == 0) &&

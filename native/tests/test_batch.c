@@ -38,6 +38,8 @@ static void test_round_trips(void)
         uint8_t *scratch;
         size_t len;
         columns_make(&t, (uint64_t)i, 1 + (uint32_t)i * 7, 200, i % 2);
+        if (i % 3 == 2)
+            t.c.ts_high = t.ts_high;
         if (i % 3 == 1)
             t.c.ts_delta = NULL;
         if (i % 5 == 1) {
@@ -193,7 +195,9 @@ static void test_lies(void)
     LIE(header.section_count = 3);
     LIE(header.section_count = 255);
     LIE(entries[0].id = 0);
-    LIE(entries[0].id = 6);
+    LIE(entries[0].id = SECTION_TS_HIGH);
+    LIE(entries[1].id = SECTION_TS_HIGH);
+    LIE(entries[1].id = 7);
     LIE(entries[0].id = SECTION_TS_DELTA);
     LIE(entries[1].id = SECTION_VAL_LEN);
     LIE(entries[1].id = SECTION_PRODUCERS);
@@ -229,6 +233,26 @@ static void test_lies_inside(void)
     free(scratch);
 }
 
+/* High halves of deltas whose sums with the base are no times. */
+static void test_times_over_the_last(void)
+{
+    static const uint32_t highs[] = {0x7fffffff, 0x80000000, UINT32_MAX};
+    struct test_columns t;
+    struct batch_columns back;
+    columns_make(&t, 3, 40, 20, 0);
+    t.c.ts_high = t.ts_high;
+    for (size_t i = 0; i <= sizeof highs / sizeof *highs; i++) {
+        uint8_t *scratch;
+        size_t len;
+        t.ts_high[39] = i == 0 ? 0x7fffffff - 400000 : highs[i - 1];
+        uint8_t *batch = seal(sealer, &t.c, &len);
+        CHECK(unpack(batch, len, 100, &scratch, &back) == (i == 0 ? 0 : -1));
+        free(scratch);
+        free(batch);
+    }
+    columns_free(&t);
+}
+
 int main(void)
 {
     sealer = chunk_sealer_new(1);
@@ -238,6 +262,7 @@ int main(void)
     test_every_cut_and_bit();
     test_lies();
     test_lies_inside();
+    test_times_over_the_last();
     chunk_sealer_free(sealer);
     return 0;
 }

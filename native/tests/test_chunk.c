@@ -50,7 +50,9 @@ static void test_round_trips(void)
             struct test_columns t;
             columns_make(&t, i + 1, shapes[i].count, shapes[i].val_max, noise);
             check_round_trip(&t.c);
-            t.c.ts_delta = NULL;
+            t.c.ts_high = t.ts_high;
+            check_round_trip(&t.c);
+            t.c.ts_delta = t.c.ts_high = NULL;
             check_round_trip(&t.c);
             t.c.key_len = NULL;
             t.c.keys_bytes = 0;

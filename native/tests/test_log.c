@@ -364,8 +364,34 @@ static void test_what_is_glued_stays_together(void)
     lab_close(&lab);
 }
 
-/* Timestamps that fall make no chunk of each event: the bound of the run holds. */
-static void test_falling_timestamps(void)
+/* Whether the chunks of the last run have these times, in this order, and the log's around them. */
+static void check_times(const struct lab *lab, const struct stream *stream, const int64_t *stamps,
+                        uint64_t count)
+{
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < stream->entry_count; i++) {
+        struct chunk_view view;
+        struct batch_columns columns;
+        const struct index_entry *entry = &stream->entries[i];
+        const uint8_t *at = log_memory(lab->log, entry->log_pos);
+        CHECK(chunk_open(at, entry->stored_bytes, &view) == 0 && chunk_verify(&view) == 0);
+        size_t need = chunk_scratch_bytes(&view);
+        uint8_t *scratch = malloc(need);
+        CHECK(chunk_unpack_columns(&view, scratch, need, &columns) == 0);
+        for (uint32_t n = 0; n < view.count; n++, seen++) {
+            int64_t time = view.base_timestamp_us + (int64_t)column_delta(&columns, n);
+            bool own = seen > 0 && seen <= count;
+            CHECK(time == (own ? stamps[seen - 1] : NOW));
+            CHECK(time <= view.max_timestamp_us);
+        }
+        free(scratch);
+    }
+    CHECK(seen == count + 2);
+}
+
+/* Timestamps in no order, microseconds or years apart, make no chunk of each event: the bound of
+ * the run holds. The events before and behind them have the log's time. */
+static void test_times_in_no_order(int64_t step)
 {
     enum { COUNT = 5000 };
     struct lab lab;
@@ -373,23 +399,29 @@ static void test_falling_timestamps(void)
     settle(&lab);
     put(&lab, "fall", 0, 10);
     struct run *run = event(&lab, "fall", 0, COUNT * 16);
-    int64_t *stamps = (int64_t *)run->tail;
+    int64_t *stamps = (int64_t *)run->tail, *kept = malloc(COUNT * sizeof *kept);
     struct span *spans = (struct span *)(stamps + COUNT);
+    run->timestamp = INT64_MAX;
     for (int i = 0; i < COUNT; i++) {
-        stamps[i] = NOW - i;
+        kept[i] = stamps[i] = NOW - i * 2741 % COUNT * step;
         spans[i] = (struct span){0, 1};
+        run->timestamp = stamps[i] < run->timestamp ? stamps[i] : run->timestamp;
     }
     run->count = run->bytes = COUNT;
     run->values = (const uint8_t *)"x";
     run->value_spans = spans;
     run->timestamps = stamps;
-    run->timestamp = NOW - COUNT;
+    run->max_timestamp = NOW;
+    const struct stream *stream = run->stream;
     size_t bound = run_bound(run);
     log_enqueue(lab.log, run);
+    put(&lab, "fall", 0, 10);
     uint64_t chunks = lab.log->chunks, bytes = lab.log->group_bytes;
     settle(&lab);
-    CHECK(lab.log->chunks - chunks <= 3);
-    CHECK(lab.log->group_bytes - bytes <= bound + 2 * GROUP_ALIGN);
+    CHECK(lab.log->chunks - chunks <= 4);
+    CHECK(lab.log->group_bytes - bytes <= bound + 3 * GROUP_ALIGN);
+    check_times(&lab, stream, kept, COUNT);
+    free(kept);
     lab_close(&lab);
 }
 
@@ -494,7 +526,8 @@ int main(void)
     test_duplicates_wait_for_their_original();
     test_a_snapshot_claims_only_what_is_written();
     test_what_can_never_fit();
-    test_falling_timestamps();
+    test_times_in_no_order(1);
+    test_times_in_no_order(3LL * 365 * 86400 * 1000000 / 5000); /* three years */
     test_values_come_back_as_they_were(COMPRESSION_DEFAULT, COMPRESSION_DEFAULT, true);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_DEFAULT, false);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_LZ4, true);

@@ -100,6 +100,7 @@ static struct run *rows_run(struct ring *ring, struct stream *stream)
     struct span *values = (struct span *)(timestamps + count), *keys = values + count;
     uint8_t *bytes = (uint8_t *)(keys + count);
     const int64_t first = ring->now + below(ring, 1000) * (int64_t)below(ring, 100000000);
+    const int64_t scale = chance(ring, 70) ? 1 : below(ring, 20000) + 1; /* decades apart */
     uint32_t at = 0;
     run->timestamp = INT64_MAX;
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +109,7 @@ static struct run *rows_run(struct ring *ring, struct stream *stream)
         at += key_len == KEY_NULL ? 0 : key_len;
         values[i] = (struct span){at, below(ring, 40)};
         at += values[i].len;
-        timestamps[i] = first + below(ring, UINT32_MAX); /* rows come of one batch */
+        timestamps[i] = first + below(ring, UINT32_MAX) * scale;
         if (timestamps[i] < run->timestamp)
             run->timestamp = timestamps[i];
     }
@@ -129,9 +130,10 @@ static struct run *batch_run(struct ring *ring, struct stream *stream)
     struct test_columns t;
     columns_make(&t, random_next(&ring->seed), below(ring, 200) + 1, below(ring, 300) + 1,
                  chance(ring, 50));
+    t.c.ts_high = chance(ring, 30) ? t.ts_high : NULL;
     if (chance(ring, 30)) { /* the broker's clock */
         t.c.base_timestamp_us = 0;
-        t.c.ts_delta = NULL;
+        t.c.ts_delta = t.c.ts_high = NULL;
     }
     const size_t bound = chunk_bound(&t.c) + 1024;
     struct run *run = run_new(stream, sizeof(struct batch_view) + bound);

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -20,8 +21,10 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from running import RunningBroker
+from test_timestamps import chunks_of
 
 import barco
+from barco import _native
 from barco.client.batching import SliceKey
 from barco.client.ring import Ring
 from barco.model.token import TOKEN_MIN
@@ -279,6 +282,34 @@ def test_a_job_of_too_many_tasks_is_refused_by_the_first_that_is_too_many() -> N
         task.write([rows])
     empty = Task(given, nobody, 0, Staged("w", 10_000, new_attempt(10_000)))
     assert empty.write([rows.slice(0, 0)]).rows == {}, "without rows it is in nobody's way"
+
+
+def test_times_of_three_years_in_no_order(broker: RunningBroker) -> None:
+    """As many batches as the rows would be with one time; each row keeps its own."""
+    count, now = 60_000, time.time_ns() // 1000
+    chance = random.Random(3)
+    times = [now - chance.randrange(3 * 365 * 86_400_000_000) for _ in range(count)]
+    columns = {
+        "key": pa.array([b"k%d" % (n % 97) for n in range(count)]),
+        "value": pa.array([b"%d" % n for n in range(count)]),
+        "timestamp": pa.array(times, pa.int64()),
+    }
+    rows = pa.record_batch(columns)
+    given = options(broker)
+    staged = Task(given, ring_of(given), 0, Staged("y", 0, new_attempt(0))).write([rows])
+    assert commit(given, 0, [staged]) == count
+    chunks = chunks_of(broker, "t")
+    assert len(chunks) <= 8, "one for each slice"
+    found = {
+        int(value): time_us for chunk in chunks
+        for _, time_us, _, value in _native.chunk_events(chunk)
+    }  # fmt: skip
+    assert found == dict(enumerate(times))
+    # The last of a batch is looked at as well as the first.
+    late = columns | {"timestamp": pa.array([*times[:-1], now + 10**12], pa.int64())}
+    task = Task(given, ring_of(given), 1, Staged("y", 0, new_attempt(0)))
+    with pytest.raises(StageError, match=f"10 years.*column timestamp of .*b'{count - 1}'"):
+        task.write([pa.record_batch(late)])
 
 
 def test_a_partition_is_where_a_row_without_a_key_goes(broker: RunningBroker) -> None:

@@ -1,6 +1,7 @@
 """Producers' timestamps far from now are refused, unless the topic takes any."""
 
 import json
+import random
 import time
 
 import pytest
@@ -64,6 +65,42 @@ def test_of_a_batch_all_slices_are_refused_for_one_timestamp(broker: RunningBrok
         old[at] -= 3_000_000_000
         assert send(broker, "all", batch_of(old), BATCH).status == 400
     assert len(events(broker, "all")) == 400
+
+
+@pytest.mark.parametrize("kind", ["sealed", "cut by slices", "large"])
+def test_times_that_are_years_apart_in_one_batch(broker: RunningBroker, kind: str) -> None:
+    """Stored as it came, and as rows of several groups; a chunk is not made of each event."""
+    count = 70_000 if kind == "large" else 3_000
+    chance, now = random.Random(kind), time.time_ns() // 1000
+    stamps = [now - chance.randrange(9 * 365 * DAY_US) for _ in range(count)]
+    words = [b"%d" % n for n in range(count)]
+    body = _native.batch_encode(words, words if kind == "cut by slices" else None, stamps)
+    assert send(broker, "years", body, BATCH).status == 200
+    chunks = chunks_of(broker, "years")
+    stored = [event for chunk in chunks for event in _native.chunk_events(chunk)]
+    wanted = dict(enumerate(stamps))
+    assert {int(value): time_us for _, time_us, _, value in stored} == wanted
+    assert len(chunks) < 40
+    if kind != "large":
+        found = events(broker, "years")
+        assert {int(each["value"]): each["timestamp"] for each in found} == wanted
+    for at, far in ((0, now + 2 * DAY_US), (count - 1, now - 4000 * DAY_US)):
+        wrong = [*stamps]
+        wrong[at] = far
+        answer = send(broker, "years", _native.batch_encode(words, None, wrong), BATCH)
+        assert answer.status == 400 and str(far) in answer.json["detail"]
+
+
+def chunks_of(broker: RunningBroker, topic: str) -> list[bytes]:
+    """As they are stored."""
+    found: list[bytes] = []
+    for each in broker.request("GET", f"/v1/topic/{topic}/slices").json["slices"]:
+        path = f"/v1/topic/{topic}/slices/{each['token']}/{each['index']}/events"
+        headers = {"Accept": "application/vnd.barco.chunks"}
+        answer = broker.request("GET", f"{path}?maxBytes=16777216", headers=headers)
+        body = answer.body if answer.status == 200 else b""
+        found += [body[each[0] : each[0] + each[1]] for each in _native.chunks_scan(body)]
+    return found
 
 
 def test_a_topic_may_take_any_timestamps(broker: RunningBroker) -> None:

@@ -18,7 +18,8 @@ def chunks(seed: int, count: int = 6, keyless: bool = False) -> list[bytes]:
         events = rng.choice((1, 7, 8, 9, 300))
         values = [rng.randbytes(2) * rng.randrange(60) for _ in range(events)]
         keys = [rng.choice((None, b"", b"k%d" % rng.randrange(9))) for _ in range(events)]
-        stamps = [10**15 + rng.randrange(2**31) for _ in range(events)]
+        apart = rng.choice((2**31, 2**47))  # Half an hour, or four years.
+        stamps = [10**15 + rng.randrange(apart) for _ in range(events)]
         given = None if keyless or number == 2 else keys
         found.append(
             _native.chunk_encode("t", 3, 1 + number // 2, offset, values, given,

@@ -85,6 +85,25 @@ def test_rows_that_cannot_be_events(spark: Any, broker: Any, row: str, said: str
     assert broker.request("GET", "/v1/topics/odd").status == 404
 
 
+def test_three_years_in_no_order(spark: Any, broker: Any) -> None:
+    """200,000 rows: a stored batch spans any time."""
+    frame = spark.range(0, 200_000, 1, 4).selectExpr(
+        "concat('k', id % 997) as key",
+        "cast(id as string) as value",
+        "timestamp_seconds(unix_timestamp() - pmod(id * 7919 * 7919, 94608000)) as timestamp",
+    )
+    frame = frame.cache()
+    before = time.monotonic()
+    write(frame, broker, "years")
+    took = time.monotonic() - before
+    reader = spark.read.format("barco").option("endpoints", endpoint_of(broker))
+    back = reader.option("subscribe", "years").load()
+    back = back.selectExpr("cast(key as string)", "cast(value as string)", "timestamp")
+    assert back.count() == 200_000
+    assert back.exceptAll(frame).count() == 0
+    print(f"written in {took:.1f} s")
+
+
 @pytest.mark.chaos
 def test_more_tasks_than_a_job_may_have(spark: Any, broker: Any) -> None:
     """Minutes: Spark runs the first 10,000 before it comes to the one that says it."""

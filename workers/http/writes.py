@@ -12,7 +12,7 @@ from barco.errors import (
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
-from barco.protocol.batch import CONTENT_TYPE, bases_of
+from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.context import Context
 from barco.workers.http.known import check_names
 from barco.workers.http.messages import (
@@ -45,11 +45,9 @@ class Writes:
         index = self._own(parse_number("slice", request.required("slice")))
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic)
-        self._check_times(topic, request.body)
-        service = self._context.service
-        rows = await service.staging.stage(
-            writer, batch, attempt, (topic, index), seq, request.body
-        )
+        staging = self._context.service.staging
+        near = self._near if self._checks_times(topic) else None
+        rows = await staging.stage(writer, batch, attempt, (topic, index), seq, request.body, near)
         return json_response({"rows": rows, "duplicate": rows == 0})
 
     async def put(self, request: Request) -> Response:
@@ -107,19 +105,19 @@ class Writes:
         endpoint = self._context.service.neighbours.endpoint(process)
         return MisdirectedError("The slices belong to another worker.", owner=endpoint)
 
-    def _check_times(self, topic: str, body: bytes) -> None:
-        """Timestamps far from now are refused, where the topic's settings are sure."""
+    def _checks_times(self, topic: str) -> bool:
+        """Whether timestamps far from now are refused: where the topic's settings are sure."""
         service = self._context.service
-        if not service.staging.leads or service.topics.any_time(topic):
-            return
-        for base_us in bases_of(body):
-            if base_us and not service.reactor.time_plausible(base_us):
-                raise FarTimestampError(
-                    f"The timestamp {base_us} is not within 10 years before now and a day after: "
-                    "microseconds since 1970 are expected; the topic setting timestamps=any takes "
-                    "it as it is.",
-                    timestampUs=str(base_us),
-                )
+        return service.staging.leads and not service.topics.any_time(topic)
+
+    def _near(self, time_us: int) -> None:
+        if not self._context.service.reactor.time_plausible(time_us):
+            raise FarTimestampError(
+                f"The timestamp {time_us} is not within 10 years before now and a day after: "
+                "microseconds since 1970 are expected; the topic setting timestamps=any takes "
+                "it as it is.",
+                timestampUs=str(time_us),
+            )
 
     def _check_exists(self, topic: str) -> None:
         service = self._context.service
