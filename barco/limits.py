@@ -186,6 +186,10 @@ STAGED_DISK_FREE_MIN = 512 * MiB
 STAGED_SECONDS_MAX = 3600.0
 """What nobody added to or committed for so long has no driver any more."""
 
+STAGED_IDLE_SECONDS = 1500.0
+"""Two signs of life that a job's tasks would have given by then: what is as idle goes when room is
+needed, the oldest first."""
+
 COMMIT_PART_BYTES = 8 * MiB
 """Of one group of a commit, stored. A slice's share of a commit that is not larger appears at once,
 and a larger one in steps of this size. Other producers of the shard wait for one such write."""

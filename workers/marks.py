@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import BusyError, TooManyRequestsError
+from barco.errors import BusyError, ConflictError, TooManyRequestsError
 from barco.workers import internal
 from barco.workers.appends import Appends, all_stable
 
@@ -133,6 +133,16 @@ class Marks:
         """Whether all of this batch, or a later one, is there."""
         mark = self._marks.get((writer, *stream))
         return mark is not None and (mark.batch > batch or (mark.batch == batch and mark.complete))
+
+    def check(self, writer: str, batch: int, rows: Mapping[Stream, int]) -> None:
+        """ConflictError if a slice has stored other counts of the batch."""
+        for stream, count in rows.items():
+            mark = self.get(writer, stream)
+            if mark is not None and mark.batch == batch and mark.rows != count:
+                raise ConflictError(
+                    f"The write stored {mark.rows} events of {stream[0]} in slice {stream[1]} "
+                    f"before, not {count}: it is not the same."
+                )
 
     def set(self, writer: str, stream: Stream, mark: Mark) -> None:
         """It is stable."""

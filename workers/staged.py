@@ -2,14 +2,21 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 
 from barco import limits
-from barco.errors import NotFoundError, ProtocolError, RequestError, TooLargeError
+from barco.errors import (
+    BusyError,
+    NotFoundError,
+    ProtocolError,
+    RequestError,
+    TooLargeError,
+    TooManyRequestsError,
+)
 from barco.protocol.batch import base_of, split_batches
 from barco.workers.marks import Marks, Stream
 
@@ -129,6 +136,11 @@ class Write:
         """The last one."""
         return next(reversed(self.plans.values()), None)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way with it."""
+        return not self.committing.locked() and not self.file.lock.locked()
+
     def add(self, attempt: str, stream: Stream, piece: Piece) -> None:
         """One more piece, at the end."""
         self.attempts.setdefault(attempt, {}).setdefault(stream, []).append(piece)
@@ -156,6 +168,39 @@ class Write:
             for attempt in plan.attempts
             for piece in self.attempts.get(attempt, {}).get(stream, ())
         ]
+
+
+def check_room(writes: Collection[Write], write: Write, more: int, bytes_max: int) -> None:
+    """BusyError if one more piece of so many bytes is too much, for its writer or for all."""
+    own = [each for each in writes if each.writer == write.writer]
+    shares = ((own, limits.STAGED_WRITER_SHARE), (writes, 1))
+    for some, share in shares:  # What one writer leaves lying is not all that there is.
+        if sum(each.bytes for each in some) + more > bytes_max // share:
+            raise BusyError("Too many bytes are staged: commit or give up some writes first.")
+        if sum(each.pieces for each in some) >= limits.STAGED_PIECES_MAX // share:
+            raise TooManyRequestsError("Too many batches are staged: stage larger ones.")
+
+
+async def make_room(
+    writes: Mapping[Any, Write],
+    write: Write,
+    more: int,
+    bytes_max: int,
+    drop_idle: Callable[[Write], Awaitable[bool]],
+) -> None:
+    """BusyError if there is none, also without what dead drivers seem to have left."""
+    while True:
+        try:
+            return check_room(writes.values(), write, more, bytes_max)
+        except BusyError:
+            if not await drop_idle(write):
+                raise
+
+
+def left_alone(writes: Iterable[Write], before: float) -> list[Write]:
+    """Those that nobody has touched since, the longest first."""
+    found = [each for each in writes if each.idle and each.touched <= before]
+    return sorted(found, key=lambda each: each.touched)
 
 
 def parts_of(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:

@@ -50,6 +50,8 @@ from barco.workers.staged import (
     Rows,
     Write,
     checked,
+    left_alone,
+    make_room,
     parts_of,
     state_of,
 )
@@ -175,7 +177,7 @@ class Staging:
         """Gives up what was left alone for too long; returns how many writes."""
         self._look()
         now, late = self.monotonic(), 0
-        for write in [write for write in self.writes.values() if self._idle(write)]:
+        for write in [write for write in self.writes.values() if write.idle]:
             over = write.plan is not None and self._over(write, write.plan)
             if over and (self.leads or write.over):
                 await self._forget(write)
@@ -200,10 +202,6 @@ class Staging:
         if self.leads:
             self.marks.forget({topic})
             await empty(self.marks, self._appends)
-
-    @staticmethod
-    def _idle(write: Write) -> bool:
-        return not write.committing.locked() and not write.file.lock.locked()
 
     def stop(self) -> None:
         """The log takes nothing any more: commits under way are answered "not now"."""
@@ -255,7 +253,8 @@ class Staging:
             del batches[: known - seq]
             if not batches:
                 return 0
-            self._check_room(write, sum(len(each) for each, _ in batches))
+            more = sum(len(each) for each, _ in batches)
+            await make_room(self.writes, write, more, self._bytes_max, self._drop_idle)
             meta = {"kind": "batch", "attempt": attempt, "topic": stream[0], "slice": stream[1]}
             entries = [(meta | {"outline": outline}, each) for each, outline in batches]
             records = await self._spool.append_all(write.file, entries)
@@ -263,21 +262,24 @@ class Staging:
                 write.add(attempt, stream, Piece(record._replace(meta={}), outline))
         return sum(outline[0] for _, outline in batches)
 
-    def _check_room(self, write: Write, more: int) -> None:
-        own = [each for each in self.writes.values() if each.writer == write.writer]
-        shares = ((own, limits.STAGED_WRITER_SHARE), (self.writes.values(), 1))
-        for writes, share in shares:  # What one writer leaves lying is not all that there is.
-            if sum(each.bytes for each in writes) + more > self._bytes_max // share:
-                raise BusyError("Too many bytes are staged: commit or give up some writes first.")
-            if sum(each.pieces for each in writes) >= limits.STAGED_PIECES_MAX // share:
-                raise TooManyRequestsError("Too many batches are staged: stage larger ones.")
+    async def _drop_idle(self, but: Write | None = None) -> bool:
+        """Gives up what was left alone for longest, if that is long enough; false: nothing was."""
+        before = self.monotonic() - limits.STAGED_IDLE_SECONDS
+        if found := left_alone(self.writes.values(), before):
+            self._look()
+        for write in found:
+            if write is not but and self._begun(write) is None:
+                await self._forget(write)
+                self.expired += 1
+                return True
+        return False
 
     async def _write(self, writer: str, batch: int) -> Write:
         async with self._opening:
             write = self.writes.get((writer, batch))
             if write is not None:
                 return write
-            if len(self.writes) >= limits.STAGED_WRITES_MAX:
+            if len(self.writes) >= limits.STAGED_WRITES_MAX and not await self._drop_idle():
                 raise TooManyRequestsError("Too many writes are staged: finish some first.")
             meta = {"kind": "write", "writer": writer, "batch": batch}
             file = await self._spool.create(f"{writer}/{batch}", meta)
@@ -297,7 +299,7 @@ class Staging:
             for stream, count in rows.items()
             if not self.marks.done(writer, batch, stream)
         }
-        self._check_counts(writer, batch, rows)
+        self.marks.check(writer, batch, rows)
         if not left:
             return self.state(writer, batch)
         if self._lacks(writer, batch, attempts, left):
@@ -406,15 +408,6 @@ class Staging:
     def _over(self, write: Write, plan: CommitPlan) -> bool:
         """Whether all of it is stored."""
         return all(self.marks.done(write.writer, write.batch, stream) for stream in plan.rows)
-
-    def _check_counts(self, writer: str, batch: int, rows: Rows) -> None:
-        for stream, count in rows.items():
-            mark = self.marks.get(writer, stream)
-            if mark is not None and mark.batch == batch and mark.rows != count:
-                raise ConflictError(
-                    f"The write stored {mark.rows} events of {stream[0]} in slice {stream[1]} "
-                    f"before, not {count}: it is not the same."
-                )
 
     # --- Appending -------------------------------------------------------------------------------
 

@@ -247,11 +247,8 @@ async def test_what_is_told_to_be_alive_does_not_expire() -> None:
     assert await service.staging.expire() == 1
 
 
-@run
-async def test_what_has_begun_neither_expires_nor_is_given_up() -> None:
-    broker = Broker()
-    service = broker.services[0]
-    assert service is not None
+async def begin(broker: Broker, service: Any) -> None:
+    """A write of two slices, of which one is stored when its log takes nothing more."""
     await stage(broker, [b"1"], slice=0)
     await stage(broker, [b"2"], slice=1)
     await put(broker, "prepared", ["a"], {"t": {"0": 1, "1": 1}})
@@ -268,6 +265,14 @@ async def test_what_has_begun_neither_expires_nor_is_given_up() -> None:
     service.appends.start_commit = once  # type: ignore[method-assign]
     assert (await put(broker, "committed", ["a"], {"t": {"0": 1, "1": 1}})).status == 503
     assert stored(broker, 0) == [b"1"] and stored(broker, 1) == []
+
+
+@run
+async def test_what_has_begun_neither_expires_nor_is_given_up() -> None:
+    broker = Broker()
+    service = broker.services[0]
+    assert service is not None
+    await begin(broker, service)
     later(service, limits.STAGED_SECONDS_MAX + 1)
     assert await service.staging.expire() == 0
     assert (await broker.request("DELETE", "/v1/writes/q/0", worker=0)).status == 409
