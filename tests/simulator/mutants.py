@@ -8,6 +8,7 @@ from typing import Any
 
 from barco.cluster.effects import Lead
 from barco.cluster.held import Fence, Held, Leading
+from barco.cluster.peers import Peer
 from barco.cluster.proposer import Proposal
 from barco.cluster.replica import Replica
 from barco.model.generation import (
@@ -20,7 +21,7 @@ from barco.model.generation import (
     Parent,
     Successor,
 )
-from barco.protocol.replication import Append
+from barco.protocol.replication import Append, Ping
 from barco.types import Epoch
 
 from .intake import Early, GoesOn, Intake
@@ -198,6 +199,20 @@ class SplitInTwo(Believing):
         return replace(whole, kind=Kind.RELEAD, children=whole.children[:1])
 
 
+class RemembersNobody(Replica):
+    """A5: nothing is kept in mind of what others had. With it a wiped disk is found out, whatever
+    name it comes under."""
+
+    def _hear_position(self, peer: Peer, message: Ping) -> None:
+        pass
+
+    def _hear_tails(self, peer: Peer, message: Ping) -> None:
+        pass
+
+    def _acknowledged_by(self, held: Held, member: Identity) -> int:
+        return 0
+
+
 class LetsBackIn(Replica):
     """A disk that once replaced a lost one takes the place of any."""
 
@@ -231,7 +246,7 @@ MUTANTS = (
     Mutant(5, "restarted leader resumes its generation", LeaderResumes),
     Mutant(6, "promise does not drain in-flight writes", NoDrain),
     Mutant(7, "fence and tail read are separate messages", TailApart),
-    Mutant(8, "a wiped disk returns under its old identity", same_disk_uuid=True),
+    Mutant(8, "a wiped disk returns under its old identity", RemembersNobody, same_disk_uuid=True),
     Mutant(9, "acknowledgement before stable, then power loss", early_stable=True),
     Mutant(10, "accept without holding [1..T]", AcceptsWithout),
     Mutant(11, "gaps allowed", GapsAllowed),
