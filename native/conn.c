@@ -213,6 +213,8 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     conn->since_ms = conn->reactor->now_ms;
     if (problem != PROBLEM_NONE)
         conn_problem(conn, slot, problem);
+    else
+        conn->refuser = false;
 }
 
 /* PUT /v1/writes/.../staged: events that wait for a commit, as large as a produce may be. */

@@ -107,6 +107,7 @@ struct conn {
     bool receiving, stopped, sending, put_off, dirty, closed, peer_eof, blocked, outgoing;
     bool has_address;
     uint8_t address; /* the client's, hashed; when it is first needed */
+    bool refuser; /* its requests were refused one after the other, and none was good since */
     bool paused; /* the upper layer has enough for now */
     bool from_afar; /* CONN_PEER: adopted, of another broker; peer says whose */
     uint8_t operations; /* the engine's, still under way */
@@ -129,6 +130,7 @@ struct conn {
     uint8_t host_len;
     char host[64]; /* the last one that was found to be ours */
     uint32_t held; /* bytes; only while some are shed */
+    struct conn *next_held;
 };
 
 /* No request is begun while the answers of earlier ones wait for their turn or for the client; one
@@ -140,6 +142,13 @@ static inline bool conn_paused(const struct conn *conn)
     return conn->blocked || conn->prev_yielded != NULL ||
            conn->slot_end - conn->slot_first >= SLOTS_MAX ||
            conn->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
+}
+
+/* Of who has not asked for anything good yet only little is read at a time: it is copied, kept and
+ * paid for before it is known to be worth anything. */
+static inline bool conn_is_wary(const struct conn *conn)
+{
+    return conn->kind == CONN_HTTP && (conn->slot_end == 0 || conn->refuser);
 }
 
 struct conn *conn_new(struct reactor *reactor, int fd, uint8_t kind);

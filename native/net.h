@@ -15,6 +15,7 @@ struct msghdr;
 
 /* One receive buffer: large enough that bulk bodies cost few completions (limits.md section 3). */
 #define RECV_BUFFER_BYTES 65536u
+#define RECV_LITTLE_BYTES 4096u /* at a time, of whom conn_is_wary() */
 
 struct net {
     const char *name;

@@ -197,7 +197,8 @@ static void on_listener(struct net_epoll *e, struct listener *listener)
 static void on_readable(struct net_epoll *e, struct conn *conn)
 {
     for (int i = 0; i < READS_PER_EVENT && conn->receiving && !conn->closed; i++) {
-        ssize_t result = recv(conn->fd, e->buffer, sizeof e->buffer, MSG_DONTWAIT);
+        const size_t most = conn_is_wary(conn) ? RECV_LITTLE_BYTES : sizeof e->buffer;
+        ssize_t result = recv(conn->fd, e->buffer, most, MSG_DONTWAIT);
         if (result > 0) {
             reactor_received(e->reactor, conn, e->buffer, (size_t)result);
             if ((size_t)result < sizeof e->buffer)

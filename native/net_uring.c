@@ -15,8 +15,8 @@
 
 #define SUBMISSION_ENTRIES 1024
 #define COMPLETION_ENTRIES 8192
-#define RECV_BUFFERS 64 /* 4 MiB, a power of two */
-#define BUFFER_GROUP 1
+#define RECV_BUFFERS 64         /* 4 MiB, a power of two */
+#define RECV_LITTLE_BUFFERS 128 /* the same */
 #define COMPLETION_BATCH 256
 #define GATHER_MAX 32
 #define GATHER_SHARE 2
@@ -28,14 +28,22 @@
 enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITABLE, OP_MASK = 7 };
 
 #define RECV_STOPPING 1u
+#define RECV_LITTLE 2u
 #define SHORT_MS 1000 /* after buffers ran out */
+
+/* Buffers that receives take when there is something to receive. */
+struct pool {
+    struct io_uring_buf_ring *ring;
+    uint8_t *buffers;
+    unsigned count, bytes; /* of each */
+    int group;
+};
 
 struct net_uring {
     struct net net;
     struct reactor *reactor;
     struct io_uring uring;
-    struct io_uring_buf_ring *buffer_ring;
-    uint8_t *buffers;
+    struct pool large, little; /* little: nobody whom nothing good is known of takes the others */
     int epoll_fd;
     bool polling;
     int64_t short_ms; /* when there was no buffer for somebody */
@@ -57,16 +65,16 @@ static void mark(struct io_uring_sqe *sqe, const void *pointer, unsigned op)
     sqe->user_data = (uint64_t)(uintptr_t)pointer | op;
 }
 
-static uint8_t *buffer_at(const struct net_uring *u, unsigned id)
+static uint8_t *buffer_at(const struct pool *pool, unsigned id)
 {
-    return u->buffers + (size_t)id * RECV_BUFFER_BYTES;
+    return pool->buffers + (size_t)id * pool->bytes;
 }
 
-static void give_back(struct net_uring *u, unsigned id)
+static void give_back(struct pool *pool, unsigned id)
 {
-    io_uring_buf_ring_add(u->buffer_ring, buffer_at(u, id), RECV_BUFFER_BYTES, (unsigned short)id,
-                          io_uring_buf_ring_mask(RECV_BUFFERS), 0);
-    io_uring_buf_ring_advance(u->buffer_ring, 1);
+    io_uring_buf_ring_add(pool->ring, buffer_at(pool, id), pool->bytes, (unsigned short)id,
+                          io_uring_buf_ring_mask(pool->count), 0);
+    io_uring_buf_ring_advance(pool->ring, 1);
 }
 
 static void uring_listen(struct net *net, struct listener *listener)
@@ -98,15 +106,18 @@ static void uring_recv_start(struct net *net, struct conn *conn)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
+    const bool wary = conn_is_wary(conn);
     /* While there are more senders than buffers each gets one at a time, none a dozen at once. */
-    if (u->reactor->now_ms - u->short_ms < SHORT_MS)
+    if (wary)
+        io_uring_prep_recv(sqe, conn->fd, NULL, RECV_LITTLE_BYTES, 0);
+    else if (u->reactor->now_ms - u->short_ms < SHORT_MS)
         io_uring_prep_recv(sqe, conn->fd, NULL, RECV_BUFFER_BYTES, 0);
     else
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     sqe->flags |= IOSQE_BUFFER_SELECT;
-    sqe->buf_group = BUFFER_GROUP;
+    sqe->buf_group = (uint16_t)(wary ? u->little.group : u->large.group);
     mark(sqe, conn, OP_RECV);
-    conn->engine_flags &= ~RECV_STOPPING;
+    conn->engine_flags = wary ? RECV_LITTLE : 0;
     conn->operations++;
 }
 
@@ -191,19 +202,21 @@ static void on_accept(struct net_uring *u, struct listener *listener,
 static void on_recv(struct net_uring *u, struct conn *conn, const struct io_uring_cqe *cqe)
 {
     bool more = cqe->flags & IORING_CQE_F_MORE;
+    struct pool *pool = conn->engine_flags & RECV_LITTLE ? &u->little : &u->large;
     if (!more)
         conn->operations--;
     if (cqe->flags & IORING_CQE_F_BUFFER) {
         unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
         if (cqe->res > 0)
-            reactor_received(u->reactor, conn, buffer_at(u, id), (size_t)cqe->res);
-        give_back(u, id);
+            reactor_received(u->reactor, conn, buffer_at(pool, id), (size_t)cqe->res);
+        give_back(pool, id);
     }
     if (more || conn->closed)
         return;
     conn->receiving = false;
     if (cqe->res == -ENOBUFS) {
-        u->short_ms = u->reactor->now_ms;
+        if (pool == &u->large)
+            u->short_ms = u->reactor->now_ms;
         reactor_mark_urgent(u->reactor, conn); /* before those who got one */
         return;
     }
@@ -300,31 +313,41 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
     reap(u);
 }
 
+static void pool_free(struct pool *pool)
+{
+    if (pool->ring != NULL)
+        munmap(pool->ring, pool->count * sizeof(struct io_uring_buf));
+    free(pool->buffers);
+}
+
 static void uring_free(struct net *net)
 {
     struct net_uring *u = (struct net_uring *)net;
     io_uring_queue_exit(&u->uring);
-    if (u->buffer_ring != NULL)
-        munmap(u->buffer_ring, RECV_BUFFERS * sizeof(struct io_uring_buf));
-    free(u->buffers);
+    pool_free(&u->large);
+    pool_free(&u->little);
     free(u);
 }
 
-static bool register_buffers(struct net_uring *u)
+static bool pool_register(struct net_uring *u, struct pool *pool, int group, unsigned count,
+                          unsigned bytes)
 {
-    size_t ring_bytes = RECV_BUFFERS * sizeof(struct io_uring_buf);
+    size_t ring_bytes = count * sizeof(struct io_uring_buf);
+    *pool = (struct pool){.count = count, .bytes = bytes, .group = group};
     void *ring = mmap(NULL, ring_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
-    u->buffers = aligned_alloc(4096, (size_t)RECV_BUFFERS * RECV_BUFFER_BYTES);
-    if (ring == MAP_FAILED || u->buffers == NULL)
+    pool->buffers = aligned_alloc(4096, (size_t)count * bytes);
+    if (ring != MAP_FAILED)
+        pool->ring = ring;
+    if (ring == MAP_FAILED || pool->buffers == NULL)
         return false;
-    u->buffer_ring = ring;
-    struct io_uring_buf_reg registration = {
-        .ring_addr = (uint64_t)(uintptr_t)ring, .ring_entries = RECV_BUFFERS, .bgid = BUFFER_GROUP};
+    struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)ring,
+                                            .ring_entries = count,
+                                            .bgid = (uint16_t)group};
     if (io_uring_register_buf_ring(&u->uring, &registration, 0) != 0)
         return false;
-    io_uring_buf_ring_init(u->buffer_ring);
-    for (unsigned i = 0; i < RECV_BUFFERS; i++)
-        give_back(u, i);
+    io_uring_buf_ring_init(pool->ring);
+    for (unsigned i = 0; i < count; i++)
+        give_back(pool, i);
     return true;
 }
 
@@ -353,7 +376,8 @@ struct net *net_uring_new(struct reactor *reactor, const char **reason)
                           uring_close, uring_write, uring_submit, uring_wait};
     u->reactor = reactor;
     u->epoll_fd = -1;
-    if (!register_buffers(u)) {
+    if (!pool_register(u, &u->large, 1, RECV_BUFFERS, RECV_BUFFER_BYTES) ||
+        !pool_register(u, &u->little, 2, RECV_LITTLE_BUFFERS, RECV_LITTLE_BYTES)) {
         *reason = "this kernel's io_uring takes no buffer rings";
         uring_free(&u->net);
         return NULL;

@@ -589,7 +589,10 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     if (gather_ns > 0 && gather_ns < timeout_ns)
         timeout_ns = gather_ns;
     /* What came is looked at, then more of it is sent or refused. */
-    if (reactor->late_first != NULL || reactor->yielded != NULL)
+    const int64_t refuse_ns = refuse_in_us(reactor) * 1000;
+    if (refuse_ns < timeout_ns)
+        timeout_ns = refuse_ns;
+    if (reactor->late_first != NULL)
         timeout_ns = 0;
     reactor->net->wait(reactor->net, timeout_ns);
     reactor->turns++;
@@ -597,7 +600,8 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     tell_stable(reactor);
     unblock(reactor);
     tend_dirty(reactor);
-    if (reactor->yielded != NULL) {
+    if (refuse_in_us(reactor) == 0) {
+        reactor->net->submit(reactor->net); /* what others wait for does not wait for that */
         resume_yielded(reactor);
         tend_dirty(reactor);
     }

@@ -132,6 +132,7 @@ struct reactor {
     struct admission admission;
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct conn *yielded, **yielded_end; /* whose requests are refused, see shed.c */
+    int64_t refused_us;                  /* when they had a turn */
     uint64_t input_bytes; /* kept input of all connections */
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     struct conn **peers; /* outgoing hand-off connections by peer */
@@ -230,7 +231,9 @@ void admit_sweep(struct reactor *reactor);
 void shed_held(struct reactor *reactor);
 /* Closes connections that read nothing, until so many bytes of answers are free; how many are. */
 uint64_t shed_answers(struct reactor *reactor, uint64_t bytes);
-/* Once a turn: some of those that have yielded go on. */
+/* In how many microseconds it is their turn; INT32_MAX: there are none. */
+int64_t refuse_in_us(const struct reactor *reactor);
+/* Some of those that have yielded go on. */
 void resume_yielded(struct reactor *reactor);
 /* Once a turn: connections that waited for memory go on, where some came free. */
 void unblock(struct reactor *reactor);

@@ -4,12 +4,17 @@
 
 #include "reactor.h"
 
-#define REFUSERS_PER_TURN 8u /* connections that go on in a turn */
+/* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
+ * is busy with refusals all the time is what the scheduler of the machine makes wait for others. */
+#define REFUSERS_AT_ONCE 2u
+#define REFUSE_EVERY_US 500
 #define RESUMED_MORE 48      /* requests beyond the first share: what is kept is moved less often */
 #define STALL_MS 1000
 #define SHED_PER_TURN 16u /* closing costs the kernel a tenth of a millisecond each */
 #define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */
 #define SHED_BYTES_MIN (4u << 10)
+#define SHED_SIZES 9u  /* powers of two from the one to the other */
+#define SHED_HONEST 2u /* of them that are spared */
 
 /* Kept input, answers in memory of our own and the room for requests under way. */
 static size_t conn_held(const struct conn *conn)
@@ -51,28 +56,48 @@ static bool goes_on(uint64_t held, uint64_t most, unsigned closed)
     return held > most - most / 4 && (closed < SHED_PER_TURN || held > most + most / 2);
 }
 
-/* Those that read nothing go first, and of those who hold most: to three quarters of the bound. */
+/* Whether it does what makes memory short: reads nothing, or is refused all the time. */
+static bool is_offender(const struct reactor *reactor, const struct conn *conn)
+{
+    return conn->refuser || is_stalled(reactor, conn, STALL_MS);
+}
+
+/* Notes what connections hold: in a list for each power of two. */
+static void sort_held(struct reactor *reactor, struct conn *lists[2][SHED_SIZES])
+{
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind != CONN_HTTP || conn->closed)
+            continue;
+        conn_slim(conn);
+        conn->held = (uint32_t)conn_held(conn);
+        unsigned size = SHED_SIZES;
+        while (size > 0 && conn->held < SHED_BYTES_MIN << (size - 1))
+            size--;
+        if (size == 0)
+            continue;
+        struct conn **list = &lists[!is_offender(reactor, conn)][size - 1];
+        conn->next_held = *list;
+        *list = conn;
+    }
+}
+
+/* Those that read nothing or ask for nothing good go first, and of those who hold most: to three
+ * quarters of the bound. Others hold as much as one request and its answer in any case. */
 void shed_held(struct reactor *reactor)
 {
     const uint64_t most = reactor->options.memory_max / 2;
     if (all_held(reactor) <= most)
         return;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
-        if (conn->kind == CONN_HTTP && !conn->closed)
-            conn_slim(conn);
-        conn->held = conn->kind == CONN_HTTP && !conn->closed ? (uint32_t)conn_held(conn) : 0;
-    }
+    struct conn *lists[2][SHED_SIZES] = {{NULL}};
+    sort_held(reactor, lists);
     uint64_t held = all_held(reactor);
     unsigned closed = 0;
     for (unsigned pass = 0; pass < 2; pass++)
-        for (uint32_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
-            for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
-                if (conn->held < size || (pass == 0 && !is_stalled(reactor, conn, 0)))
-                    continue;
+        for (unsigned size = SHED_SIZES; size-- > (pass == 0 ? 0 : SHED_HONEST);)
+            for (struct conn *conn = lists[pass][size]; conn != NULL; conn = conn->next_held) {
                 if (!goes_on(held, most, closed++))
                     return;
                 held -= conn->held;
-                conn->held = 0;
                 reactor->shed++;
                 conn_close(conn);
             }
@@ -101,6 +126,7 @@ void conn_yield(struct conn *conn)
 {
     struct reactor *reactor = conn->reactor;
     conn->refused = 0;
+    conn->refuser = true;
     if (conn->prev_yielded != NULL)
         return;
     conn->next_yielded = NULL;
@@ -121,9 +147,18 @@ void conn_unyield(struct conn *conn)
     conn->prev_yielded = NULL;
 }
 
+int64_t refuse_in_us(const struct reactor *reactor)
+{
+    if (reactor->yielded == NULL)
+        return INT32_MAX;
+    const int64_t left_us = reactor->refused_us + REFUSE_EVERY_US - reactor->monotonic_us;
+    return left_us > 0 ? left_us : 0;
+}
+
 void resume_yielded(struct reactor *reactor)
 {
-    for (unsigned n = 0; n < REFUSERS_PER_TURN && reactor->yielded != NULL; n++) {
+    reactor->refused_us = reactor->monotonic_us;
+    for (unsigned n = 0; n < REFUSERS_AT_ONCE && reactor->yielded != NULL; n++) {
         struct conn *conn = reactor->yielded;
         conn_unyield(conn);
         if (conn->closed)

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 
 from attacked import AttackedBroker
-from honest import Seen, flood, processor_seconds
+from honest import Seen, attentive, flood, processor_seconds
 from wire import Closed, Wire, produce
 
 FLOODS = ["gets:2000", "gets:200", "refusals:2000", "resets:35000", "long_reads:2000"]
@@ -33,6 +33,10 @@ class Honest:
     resident: int = 0
 
     def run(self, seconds: float) -> "Honest":
+        with attentive():
+            return self._run(seconds)
+
+    def _run(self, seconds: float) -> "Honest":
         wires = [self.broker.shard_wire(shard) for shard in range(self.broker.workers)]
         end = time.monotonic() + seconds
         while time.monotonic() < end:

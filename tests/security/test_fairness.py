@@ -8,8 +8,8 @@ from attacked import AttackedBroker
 from honest import beside
 from wire import Wire, head
 
-SMALL = {"refusals": 400, "resets": 2000, "long_reads": 100}
-FULL = {"refusals": 2000, "resets": 35_000, "long_reads": 2000}
+SMALL = {"gets": 400, "refusals": 400, "resets": 2000, "long_reads": 100}
+FULL = {"gets": 2000, "refusals": 2000, "resets": 35_000, "long_reads": 2000}
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -18,10 +18,11 @@ from barco.workers.http.messages import (
 from barco.workers.http.openapi import document
 from barco.workers.http.ring import described_brokers, described_ranges, described_shards
 from barco.workers.http.routes import Route
-from barco.workers.http.standing import Standing, look
+from barco.workers.http.standing import look
 from barco.workers.metrics import CONTENT_TYPE, exposition
 
 _STATUS_TIMEOUT_S = 1.0
+_ANSWERS_AT_ONCE = 8
 
 
 class Status:
@@ -30,14 +31,42 @@ class Status:
     def __init__(self, context: Context, routes: tuple[Route, ...]) -> None:
         self._context = context
         openapi = document(routes, context.options.version)
-        self._look: asyncio.Future[Standing] | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[Response]] = []
         self._openapi = json.dumps(openapi, separators=(",", ":")).encode() + b"\n"
 
     async def status(self, request: Request) -> Response:
         """200 when every slice can be written through the broker, else 503 with why not; and
-        whether it is in sync."""
+        whether it is in sync.
+
+        Who asks while somebody else is being answered gets the same answer: many are no more work
+        for other brokers than one, and little here.
+        """
+        waiter: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._answer_all())
+        return await waiter
+
+    async def _answer_all(self) -> None:
+        """A few in each turn of the loop: hundreds at once would hold up everybody else."""
+        while self._waiting:
+            look = asyncio.ensure_future(self._looked())
+            await asyncio.wait([look])
+            waiting, self._waiting = self._waiting, []
+            for number, waiter in enumerate(waiting, 1):
+                if waiter.done():  # It was given up.
+                    continue
+                if (error := look.exception()) is not None:
+                    waiter.set_exception(error)
+                else:
+                    waiter.set_result(look.result())
+                if number % _ANSWERS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    async def _looked(self) -> Response:
         options = self._context.options
-        found, cluster = await asyncio.gather(self._looked(), self._cluster())
+        found, cluster = await asyncio.gather(look(self._context), self._cluster())
         body: dict[str, Any] = {
             "status": "ready" if found.ready else "starting",
             "inSync": found.in_sync,
@@ -72,13 +101,6 @@ class Status:
         if not reasons:
             return json_response(body)
         return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
-
-    async def _looked(self) -> Standing:
-        """Who asks while somebody else is being answered gets the same: many are no more work for
-        other brokers than one."""
-        if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(look(self._context))
-        return await asyncio.shield(self._look)
 
     async def _cluster(self) -> dict[str, Any]:
         """What the supervisor says of the other brokers; nothing if it does not answer."""
