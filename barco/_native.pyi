@@ -278,7 +278,7 @@ def groups_scan(
     range, epoch, session or segment, "gseq" a gap, "prev_crc" not the successor of the last.
     """
 
-# --- The event loop of a worker (native/py_reactor.c) ----------------------------------------
+# --- The event loop of a worker (native/python/py_reactor.c) ---------------------------------
 
 Upcall: TypeAlias = tuple[Any, ...]
 

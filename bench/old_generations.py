@@ -8,11 +8,11 @@ from pathlib import Path
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES
-from barco.workers.storage import layout
-from barco.workers.storage.index import IndexBuilder, write_sidecar
-from barco.workers.storage.lineage import Lineage
-from barco.workers.storage.replicas import EMPTY_STATE
-from barco.workers.storage.scan import SegmentSummary, parse_header
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.index.scan import SegmentSummary, parse_header
+from barco.workers.storage.index.sidecar import IndexBuilder, write_sidecar
+from barco.workers.storage.stores.replicas import EMPTY_STATE
 
 PAGE = 4096
 MAGIC, VERSION, GEN_START = 0x50524742, 1, 1

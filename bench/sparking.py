@@ -163,8 +163,8 @@ def row_source() -> Any:
 
 def bytes_sent(server: Broker, topic: str, columns: tuple[str, ...]) -> int:
     """What the broker sends for some columns of a whole topic."""
-    from barco.spark.fetch import Brokers, SliceFetch, Source
-    from barco.spark.plan import slices_of
+    from barco.spark.base.fetch import Brokers, SliceFetch, Source
+    from barco.spark.read.plan import slices_of
 
     total = 0
     described = Brokers([endpoint_of(server)], 10.0).slices(topic)

@@ -34,9 +34,9 @@ KERNELS = (
 def kernels() -> dict[str, Any]:
     """Seconds a step of every kernel, one figure a pass."""
     sources = [ROOT / "bench" / "kernels" / "kernels.c", ROOT / "bench" / "loadgen" / "pool.c"]
-    sources += [NATIVE / f"{part}.c" for part in PARTS]
+    sources += [next(NATIVE.glob(f"*/{part}.c")) for part in PARTS]
     flags = ["-O3", "-march=x86-64-v2", f"-I{NATIVE}", "-llz4"]
-    program = compile_program("kernels", sources, sorted(NATIVE.glob("*.h")), flags)
+    program = compile_program("kernels", sources, sorted(NATIVE.glob("*/*.h")), flags)
     command = [str(program), str(SETTINGS.rounds)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout)

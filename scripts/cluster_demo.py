@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 import barco
-from barco.cli._ring import draw
-from barco.client.codec import token_of
+from barco.cli.shared.ring import draw
+from barco.client.wire.codec import token_of
 from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token

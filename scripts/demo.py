@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import barco
-from barco.cli._shared import java_missing, size_of
+from barco.cli.shared.talk import java_missing, size_of
 from barco.errors import BarcoError
 from barco.supervisor.tied import start_tied
 

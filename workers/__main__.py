@@ -9,11 +9,11 @@ from barco import __version__
 from barco.errors import BarcoError, ConfigError
 from barco.log import setup
 from barco.model.options import WorkerOptions
-from barco.workers.parts import make_reactor, make_store, read_bytes
-from barco.workers.reactor.selector import ReactorSelector
-from barco.workers.storage.bulk import open_bulk
-from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.store import ShardStore
+from barco.workers.process.build import make_reactor, make_store, read_bytes
+from barco.workers.process.selector import ReactorSelector
+from barco.workers.storage.files.bulk import open_bulk
+from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.store import ShardStore
 from barco.workers.worker import Worker
 
 EXIT_CONFIG = 78

@@ -119,7 +119,7 @@ class ReadResultLike(Protocol):
 
 
 class LogReaderLike(Protocol):
-    """Reads of what is no longer in memory (`barco.workers.storage.reader.LogReader`)."""
+    """Reads of what is no longer in memory (`barco.workers.storage.reading.reader.LogReader`)."""
 
     async def read(
         self,
@@ -153,7 +153,7 @@ class LogReaderLike(Protocol):
 
 
 class SpoolLike(Protocol):
-    """Where staged events wait (`barco.workers.storage.spool.Spool`)."""
+    """Where staged events wait (`barco.workers.storage.files.spool.Spool`)."""
 
     async def recover(self) -> list[tuple[Any, list[Any]]]:
         """Each file of an earlier run and its records."""

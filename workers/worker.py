@@ -13,26 +13,26 @@ from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
-from barco.workers.footprint import Footprint
+from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
-from barco.workers.http.endings import Endings
-from barco.workers.http.messages import problem_response
-from barco.workers.idle_positions import expire
-from barco.workers.neighbours import token_of_shard
-from barco.workers.network import Network
-from barco.workers.parts import bound_state, make_spool
-from barco.workers.reactor.selector import Upcall
-from barco.workers.readiness import Readiness
+from barco.workers.http.base.endings import Endings
+from barco.workers.http.base.messages import problem_response
+from barco.workers.operations.network import Network
+from barco.workers.operations.readiness import Readiness
+from barco.workers.operations.service import ShardService
+from barco.workers.peers.neighbours import token_of_shard
+from barco.workers.peers.siblings import HTTP
+from barco.workers.process.build import bound_state, make_spool
+from barco.workers.process.footprint import Footprint
+from barco.workers.process.selector import Upcall
+from barco.workers.process.supervision import Supervision
 from barco.workers.replication.host import ReplicaHost
-from barco.workers.service import ShardService
-from barco.workers.siblings import HTTP
-from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.recovery import RecoveryReport
-from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.scan import SegmentSummary
-from barco.workers.storage.store import ShardStore
-from barco.workers.supervision import Supervision
-from barco.workers.topic_retention import TopicRetention
+from barco.workers.shard.topic_retention import TopicRetention
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.index.scan import SegmentSummary
+from barco.workers.storage.stores.recovery import RecoveryReport
+from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.store import ShardStore
 
 IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0

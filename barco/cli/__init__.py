@@ -1,4 +1,4 @@
-"""The command line: `barco COMMAND ...`. Each command is a module of this package.
+"""The command line: `barco COMMAND ...`. Each command is a module of `commands`.
 
 A command module has `add_parser(subparsers)`, which describes it, and `run(args) -> int`, which
 does it and returns the exit code: 0 success, 2 usage, 78 configuration refused, 1 anything else.
@@ -87,7 +87,7 @@ def _modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
         wanted = (arguments[0],)
     modules = {}
     for command in wanted:
-        name = f"{__name__}.{command.replace('-', '_')}"
+        name = f"{__name__}.commands.{command.replace('-', '_')}"
         try:
             modules[command] = importlib.import_module(name)
         except ModuleNotFoundError as error:

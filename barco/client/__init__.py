@@ -1,12 +1,12 @@
 """The library: producers, consumers, administration. Every public name is in `barco` too."""
 
 from barco.client.admin import Admin, AsyncAdmin
-from barco.client.batching import Ack
-from barco.client.codec import Event
 from barco.client.consumer import AsyncConsumer, Consumer, ConsumerOptions
 from barco.client.producer import AsyncProducer, Producer
 from barco.client.reader import AsyncReader, ReaderOptions, read
 from barco.client.sender import ProducerOptions
+from barco.client.wire.batching import Ack
+from barco.client.wire.codec import Event
 
 __all__ = [
     "Ack",

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from barco.client.errors import BadAnswerError, TransportError, response_error
-from barco.client.loopthread import LoopThread
-from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
-from barco.client.transport import Pool, Request, Response, split_endpoint
+from barco.client.base.errors import BadAnswerError, TransportError, response_error
+from barco.client.base.loopthread import LoopThread
+from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
+from barco.client.wire.transport import Pool, Request, Response, split_endpoint
 from barco.errors import BarcoError, BusyError
 
 Document = dict[str, Any]

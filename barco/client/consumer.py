@@ -20,13 +20,13 @@ from urllib.parse import urlencode
 
 from barco import limits
 from barco.client.admin import AsyncAdmin
-from barco.client.codec import Event, decode_chunks, parse_skips
-from barco.client.delivery import retry_after
-from barco.client.discovery import Directory
-from barco.client.errors import ClosedError, response_error
-from barco.client.loopthread import LoopThread
-from barco.client.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
-from barco.client.transport import Pool, Request, Response
+from barco.client.base.errors import ClosedError, response_error
+from barco.client.base.loopthread import LoopThread
+from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
+from barco.client.wire.codec import Event, decode_chunks, parse_skips
+from barco.client.wire.delivery import retry_after
+from barco.client.wire.discovery import Directory
+from barco.client.wire.transport import Pool, Request, Response
 from barco.errors import BarcoError, BusyError, NotRegisteredError
 from barco.model.placement import Placement
 from barco.types import Token

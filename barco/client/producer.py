@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from barco.client.batching import Ack, SliceKey
-from barco.client.errors import BufferFullError, ClosedError
-from barco.client.future import Delivery
-from barco.client.loopthread import LoopThread
-from barco.client.names import (
+from barco.client.base.errors import BufferFullError, ClosedError
+from barco.client.base.future import Delivery
+from barco.client.base.loopthread import LoopThread
+from barco.client.base.names import (
     DEFAULT_ENDPOINT,
     as_endpoints,
     check_timestamp,
@@ -24,8 +23,9 @@ from barco.client.names import (
     to_bytes,
     to_key,
 )
-from barco.client.ring import Ring
 from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
+from barco.client.wire.batching import Ack, SliceKey
+from barco.client.wire.ring import Ring
 
 Bytes = bytes | bytearray | memoryview | str
 

@@ -13,13 +13,13 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from barco.client.admin import AsyncAdmin
-from barco.client.batching import SliceKey
-from barco.client.codec import Event, decode_chunks, parse_skips
+from barco.client.base.errors import BadAnswerError, response_error
+from barco.client.base.loopthread import LoopThread
+from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
-from barco.client.errors import BadAnswerError, response_error
-from barco.client.loopthread import LoopThread
-from barco.client.names import DEFAULT_ENDPOINT, check_topic
-from barco.client.transport import Pool, Request, Response
+from barco.client.wire.batching import SliceKey
+from barco.client.wire.codec import Event, decode_chunks, parse_skips
+from barco.client.wire.transport import Pool, Request, Response
 from barco.errors import BarcoError, NotReadyError
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN

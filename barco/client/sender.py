@@ -14,8 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from barco.client import delivery
-from barco.client.batching import (
+from barco.client.base.errors import (
+    NOT_WRITTEN,
+    UNKNOWN,
+    BufferFullError,
+    ClosedError,
+    DeliveryError,
+    TransportError,
+)
+from barco.client.wire import delivery
+from barco.client.wire.batching import (
     Batch,
     BatchAck,
     Batcher,
@@ -25,18 +33,10 @@ from barco.client.batching import (
     SliceKey,
     Waiter,
 )
-from barco.client.codec import encode_batch
-from barco.client.discovery import Directory
-from barco.client.errors import (
-    NOT_WRITTEN,
-    UNKNOWN,
-    BufferFullError,
-    ClosedError,
-    DeliveryError,
-    TransportError,
-)
-from barco.client.ring import Ring
-from barco.client.transport import Pool, Request, Response
+from barco.client.wire.codec import encode_batch
+from barco.client.wire.discovery import Directory
+from barco.client.wire.ring import Ring
+from barco.client.wire.transport import Pool, Request, Response
 from barco.errors import BarcoError
 from barco.model.token import TOKEN_MIN
 

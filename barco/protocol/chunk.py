@@ -1,6 +1,6 @@
 """Stored chunks, as readers get them: consecutive events of one (topic, slice).
 
-The layout is native/format.h's. `decode_chunk` gives columns; `Chunk.events` walks them.
+The layout is native/format/format.h's. `decode_chunk` gives columns; `Chunk.events` walks them.
 """
 
 import struct

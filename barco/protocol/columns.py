@@ -1,6 +1,6 @@
 """The columns inside chunks and batches: a directory, then sections, each its own LZ4 block.
 
-The formats are those of native/format.h; everything is little-endian. Lengths are columns of
+The formats are those of native/format/format.h; everything is little-endian. Lengths are columns of
 their own, so that a column is found without walking the events, and can be unpacked alone.
 """
 

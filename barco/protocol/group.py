@@ -1,4 +1,4 @@
-"""Append groups: the unit of append, replication and fencing (native/format.h, native/group.h).
+"""Append groups: the unit of append, replication and fencing (native/format/group.h).
 
 A group is a header of 128 bytes, a body, and zeros up to the next multiple of 4,096.
 """

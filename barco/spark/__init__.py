@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barco.spark.sessions import SETTINGS, register, session
     from barco.spark.source import BarcoSource
-    from barco.spark.stream_writer import each_batch
+    from barco.spark.write.stream_writer import each_batch
 
 __all__ = ["SETTINGS", "BarcoSource", "each_batch", "register", "session"]
 
 _HOMES = {
     "BarcoSource": "barco.spark.source",
     "SETTINGS": "barco.spark.sessions",
-    "each_batch": "barco.spark.stream_writer",
+    "each_batch": "barco.spark.write.stream_writer",
     "register": "barco.spark.sessions",
     "session": "barco.spark.sessions",
 }

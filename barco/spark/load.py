@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from barco.errors import BarcoError, NotFoundError
-from barco.spark.commit import WriteOptions, abort, later_of, new_writer, ring_of
-from barco.spark.fetch import FAILURES, Brokers
-from barco.spark.options import OptionError
+from barco.spark.base.fetch import FAILURES, Brokers
+from barco.spark.base.options import OptionError
 from barco.spark.sessions import session
+from barco.spark.write.commit import WriteOptions, abort, later_of, new_writer, ring_of
 
 ASK_SECONDS = 0.5
 RESULT_SECONDS = 5.0

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from barco.spark import cores
+from barco.spark.base import cores
 from barco.spark.source import BarcoSource
 
 SETTINGS = {
     # Both are needed: 40 ms of Nagle and delayed acknowledgements, 36 ms of garbage collection.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "barco.spark.daemon",
+    "spark.python.daemon.module": "barco.spark.base.daemon",
 }
 """For drivers whose executors have barco installed too."""
 

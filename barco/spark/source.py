@@ -16,15 +16,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from barco.spark.options import ReadOptions
-from barco.spark.reader import BatchReader
-from barco.spark.schema import Projection, projection, source_schema
-from barco.spark.settle import settle
-from barco.spark.stream import RefusedReader, StreamReader
+from barco.spark.base.options import ReadOptions
+from barco.spark.base.schema import Projection, projection, source_schema
+from barco.spark.base.settle import settle
+from barco.spark.read.reader import BatchReader
+from barco.spark.read.stream import RefusedReader, StreamReader
 
 
 class BarcoSource(DataSource):
-    """Topics as tables and streams. Options: see `barco.spark.options`."""
+    """Topics as tables and streams. Options: see `barco.spark.base.options`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -56,13 +56,13 @@ class BarcoSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
         settle()
-        module = import_module("barco.spark.writer")
+        module = import_module("barco.spark.write.writer")
         writer: DataSourceWriter = module.batch_writer(self.options, schema, overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`."""
-        module = import_module("barco.spark.stream_writer")
+        module = import_module("barco.spark.write.stream_writer")
         writer: DataSourceStreamWriter = module.stream_writer(self.options, schema, overwrite)
         return writer
 

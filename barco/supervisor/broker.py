@@ -12,7 +12,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco import limits
-from barco.cluster.groups import Groups
+from barco.cluster.groups.groups import Groups
 from barco.config import Config
 from barco.errors import BarcoError, DataDirError, ProtocolError
 from barco.model.options import WorkerOptions
@@ -42,7 +42,7 @@ class ServePlan:
     insecure_allow_open: bool = False
     command: Sequence[str] = COMMAND
     known_disk: Callable[[Config], str | None] = lambda config: None
-    """The disk with which other brokers know this one (`barco.cli._known.known_disk`)."""
+    """The disk with which other brokers know this one (`barco.cli.shared.known.known_disk`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 import barco
-from barco.cluster.facts import (
+from barco.cluster.gossip.facts import (
     BROKER,
     CONSUMER,
     LEADER,
@@ -27,9 +27,9 @@ from barco.cluster.facts import (
     LeaderInfo,
     TopicsInfo,
 )
-from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip
-from barco.cluster.registrations import Registrations
-from barco.cluster.topology import Topology, broker_to_dict
+from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip
+from barco.cluster.gossip.topology import Topology, broker_to_dict
+from barco.cluster.groups.registrations import Registrations
 from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement

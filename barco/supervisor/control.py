@@ -22,7 +22,7 @@ PEER = -1
 
 
 class Machine(Protocol):
-    """What is needed of `barco.cluster.groups.Groups`."""
+    """What is needed of `barco.cluster.groups.groups.Groups`."""
 
     @property
     def version(self) -> int:

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from barco import limits
-from barco.cluster.facts import LEFT
-from barco.cluster.gossip import Effect, Gossip, Send
-from barco.cluster.hello import refusal
+from barco.cluster.gossip.facts import LEFT
+from barco.cluster.gossip.gossip import Effect, Gossip, Send
+from barco.cluster.gossip.hello import refusal
 from barco.errors import PeerGoneError, ProtocolError
 from barco.protocol import door, frame
 from barco.protocol.gossip import (

@@ -4,11 +4,11 @@
  * usage: kernels [PASSES] */
 #define _GNU_SOURCE
 #include "../loadgen/pool.h"
-#include "batch.h"
-#include "chunk.h"
-#include "crc32c.h"
-#include "http1.h"
-#include "murmur3.h"
+#include "format/batch.h"
+#include "format/chunk.h"
+#include "base/crc32c.h"
+#include "http/http1.h"
+#include "base/murmur3.h"
 
 #include <lz4.h>
 #include <stdio.h>

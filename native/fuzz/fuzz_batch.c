@@ -1,6 +1,6 @@
 /* Fuzzes the reader of client batches. Whatever the bytes: no crash, no read past the end, no
  * memory out of proportion; what is accepted becomes a chunk that holds the same events. */
-#include "batch.h"
+#include "format/batch.h"
 
 #include "fuzz_codec.h"
 

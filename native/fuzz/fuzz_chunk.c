@@ -2,7 +2,7 @@
  * of proportion, and what is accepted can be sealed and read again. */
 #include "fuzz_codec.h"
 
-#include "arrow.h"
+#include "read/arrow.h"
 
 static void forge_chunk(uint8_t *data, size_t len)
 {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chunk.h"
-#include "crc32c.h"
-#include "format.h"
+#include "format/chunk.h"
+#include "base/crc32c.h"
+#include "format/format.h"
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \

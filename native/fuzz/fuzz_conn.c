@@ -3,7 +3,7 @@
  * connection is gone all that it held is given back. The first byte chooses the kind and the size
  * of pieces. */
 #include "fuzz_codec.h"
-#include "reactor.h"
+#include "broker/reactor.h"
 
 static void no_listen(struct net *net, struct listener *listener) {}
 static void no_conn(struct net *net, struct conn *conn) {}

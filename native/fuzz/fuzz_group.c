@@ -1,6 +1,6 @@
 /* Fuzzes the reader of groups. Whatever the bytes: no read past the end, and an accepted header
  * is written again as it was. */
-#include "group.h"
+#include "format/group.h"
 
 #include "fuzz_codec.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http1.h"
-#include "uri.h"
+#include "http/http1.h"
+#include "http/uri.h"
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \

@@ -1,11 +1,11 @@
 /* Fuzzes JSON rendering with any bytes as topic, key and value: the output is always valid JSON
  * within its bound, on one line for each event. */
-#include "render.h"
+#include "read/render.h"
 
 #include <sys/param.h>
 
 #include "fuzz_codec.h"
-#include "json.h"
+#include "base/json.h"
 
 static void check_validators(const uint8_t *data, size_t len)
 {

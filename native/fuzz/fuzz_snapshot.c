@@ -1,7 +1,7 @@
 /* Fuzzes what recovery reads: snapshots, and groups that are applied to a shard. Whatever the
  * bytes: no read past the end, and a refused snapshot changes nothing. */
-#include "group.h"
-#include "shard.h"
+#include "format/group.h"
+#include "log/shard.h"
 
 #include "fuzz_codec.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chunk.h"
+#include "format/chunk.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

@@ -3,7 +3,7 @@
 #define BARCO_REPLICA_TESTING_H
 
 #include "codec_testing.h"
-#include "log.h"
+#include "log/log.h"
 
 #define ARENA_BYTES (8u << 20)
 #define DISK_BYTES (4u << 20)

@@ -1,7 +1,7 @@
 /* Client batches: what is sealed comes back, is stored as it came, and lies are refused. */
-#include "batch.h"
+#include "format/batch.h"
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "codec_testing.h"
 
 static struct chunk_sealer *sealer;

@@ -1,5 +1,5 @@
 /* Chunks: what is sealed comes back; what is damaged, cut or dishonest is refused. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "codec_testing.h"
 
 static struct chunk_sealer *sealer;

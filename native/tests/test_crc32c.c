@@ -1,5 +1,5 @@
 /* CRC-32C: known answers, and every path equal to the bitwise definition. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 
 #include "codec_testing.h"
 

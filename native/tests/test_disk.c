@@ -1,12 +1,12 @@
 /* Reads of a file, at once and in the portions of while clients wait for appends. */
 #define _GNU_SOURCE
-#include "disk.h"
+#include "read/disk.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "codec_testing.h"
-#include "urgent.h"
+#include "base/urgent.h"
 
 #define FILE_BYTES (8 * (size_t)URGENT_PORTION_BYTES + 512)
 #define FAR_AWAY_US (1LL << 60)

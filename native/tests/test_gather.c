@@ -1,7 +1,7 @@
 /* When a leader with followers builds its next group, by a clock of our own. */
 #include <stdlib.h>
 
-#include "../reactor.h"
+#include "broker/reactor.h"
 #include "codec_testing.h"
 
 #define MS 1000

@@ -1,7 +1,7 @@
 /* Groups: headers come back; no flipped bit of header or body passes. */
-#include "group.h"
+#include "format/group.h"
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "codec_testing.h"
 
 static const char body[] = "the body of a group";

@@ -1,7 +1,7 @@
 /* What another worker says on a hand-off connection: calls that are refused, answers to calls that
  * it was not asked for, and frames of which any field may be anything. */
 #include "codec_testing.h"
-#include "reactor.h"
+#include "broker/reactor.h"
 
 #define FRAMES 60000
 #define OP_CALL 1

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "http1.h"
-#include "uri.h"
+#include "http/http1.h"
+#include "http/uri.h"
 
 static int failures;
 

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "reactor.h"
+#include "broker/reactor.h"
 #include "replica_testing.h"
 
 #define EPOCH 2u

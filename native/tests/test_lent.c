@@ -1,6 +1,6 @@
 /* Chunks that answers are sent from the arena: whatever the log writes over them, and whenever the
  * socket takes them, what arrives are the bytes that were lent. */
-#include "lent.h"
+#include "log/lent.h"
 
 #include "codec_testing.h"
 

@@ -1,12 +1,12 @@
 /* The log on a disk that the test plays: what is written when, what is stable when, and that a
  * shard rebuilt from those bytes is the shard that wrote them. */
-#include "log.h"
+#include "log/log.h"
 
 #include <errno.h>
 
-#include "chunk.h"
+#include "format/chunk.h"
 #include "codec_testing.h"
-#include "group.h"
+#include "format/group.h"
 
 #define ARENA_BYTES (8u << 20)
 #define DISKS 16

@@ -1,5 +1,5 @@
 /* Tokens: the published vectors, signed tails included, and no read beyond the key. */
-#include "murmur3.h"
+#include "base/murmur3.h"
 
 #include "codec_testing.h"
 

@@ -1,7 +1,7 @@
 /* JSON: what may be spliced, what is quoted, and that nothing is written beyond the room. */
-#include "render.h"
+#include "read/render.h"
 
-#include "json.h"
+#include "base/json.h"
 #include "codec_testing.h"
 
 static bool valid(const char *text, size_t len)

@@ -1,6 +1,6 @@
 /* Random calls through a leader and two followers: whatever group it builds they take, and know the
  * same after it. test_replica_random [seeds] [first seed]: longer, or one seed again. */
-#include "batch.h"
+#include "format/batch.h"
 #include "replica_testing.h"
 
 #define STEPS 2000

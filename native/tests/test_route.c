@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "codec_testing.h"
-#include "reactor.h"
+#include "broker/reactor.h"
 
 /* ring size, slices, token, place: from barco.model.placement. */
 static const struct { uint32_t ring_size, slices; int64_t token; uint32_t place; } vectors[] = {

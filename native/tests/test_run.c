@@ -1,5 +1,5 @@
 /* Small runs share blocks: each keeps its own bytes, whatever order the others go in. */
-#include "run.h"
+#include "log/run.h"
 
 #include <string.h>
 

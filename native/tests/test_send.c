@@ -1,8 +1,8 @@
 /* In which order connections send while clients wait for appends, and how much at a time. */
 #include <stdlib.h>
 
-#include "../reactor.h"
-#include "../urgent.h"
+#include "broker/reactor.h"
+#include "base/urgent.h"
 #include "codec_testing.h"
 
 #define LONG (3 * URGENT_PORTION_BYTES)

@@ -1,5 +1,5 @@
 /* A shard: names, offsets to index, the rules of deduplication, and snapshots that give it back. */
-#include "shard.h"
+#include "log/shard.h"
 
 #include "codec_testing.h"
 

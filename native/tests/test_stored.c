@@ -1,14 +1,14 @@
 /* Chunks are read by an index, checked and moved together; what is not right ends a group. */
 #define _GNU_SOURCE
-#include "stored.h"
+#include "read/stored.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "arrow.h"
+#include "read/arrow.h"
 #include "codec_testing.h"
-#include "disk.h"
+#include "read/disk.h"
 
 enum { CHUNKS = 300, PAGE = 4096, GROUP = 1 << 18 };
 

@@ -13,7 +13,7 @@ import httptools
 import pytest
 
 from barco import _native
-from barco.client.loopthread import LoopThread
+from barco.client.base.loopthread import LoopThread
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol.batch import decode_batch
 

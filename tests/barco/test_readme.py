@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from barco import config
-from barco.client.codec import token_of
+from barco.client.wire.codec import token_of
 from barco.config import Config
 from barco.model.placement import Placement
 from barco.types import Token

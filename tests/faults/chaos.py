@@ -16,7 +16,7 @@ from faultlab.campaign import Campaign, again, read_results, table
 from faultlab.hurts import KINDS
 from faultlab.scene import EASE
 
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "chaos" / "rings.jsonl"

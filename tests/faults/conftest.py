@@ -17,7 +17,7 @@ from faultlab.prober import percentile
 from faultlab.round import COLUMNS, OUTAGES, TOTALS
 
 from barco.errors import BarcoError
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 FAILED = pytest.StashKey[bool]()
 

@@ -11,7 +11,7 @@ from faultlab.mount import NOLOGFLUSH, Mount
 from faultlab.round import Scene
 from faultlab.wire import call
 
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 MiB = 1 << 20
 SMALL_DISK_BYTES = 160 * MiB

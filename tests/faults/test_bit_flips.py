@@ -22,7 +22,7 @@ from faultlab.flips import (
 from faultlab.round import TOTALS, Scene
 from faultlab.wire import call
 
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 WALKS_MAX = 16
 """A broker gives up only after five attempts: some seconds each."""

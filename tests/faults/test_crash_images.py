@@ -24,11 +24,12 @@ from faultlab.recorder import (
 from faultlab.round import TOTALS
 
 from barco.limits import GROUP_HEADER_BYTES
-from barco.workers.storage import layout, scan
-from barco.workers.storage.bulk import open_bulk
-from barco.workers.storage.errors import CorruptLogError
-from barco.workers.storage.lineage import Lineage
-from barco.workers.storage.recovery import recover_shard
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.bulk import open_bulk
+from barco.workers.storage.files.errors import CorruptLogError
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.index import scan
+from barco.workers.storage.stores.recovery import recover_shard
 
 IMAGES_SHORT = 10_000
 IMAGES_LONG = 100_000

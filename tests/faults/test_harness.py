@@ -18,7 +18,7 @@ from faultlab.scene import RingScene
 from faultlab.wire import Answer
 
 from barco.model.placement import Placement
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 TOPIC = "t"
 KEY = "p-0"

@@ -21,9 +21,9 @@ import pytest
 import barco
 from barco import _native
 from barco import config as settings
-from barco.cli.format import format_for
-from barco.client.codec import token_of
-from barco.client.transport import Pool, Request
+from barco.cli.commands.format import format_for
+from barco.client.wire.codec import token_of
+from barco.client.wire.transport import Pool, Request
 from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token

@@ -8,9 +8,9 @@ import pytest
 from replicas import Member, Shard, same_everywhere, until
 
 from barco.limits import GROUP_HEADER_BYTES
-from barco.workers.storage import layout
-from barco.workers.storage.lineage import Lineage
-from barco.workers.storage.scan import GroupHeader, parse_header
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.index.scan import GroupHeader, parse_header
 
 MENDED_SECONDS_MAX = 60.0
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import RunningBroker
 from test_spark_write import options, stored
 
-from barco.spark.commit import (
+from barco.spark.write.commit import (
     CommitError,
     Shard,
     Staged,
@@ -32,7 +32,7 @@ from barco.spark.commit import (
     ring_of,
     write_path,
 )
-from barco.spark.stage import Task
+from barco.spark.write.stage import Task
 
 ROWS = 6000
 Row = tuple[bytes | None, bytes, int]

@@ -25,10 +25,11 @@ from test_timestamps import chunks_of
 
 import barco
 from barco import _native
-from barco.client.batching import SliceKey
-from barco.client.ring import Ring
+from barco.client.wire.batching import SliceKey
+from barco.client.wire.ring import Ring
 from barco.model.token import TOKEN_MIN
-from barco.spark.commit import (
+from barco.spark.base.fetch import Answer
+from barco.spark.write.commit import (
     CommitError,
     Shard,
     Staged,
@@ -39,9 +40,8 @@ from barco.spark.commit import (
     ring_of,
     write_path,
 )
-from barco.spark.fetch import Answer
-from barco.spark.rows import StageError
-from barco.spark.stage import Task
+from barco.spark.write.rows import StageError
+from barco.spark.write.stage import Task
 
 ROWS = 4000
 
@@ -383,8 +383,8 @@ def test_a_task_that_stages_nothing_says_that_it_is_alive(broker: RunningBroker)
             return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("barco.spark.alive.Shard", Telling)
-        patch.setattr("barco.spark.alive.ALIVE_SECONDS", 0.05)
+        patch.setattr("barco.spark.write.alive.Shard", Telling)
+        patch.setattr("barco.spark.write.alive.ALIVE_SECONDS", 0.05)
 
         def slow() -> "Iterator[pa.RecordBatch]":
             until = time.monotonic() + 30

@@ -23,9 +23,9 @@ from test_cluster import PATIENCE_S, RING, ask, key_in, leaders, load_script, un
 from test_spark_write import ROWS, batches
 
 import barco
-from barco.client.codec import token_of
+from barco.client.wire.codec import token_of
 from barco.errors import BarcoError
-from barco.spark.commit import (
+from barco.spark.write.commit import (
     CommitError,
     Shard,
     Staged,
@@ -35,8 +35,8 @@ from barco.spark.commit import (
     ring_of,
     write_path,
 )
-from barco.spark.rows import StageError
-from barco.spark.stage import Task
+from barco.spark.write.rows import StageError
+from barco.spark.write.stage import Task
 
 LARGE_ROWS, LARGE_BYTES = 60, 400_000
 """In one slice, more than a few groups of the cluster's 4 MiB."""

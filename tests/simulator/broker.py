@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barco.cluster import effects as do
-from barco.cluster import events as on
-from barco.cluster.replica import Replica, Settings
+from barco.cluster.replica.replica import Replica, Settings
+from barco.cluster.state import effects as do
+from barco.cluster.state import events as on
 from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol.replication import Fetched, OpenedRecord

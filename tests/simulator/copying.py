@@ -3,10 +3,10 @@
 from collections import deque
 from typing import Any
 
-from barco.cluster.held import Held, Leading
-from barco.cluster.peers import Peer
-from barco.cluster.proposer import Proposal
-from barco.cluster.replica import Replica
+from barco.cluster.replica.peers import Peer
+from barco.cluster.replica.proposer import Proposal
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state.held import Held, Leading
 
 from .broker import Broker
 from .disk import Disk

@@ -4,8 +4,8 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from barco.cluster.core import Recovered
-from barco.cluster.doubt import UNKNOWN
+from barco.cluster.replica.doubt import UNKNOWN
+from barco.cluster.state.core import Recovered
 from barco.model.generation import Ballot, Gid, GroupHead, Identity
 from barco.protocol.replication import (
     AcceptedRecord,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from barco.cluster import events as on
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state import events as on
 from barco.model.generation import Gid
 from barco.protocol.replication import (
     Decided,

@@ -1,4 +1,4 @@
-"""What the core does for a follower without a word to its machine (`native/intake.c`).
+"""What the core does for a follower without a word to its machine (`native/broker/intake.c`).
 
 While the machine calls a generation steady, its leader's next group is taken and acknowledged when
 it is stable. The machine hears of it before its next step, and with that step it is decided anew.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barco.cluster import events as on
-from barco.cluster.follower import Steady
+from barco.cluster.replica.follower import Steady
+from barco.cluster.state import events as on
 from barco.model.generation import Gid, GroupHead
 from barco.protocol.replication import Append, Appended
 

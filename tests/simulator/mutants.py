@@ -6,11 +6,11 @@ Each is a subclass that takes one method's rule away, so that production pays no
 from dataclasses import dataclass, replace
 from typing import Any
 
-from barco.cluster.effects import Lead
-from barco.cluster.held import Fence, Held, Leading
-from barco.cluster.peers import Peer
-from barco.cluster.proposer import Proposal
-from barco.cluster.replica import Replica
+from barco.cluster.replica.peers import Peer
+from barco.cluster.replica.proposer import Proposal
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state.effects import Lead
+from barco.cluster.state.held import Fence, Held, Leading
 from barco.model.generation import (
     Ballot,
     Generation,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from barco.cluster import events as on
+from barco.cluster.state import events as on
 from barco.model.generation import Generation, Gid, Identity
 
 from .broker import Broker

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.held import Held
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state.held import Held
 from barco.model.generation import Identity
 from barco.protocol.replication import DoubtRecord, Promise
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barco.cluster import events as on
+from barco.cluster.state import events as on
 
 from .test_takeover import PAUSE_SECONDS, healthy
 from .world import World

@@ -3,7 +3,7 @@ what was acknowledged. Nothing of it is lost, and nothing of it is silent."""
 
 import pytest
 
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
 from barco.model.generation import Gid, Identity, Successor
 from barco.protocol.replication import HeardRecord
 

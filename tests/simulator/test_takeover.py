@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from barco.cluster import events as on
+from barco.cluster.state import events as on
 from barco.model.generation import Identity
 
 from .mutants import LetsBackIn, Mutant

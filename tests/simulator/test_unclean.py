@@ -2,7 +2,7 @@
 
 import pytest
 
-from barco.cluster.unclean import unclean_successor
+from barco.cluster.state.unclean import unclean_successor
 from barco.model.generation import Identity, Kind
 from barco.protocol.replication import DecidedRecord
 

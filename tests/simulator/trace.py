@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from barco.cluster.events import Built, LinkLost, Received, Stable, Tick
+from barco.cluster.state.events import Built, LinkLost, Received, Stable, Tick
 from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
 from barco.protocol.replication import Append, Appended, Fetch, Fetched, Gap, Ping, View
 

@@ -7,9 +7,9 @@ from math import log
 from random import Random
 from typing import Any
 
-from barco.cluster import events as on
-from barco.cluster.core import Recovered
-from barco.cluster.replica import Replica, Settings
+from barco.cluster.replica.replica import Replica, Settings
+from barco.cluster.state import events as on
+from barco.cluster.state.core import Recovered
 from barco.model.generation import Generation, Gid, Identity, genesis
 from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, PromisedRecord
 

@@ -39,7 +39,7 @@ def command_of(pid: int) -> str:
 
 def python_tasks(jvm: int) -> list[int]:
     """The Python workers of Spark's executors: children of the daemon."""
-    daemons = [pid for pid in descendants(jvm) if "barco.spark.daemon" in command_of(pid)]
+    daemons = [pid for pid in descendants(jvm) if "barco.spark.base.daemon" in command_of(pid)]
     return [pid for daemon in daemons for pid in children_of(daemon)]
 
 

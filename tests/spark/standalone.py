@@ -85,7 +85,7 @@ class Standalone:
     def python_tasks(self) -> list[int]:
         """The Python workers of all executors."""
         below = [pid for executor in self.executors() for pid in descendants(executor)]
-        daemons = [pid for pid in below if "barco.spark.daemon" in command_of(pid)]
+        daemons = [pid for pid in below if "barco.spark.base.daemon" in command_of(pid)]
         return [pid for daemon in daemons for pid in descendants(daemon)]
 
     def submit(self, script: Path, *arguments: str, **settings: str) -> Any:

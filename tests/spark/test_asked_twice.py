@@ -147,7 +147,7 @@ def telling_source() -> Any:
     from pyspark.sql.types import StringType, StructField, StructType
 
     from barco.spark import BarcoSource
-    from barco.spark.reader import BatchReader
+    from barco.spark.read.reader import BatchReader
 
     class Reader(BatchReader):
         def read(self, partition: Any) -> Any:

@@ -93,7 +93,8 @@ def telling_source() -> Any:
     """Its one column is called what the process that plans knows. Sent there by value."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from barco.spark import BarcoSource, cores
+    from barco.spark import BarcoSource
+    from barco.spark.base import cores
 
     class TellingSource(BarcoSource):
         @classmethod
@@ -119,7 +120,7 @@ def test_planning_collects_no_garbage_over_all_modules_and_knows_the_cores(spark
 
 def test_other_processes_keep_their_garbage_collector() -> None:
     script = (
-        "import gc\nfrom barco.spark.settle import FREEZE_AT, settle\n"
+        "import gc\nfrom barco.spark.base.settle import FREEZE_AT, settle\n"
         "for _ in range(max(FREEZE_AT)): settle()\nprint(gc.get_freeze_count())"
     )
     assert run_python(script) == "0"
@@ -127,7 +128,7 @@ def test_other_processes_keep_their_garbage_collector() -> None:
 
 def test_a_worker_can_send_a_batch_without_waiting(spark: Any) -> None:
     """The kernel gives no more than it allows anybody."""
-    from barco.spark.daemon import SEND_BYTES
+    from barco.spark.base.daemon import SEND_BYTES
 
     def sizes(_: int) -> int:
         import os
@@ -152,7 +153,7 @@ def test_a_worker_can_send_a_batch_without_waiting(spark: Any) -> None:
 def test_the_daemon_starts_no_threads_before_it_forks() -> None:
     out = run_python(
         "import sys, threading\n"
-        "import barco.spark.daemon\n"
+        "import barco.spark.base.daemon\n"
         "print([name for name in ('pyarrow', 'numpy', 'pandas') if name in sys.modules],"
         " threading.active_count())\n"
     )
@@ -163,7 +164,7 @@ def test_a_query_that_needs_no_more_of_a_task_is_no_error() -> None:
     """Spark hangs up, and the stock daemon prints a traceback for it."""
     out = run_python(
         "import os, socket\n"
-        "import barco.spark.daemon as daemon\n"
+        "import barco.spark.base.daemon as daemon\n"
         "def hung_up(*_):\n"
         "    raise BrokenPipeError\n"
         "daemon._stock_worker = hung_up\n"

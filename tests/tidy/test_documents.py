@@ -85,7 +85,7 @@ def test_files_that_are_named_are_there() -> None:
 
 
 def test_metrics_that_are_named_are_told() -> None:
-    sources = [tree.ROOT / "workers" / "metrics.py", *tree.native()]
+    sources = [tree.ROOT / "workers" / "process" / "metrics.py", *tree.native()]
     told = {
         name
         for path in sources
@@ -101,7 +101,7 @@ def test_metrics_that_are_named_are_told() -> None:
 
 
 def test_the_page_of_the_api_names_every_type_of_problem() -> None:
-    core = (tree.ROOT / "native" / "answer.c").read_text("utf-8")
+    core = (tree.ROOT / "native" / "broker" / "answer.c").read_text("utf-8")
     types = set(re.findall(r"\{[45]\d\d,\s*\"([a-z-]+)\"", core))
     kinds = (errors.RequestError, errors.BusyError, errors.BrokerError)
     found = [each for each in vars(errors).values() if isinstance(each, type)]
@@ -130,8 +130,8 @@ def keys_of(path: str, *functions: str) -> set[str]:
 
 
 def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
-    fields = keys_of("workers/http/status.py", "_looked", "_peers")
-    fields |= keys_of("workers/http/standing.py", "look", "_role")
+    fields = keys_of("workers/http/handlers/status.py", "_looked", "_peers")
+    fields |= keys_of("workers/http/handlers/standing.py", "look", "_role")
     fields |= keys_of("workers/replication/figures.py", "status_of")
     assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
     text = (tree.ROOT / "docs" / "operations.md").read_text("utf-8")
@@ -142,7 +142,7 @@ def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
 def test_commands_that_are_named_can_be_given() -> None:
     makefile = (tree.ROOT / "Makefile").read_text("utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    modules = (tree.ROOT / "barco" / "cli").glob("[a-z]*.py")
+    modules = (tree.ROOT / "barco" / "cli" / "commands").glob("[a-z]*.py")
     commands = {path.stem.replace("_", "-") for path in modules}
     wrong = []
     for page in pages():

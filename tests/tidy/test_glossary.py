@@ -35,18 +35,18 @@ SHARED = {
 """Classes that are defined twice in the product, and why."""
 
 WHERE_IN_A_STREAM = {
-    "barco/cli/_shared.py",
-    "barco/cli/consume.py",
+    "barco/cli/shared/talk.py",
+    "barco/cli/commands/consume.py",
     "barco/client/admin.py",
     "barco/client/reader.py",
-    "barco/spark/fetch.py",
-    "barco/spark/group.py",
-    "barco/spark/options.py",
-    "barco/spark/plan.py",
-    "barco/spark/reader.py",
-    "barco/spark/stream.py",
-    "workers/http/groups.py",
-    "workers/http/read.py",
+    "barco/spark/base/fetch.py",
+    "barco/spark/read/group.py",
+    "barco/spark/base/options.py",
+    "barco/spark/read/plan.py",
+    "barco/spark/read/reader.py",
+    "barco/spark/read/stream.py",
+    "workers/http/handlers/groups.py",
+    "workers/http/handlers/read.py",
 }
 """Modules whose names say `place` as the glossary has it."""
 

@@ -32,15 +32,30 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("barco.supervisor", "barco.client"),
     ),
     # Offline tools look at files that only the storage of a worker understands.
-    "barco.cli.aside": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-    "barco.cli.dump": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-    "barco.cli.recover": (*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-    "barco.cli.unclean": (
+    "barco.cli.commands.aside": (
+        *BYTES,
+        "barco.cli",
+        "barco.supervisor.datadir",
+        "barco.workers.storage",
+    ),
+    "barco.cli.commands.dump": (
+        *BYTES,
+        "barco.cli",
+        "barco.supervisor.datadir",
+        "barco.workers.storage",
+    ),
+    "barco.cli.commands.recover": (
+        *BYTES,
+        "barco.cli",
+        "barco.supervisor.datadir",
+        "barco.workers.storage",
+    ),
+    "barco.cli.commands.unclean": (
         *(*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-        "barco.cluster.unclean",
+        "barco.cluster.state.unclean",
     ),
     # A worker hosts the replicas of its shard: pure machines that it drives.
-    "barco.cli.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
+    "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),
     "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
 }
@@ -71,10 +86,10 @@ IMPURE = {
 
 ENVIRONMENT = {
     "barco.config",
-    "barco.workers.mutants",
+    "barco.workers.replication.mutants",
     "barco.supervisor.systemd",
-    "barco.cli._shared",
-    "barco.spark.cores",
+    "barco.cli.shared.talk",
+    "barco.spark.base.cores",
     "barco.spark.sessions",
 }
 
@@ -168,7 +183,7 @@ def test_the_environment_is_read_in_one_place() -> None:
 def test_the_rules_catch_what_they_are_for() -> None:
     assert not allowed("barco.supervisor.broker", "barco.workers.worker")
     assert not allowed("barco.workers.worker", "barco.supervisor.broker")
-    assert not allowed("barco.workers.http.app", "barco.workers.storage.reader")
+    assert not allowed("barco.workers.http.app", "barco.workers.storage.reading.reader")
     assert not allowed("barco.model.token", "barco.protocol.frame")
-    assert allowed("barco.cli.dump", "barco.protocol.group")
+    assert allowed("barco.cli.commands.dump", "barco.protocol.group")
     assert allowed("barco.protocol.chunk", "barco._native")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barco.errors import BarcoError
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 sys.path.insert(0, str(Path(__file__).parent))
 

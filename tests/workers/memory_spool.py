@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 
 from barco.errors import BusyError
-from barco.workers.storage.spool import StagedRecord
+from barco.workers.storage.files.spool import StagedRecord
 
 
 class MemorySpool:

@@ -11,9 +11,9 @@ from collections import defaultdict
 import pytest
 from twin import Broker
 
-from barco.cluster.dissemination import Store
-from barco.cluster.facts import CONSUMER
-from barco.cluster.registrations import Registrations
+from barco.cluster.gossip.dissemination import Store
+from barco.cluster.gossip.facts import CONSUMER
+from barco.cluster.groups.registrations import Registrations
 from barco.model.token import TOKEN_MIN
 
 SLICES = 4

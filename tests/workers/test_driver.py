@@ -4,8 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from barco.cluster.core import Settings
-from barco.cluster.events import Tick
+from barco.cluster.state.core import Settings
+from barco.cluster.state.events import Tick
 from barco.model.generation import genesis
 from barco.workers.replication.driver import Driver, identity
 

@@ -10,8 +10,8 @@ from twin import Broker, MemoryLog, MemoryReactor, MemorySpool, MemorySupervisor
 
 from barco.errors import NotReadyError
 from barco.workers.http.app import App
-from barco.workers.rpc import RpcServer, Siblings
-from barco.workers.service import Open, ShardService
+from barco.workers.operations.service import Open, ShardService
+from barco.workers.peers.rpc import RpcServer, Siblings
 
 
 class Plane:

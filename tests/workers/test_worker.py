@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barco.errors import BarcoError
-from barco.workers.storage.errors import DiskError
+from barco.workers.storage.files.errors import DiskError
 from barco.workers.worker import Worker
 
 

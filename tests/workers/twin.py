@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from memory_spool import MemorySpool
 
 from barco import _native
-from barco.cluster.groups import Groups
+from barco.cluster.groups.groups import Groups
 from barco.errors import (
     BarcoError,
     CorruptDataError,
@@ -29,8 +29,8 @@ from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol import frame
 from barco.protocol.batch import decode_batch
 from barco.workers.http.app import App
-from barco.workers.http.messages import Response
-from barco.workers.service import ShardService
+from barco.workers.http.base.messages import Response
+from barco.workers.operations.service import ShardService
 
 
 class MemoryReactor:

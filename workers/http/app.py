@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from barco.errors import BarcoError, BrokerError, NotReadyError
-from barco.workers.http.consume import Consume
-from barco.workers.http.context import Context
-from barco.workers.http.groups import GroupRoutes
-from barco.workers.http.known import check_parameters
-from barco.workers.http.messages import Request, Response, parse_query, problem_response
-from barco.workers.http.read import Read
-from barco.workers.http.routes import Router
-from barco.workers.http.status import Status
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_parameters
+from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
+from barco.workers.http.base.routes import Router
+from barco.workers.http.handlers.consume import Consume
+from barco.workers.http.handlers.groups import GroupRoutes
+from barco.workers.http.handlers.read import Read
+from barco.workers.http.handlers.status import Status
+from barco.workers.http.handlers.topics import Topics
+from barco.workers.http.handlers.writes import Writes
 from barco.workers.http.table import ROUTES
-from barco.workers.http.topics import Topics
-from barco.workers.http.writes import Writes
+from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
-from barco.workers.service import ShardService
 
 Handler = Callable[[Request], Awaitable[Response]]
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
-from barco.workers.http.render import CONSUME_FORMATS
-from barco.workers.http.routes import Parameter, Route, Told
+from barco.workers.http.base.render import CONSUME_FORMATS
+from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}

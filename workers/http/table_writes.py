@@ -1,7 +1,7 @@
 """The part of the table that tasks and drivers of Spark use: staged writes."""
 
 from barco.protocol.batch import CONTENT_TYPE
-from barco.workers.http.routes import Parameter, Route, Told
+from barco.workers.http.base.routes import Parameter, Route, Told
 
 _PATH = "/v1/writes/{writer}/{batch}"
 _OWN = "Another worker holds the slice, or leads it; owner is its address."

@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco._native import Reactor
-from barco.cluster import effects as fx
-from barco.cluster import events as ev
-from barco.cluster.core import Recovered, Settings
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state import effects as fx
+from barco.cluster.state import events as ev
+from barco.cluster.state.core import Recovered, Settings
 from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead, Identity
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
-from barco.workers.mutants import MUTANT, UNFENCED
-from barco.workers.reactor.selector import Upcall
+from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
 from barco.workers.replication.figures import stats_of, status_of
 from barco.workers.replication.inputs import Input, Inputs
@@ -32,11 +31,12 @@ from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.logs import Logs
 from barco.workers.replication.mending import Mending
+from barco.workers.replication.mutants import MUTANT, UNFENCED
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.replication.watched import told
-from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.replicas import Found, ReplicaStore
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.stores.replicas import Found, ReplicaStore
 
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
 from barco.workers.replication.link import Link
 
 

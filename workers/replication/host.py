@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barco._native import Reactor
-from barco.cluster.core import Settings
+from barco.cluster.state.core import Settings
 from barco.errors import BarcoError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, genesis
@@ -19,17 +19,17 @@ from barco.model.options import WorkerOptions
 from barco.model.token import TOKEN_MAX
 from barco.protocol.link import REPLICATION, Hello
 from barco.types import MiB, SliceIndex
-from barco.workers.leaders import NOBODY
-from barco.workers.links import open_link
-from barco.workers.network import Network
-from barco.workers.parts import arena_bytes, bound_state
-from barco.workers.reactor.selector import Upcall
+from barco.workers.operations.network import Network
+from barco.workers.operations.service import ShardService
+from barco.workers.peers.leaders import NOBODY
+from barco.workers.peers.links import open_link
+from barco.workers.process.build import arena_bytes, bound_state
+from barco.workers.process.selector import Upcall
 from barco.workers.replication.driver import Driver, identity
 from barco.workers.replication.link import Dial
 from barco.workers.replication.watched import watched
-from barco.workers.service import ShardService
-from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.stores.replicas import ReplicaStore
 
 log = logging.getLogger("barco.replication")
 

@@ -1,4 +1,4 @@
-"""What peers send, on connections that they dialled: frames, cut by the core (`native/intake.h`).
+"""What peers send, on connections that they dialled: frames, cut by the core (broker/intake.h).
 
 Of a generation that is followed in steady state the core takes the groups by itself, and answers
 its leader: see `Inputs.arm`.
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barco._native import Reactor
-from barco.cluster.follower import Steady
+from barco.cluster.replica.follower import Steady
 from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
 from barco.protocol.link import Hello
 from barco.protocol.replication import CARRIES_GROUP, Accept, Append, Message, Prepare
 from barco.protocol.replication_codec import U32, from_map
-from barco.workers.mutants import DAMAGING, MUTANT
-from barco.workers.reactor.selector import Upcall
+from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
+from barco.workers.replication.mutants import DAMAGING, MUTANT
 
 RESUME_SECONDS = 0.01
 """Between two looks at whether peers that had to wait may go on."""

@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from barco.cluster.effects import Persist
+from barco.cluster.state.effects import Persist
 from barco.errors import BarcoError
 from barco.model.generation import GENESIS_EPOCH
 from barco.protocol.replication import DoubtRecord, HeardRecord, JournalRecord, OpenedRecord
 from barco.protocol.replication_codec import record_from_map, to_map
-from barco.workers.storage.bulk import BulkIo
-from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.files.lineage import Lineage
 
 log = logging.getLogger("barco.replication")
 

@@ -24,7 +24,7 @@ RETRY_SECONDS_MAX = 0.2
 """Between two attempts. Loop-back and data centres alike: an attempt costs nothing."""
 
 Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, socket.socket]]]
-"""Opens a connection to a peer, hello and all (`barco.workers.links.open_link`)."""
+"""Opens a connection to a peer, hello and all (`barco.workers.peers.links.open_link`)."""
 
 log = logging.getLogger("barco.replication")
 

@@ -14,7 +14,7 @@ from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.types import KiB
-from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.stores.replicas import ReplicaStore
 
 SETTLE_SECONDS = 0.0005
 """Between two looks at whether the core's last appends have landed; a fail-over waits for it."""

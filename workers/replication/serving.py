@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from barco.cluster.effects import Serve
+from barco.cluster.state.effects import Serve
 from barco.errors import BarcoError
 from barco.model.generation import Gid, GroupHead, Successor
 from barco.protocol.replication import Expired, Fetched
@@ -12,7 +12,7 @@ from barco.protocol.replication_codec import to_map
 from barco.types import MiB
 from barco.workers.replication.link import Link
 from barco.workers.replication.watched import watched
-from barco.workers.storage.replicas import ReplicaStore
+from barco.workers.storage.stores.replicas import ReplicaStore
 
 SERVE_BYTES_MAX = 4 * MiB
 """Of groups that are read, and handed to the link, at a time."""

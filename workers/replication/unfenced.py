@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from barco.cluster.replica import Replica
+from barco.cluster.replica.replica import Replica
 
 
 class UnfencedReplica(Replica):

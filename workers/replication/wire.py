@@ -2,7 +2,7 @@
 
     u32 bytes of the message | u32 bytes of the group behind it | message (msgpack map) | group
 
-The core cuts them (`native/intake.c`): both lengths are checked before anything is allocated.
+The core cuts them (`native/broker/intake.c`): lengths are checked before anything is allocated.
 """
 
 import struct

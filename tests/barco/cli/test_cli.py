@@ -12,7 +12,7 @@ import pytest
 
 import barco
 from barco import cli
-from barco.cli import serve
+from barco.cli.commands import serve
 from barco.config import PortsSection
 from barco.errors import BarcoError, ConfigError
 
@@ -168,7 +168,7 @@ def test_how_errors_end(
     def fail(args: object) -> int:
         raise raised
 
-    monkeypatch.setattr("barco.cli.format.run", fail)
+    monkeypatch.setattr("barco.cli.commands.format.run", fail)
     assert cli.main(["format"]) == code
     assert capsys.readouterr().err == words
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barco.cli import _shared, main
-from barco.cli._lines import BadInputError, KeyField, blocks, csv_blocks, split_lines
+from barco.cli import main
+from barco.cli.shared import talk
+from barco.cli.shared.lines import BadInputError, KeyField, blocks, csv_blocks, split_lines
 
 
 @pytest.fixture
@@ -226,11 +227,11 @@ def test_csv_in_pieces():
 
 
 def test_times():
-    assert _shared.place("2026-01-31T12:00:00Z") == "timestamp:1769860800000000"
-    assert _shared.place("timestamp:5") == _shared.place("5") == "timestamp:5"
-    assert _shared.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
-    assert _shared.time_of(2**62) == f"{2**62}us"
-    assert _shared.size_of(1536) == "1.5 KiB"
+    assert talk.place("2026-01-31T12:00:00Z") == "timestamp:1769860800000000"
+    assert talk.place("timestamp:5") == talk.place("5") == "timestamp:5"
+    assert talk.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
+    assert talk.time_of(2**62) == f"{2**62}us"
+    assert talk.size_of(1536) == "1.5 KiB"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_an_old_java_is_told(
     java.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
     java.chmod(0o700)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found = _shared.java_missing()
+    found = talk.java_missing()
     assert said in found and bool(found) is bool(said)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 import barco
-from barco.client.errors import BadAnswerError, ClosedError
+from barco.client.base.errors import BadAnswerError, ClosedError
 from barco.errors import RequestError
 
 

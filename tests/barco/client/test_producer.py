@@ -7,7 +7,7 @@ import pytest
 
 import barco
 from barco import errors
-from barco.client.errors import BufferFullError, ClosedError, DeliveryError, DiscoveryError
+from barco.client.base.errors import BufferFullError, ClosedError, DeliveryError, DiscoveryError
 
 
 def by_key(broker, topic="t"):

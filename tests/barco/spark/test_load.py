@@ -29,8 +29,8 @@ def test_a_wrong_name_of_a_writer_is_told_in_words() -> None:
 
 
 def test_the_line_that_says_what_is_wrong() -> None:
-    ours = 'Traceback\n  File "x"\nbarco.spark.stage.StageError: too large\n\tat org.apache'
-    assert telling_line(ours) == "barco.spark.stage.StageError: too large"
+    ours = 'Traceback\n  File "x"\nbarco.spark.write.stage.StageError: too large\n\tat org.apache'
+    assert telling_line(ours) == "barco.spark.write.stage.StageError: too large"
     files = (
         "An error occurred while calling o7.parquet.\n: org.apache.spark.SparkException: "
         "[FAILED_READ_FILE] Encountered error while reading file a.csv.\n\tat x\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barco.spark.commit import WriteOptions
-from barco.spark.options import OptionError, ReadOptions
+from barco.spark.base.options import OptionError, ReadOptions
+from barco.spark.write.commit import WriteOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text("utf-8")
 

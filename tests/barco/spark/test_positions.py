@@ -10,10 +10,10 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barco.protocol.cursor import Cursor
-from barco.spark.fetch import DataLossError
-from barco.spark.options import ReadOptions
-from barco.spark.plan import Slice
-from barco.spark.stream import Ends, StreamReader, limited, places_of, position
+from barco.spark.base.fetch import DataLossError
+from barco.spark.base.options import ReadOptions
+from barco.spark.read.plan import Slice
+from barco.spark.read.stream import Ends, StreamReader, limited, places_of, position
 from barco.types import Epoch, Offset
 
 
@@ -75,7 +75,7 @@ def test_a_replica_that_is_behind_loses_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reader, "_look", look)
     begin = position({key: at(100)})
     assert reader.latestOffset(begin, ReadAllAvailable()) == position({key: at(120, 2)})
-    monkeypatch.setattr("barco.spark.stream.BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr("barco.spark.read.stream.BEHIND_SECONDS", 0.0)
     ends = iter([{key: at(90)}])
     with pytest.raises(DataLossError):
         reader.latestOffset(begin, ReadAllAvailable())
@@ -93,7 +93,7 @@ def reader_of(
         return found
 
     monkeypatch.setattr(reader, "_look", look)
-    monkeypatch.setattr("barco.spark.stream.BEHIND_PAUSE_S", 0.0)
+    monkeypatch.setattr("barco.spark.read.stream.BEHIND_PAUSE_S", 0.0)
     return reader
 
 
@@ -115,7 +115,7 @@ def test_a_run_to_what_is_there_does_not_end_at_what_a_replica_knows(
 def test_a_topic_that_is_gone_is_told_after_a_restart_too(
     monkeypatch: pytest.MonkeyPatch, by: dict[str, object]
 ) -> None:
-    monkeypatch.setattr("barco.spark.stream.BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr("barco.spark.read.stream.BEHIND_SECONDS", 0.0)
     kept, gone, other = ("t", "0/0"), ("u", "0/0"), ("not-asked-for", "0/0")
     begin = position({kept: at(10), gone: at(7), other: at(3)})
     looks: list[Ends] = [{kept: at(12)}]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barco import limits
-from barco.cli import main, serve
+from barco.cli import main
+from barco.cli.commands import serve
 from barco.supervisor.broker import ReadyBroker, ServePlan, run
 
 WORKER = Path(__file__).with_name("fake_worker.py")

@@ -10,8 +10,8 @@ import sys
 
 from gossiping import Lab, host
 
-from barco.cluster.facts import BROKER, CONFIRMED, DOWN, SUSPECT
-from barco.cluster.gossip import Changed
+from barco.cluster.gossip.facts import BROKER, CONFIRMED, DOWN, SUSPECT
+from barco.cluster.gossip.gossip import Changed
 
 
 async def main(ordinal: int, ports: list[int]) -> None:

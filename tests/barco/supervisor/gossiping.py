@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from barco.cluster.facts import BROKER, BrokerInfo
-from barco.cluster.gossip import AckWanted, Effect, Gossip
+from barco.cluster.gossip.facts import BROKER, BrokerInfo
+from barco.cluster.gossip.gossip import AckWanted, Effect, Gossip
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor.gossip import GossipNode
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gossiping import hello, host, until
 
-from barco.cluster.facts import BrokerInfo
+from barco.cluster.gossip.facts import BrokerInfo
 from barco.supervisor.cluster import Cluster, ring_slices
 from barco.supervisor.control import Sends
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barco import limits
-from barco.cluster.groups import START_LATEST, Groups, Member
+from barco.cluster.groups.groups import START_LATEST, Groups, Member
 from barco.errors import ProtocolError
 from barco.protocol import frame
 from barco.supervisor.control import PEER, Control

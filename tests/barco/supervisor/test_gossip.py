@@ -10,8 +10,8 @@ import pytest
 from gossiping import Lab, hello, host, until
 
 from barco import limits
-from barco.cluster.facts import CONSUMER, ConsumerInfo
-from barco.cluster.gossip import Delivered
+from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo
+from barco.cluster.gossip.gossip import Delivered
 from barco.protocol import door, frame
 from barco.protocol.gossip import to_frame
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES
-from barco.workers.storage import layout, scan
+from barco.workers.storage.files import layout
+from barco.workers.storage.index import scan
 from faultlab.broker import Broker
 from faultlab.drain import CHUNKS, Event
 from faultlab.load import chunk_events, slice_path

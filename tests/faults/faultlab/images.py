@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
-from barco.workers.storage import scan
+from barco.workers.storage.index import scan
 from faultlab.recorder import TAGS, Group, Recording
 
 SECTOR = 512

@@ -18,7 +18,7 @@ from typing import Any
 
 from barco import _native
 from barco.limits import PAGE_BYTES
-from barco.workers.storage import scan
+from barco.workers.storage.index import scan
 from faultlab.history import make_value
 from faultlab.wire import Answer, Wire, request
 

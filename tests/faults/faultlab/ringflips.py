@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 from faultlab.broker import StartError
 from faultlab.drain import CHUNKS
 from faultlab.flips import groups, segments

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgpack
 
-from barco.cluster.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerInfo, Fact
-from barco.cluster.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send
+from barco.cluster.gossip.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerInfo, Fact
+from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send
 from barco.protocol.gossip import Message, to_frame
 
 RIGHTLY_SECONDS = 5.0

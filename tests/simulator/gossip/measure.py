@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from gossip_world import World
 
-from barco.cluster.facts import ALIVE, DOWN, ConsumerInfo
+from barco.cluster.gossip.facts import ALIVE, DOWN, ConsumerInfo
 
 SIZES = (3, 12, 96, 768, 3072)
 HEAD = (

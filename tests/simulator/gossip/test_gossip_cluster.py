@@ -8,7 +8,7 @@ import pytest
 from gossip_world import World
 
 from barco import limits
-from barco.cluster.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo
+from barco.cluster.gossip.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo
 
 SIZES = (3, 12, 96, 192)
 

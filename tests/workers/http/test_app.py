@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from twin import Broker, run
 
-from barco.workers.http.render import CONSUME_FORMATS
+from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.table import ROUTES
 
 
@@ -134,7 +134,7 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
     assert given >= {("query", name) for name in query} | {("header", name) for name in headers}
     kinds = ("json", "x-ndjson", "octet-stream", "vnd.barco.batch")
     assert set(produce["requestBody"]["content"]) == {f"application/{kind}" for kind in kinds}
-    core = (Path(__file__).parents[3] / "native" / "answer.c").read_text("utf-8")
+    core = (Path(__file__).parents[3] / "native" / "broker" / "answer.c").read_text("utf-8")
     statuses = set(re.findall(r"\[PROBLEM_\w+\] =\s*{(\d+),", core)) - {"405", "501", "505"}
     assert len(statuses) > 12, "the table of problems is not where it was"
     assert statuses | {"200", "204"} <= produce["responses"].keys()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from twin import Answer, Broker, run
 
-from barco.workers.leaders import NOBODY
-from barco.workers.polls import Written, holds, name_of
-from barco.workers.rpc import RpcServer, Siblings
+from barco.workers.groups.polls import Written, holds, name_of
+from barco.workers.peers.leaders import NOBODY
+from barco.workers.peers.rpc import RpcServer, Siblings
 
 KINDS = ["application/json", "application/x-ndjson", "application/vnd.polar.consumermessage"]
 KINDS += ["application/vnd.barco.chunks"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 
 from barco._native import Reactor
-from barco.cluster.core import Settings
+from barco.cluster.state.core import Settings
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import (
     Generation,
@@ -26,13 +26,13 @@ from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol import replication as r
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication_codec import to_map
-from barco.workers.reactor.selector import ReactorSelector
+from barco.workers.process.selector import ReactorSelector
 from barco.workers.replication.driver import Driver
 from barco.workers.replication.wire import HEAD, encode
-from barco.workers.storage import layout
-from barco.workers.storage.bulk import BulkIo, open_bulk
-from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.retention import Policy
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.bulk import BulkIo, open_bulk
+from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.retention import Policy
 
 UUID = b"\x07" * 16
 A, B, C = (Identity(ordinal, bytes([ordinal + 1]) * 16) for ordinal in range(3))

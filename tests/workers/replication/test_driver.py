@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from barco.cluster import events as ev
-from barco.cluster.core import Settings
-from barco.cluster.effects import Send, Stop
+from barco.cluster.state import events as ev
+from barco.cluster.state.core import Settings
+from barco.cluster.state.effects import Send, Stop
 from barco.model.generation import genesis
 from barco.workers.replication.driver import Driver, identity
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.effects import Persist
+from barco.cluster.state.effects import Persist
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Ballot, Gid
 from barco.protocol.replication import PromisedRecord

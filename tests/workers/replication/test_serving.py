@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from barco.cluster.effects import Serve
+from barco.cluster.state.effects import Serve
 from barco.model.generation import Gid
 from barco.types import Epoch, Token
 from barco.workers.replication.serving import Serving

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from barco import _native
-from barco.workers.storage import layout
+from barco.workers.storage.files import layout
 
 UUID = bytes(range(16))
 TOKEN = -(2**63)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barco.workers.storage import layout
-from barco.workers.storage.bulk import BulkIo, open_bulk
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.bulk import BulkIo, open_bulk
 
 sys.path.insert(0, str(Path(__file__).parent))  # For `builder`: the tests are no package.
 

@@ -2,8 +2,8 @@
 
 import builder
 
-from barco.workers.storage.replicas import ReplicaStore
-from barco.workers.storage.retention import Policy
+from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.retention import Policy
 
 MIB = 1 << 20
 

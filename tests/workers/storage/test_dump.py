@@ -8,8 +8,9 @@ import pytest
 
 from barco.cli import main
 from barco.supervisor import datadir
-from barco.workers.storage import layout, recovery
-from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.stores import recovery
 
 
 @pytest.fixture

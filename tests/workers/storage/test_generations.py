@@ -5,8 +5,8 @@ import pytest
 from crc32c import crc32c
 
 from barco.errors import DataDirError
-from barco.workers.storage import layout
-from barco.workers.storage.lineage import Lineage
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.lineage import Lineage
 
 
 def filled(shard, count=5):

@@ -1,0 +1,206 @@
+"""`barco dump`: look into a data directory, whether or not a broker runs on it."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from barco.cli.commands import aside
+from barco.errors import DataDirError
+from barco.model.placement import REPLICAS
+from barco.supervisor import datadir
+from barco.workers.storage.files import layout
+from barco.workers.storage.stores.inspect import Record, Wishes, inspect_shard
+
+DESCRIPTION = """\
+Show what is in a data directory: shards, generations, segments, and on request every group, chunk
+and event. Reads the files themselves, needs no broker and changes nothing.
+
+Looks at what a start of the broker looks at: segments that have a valid index are not read. With
+--verify every group and every chunk is, and each damaged place is named. A torn tail is no damage:
+it is what was being written, and was not acknowledged, when a broker was killed.
+"""
+
+EPILOG = """\
+Examples:
+  barco dump /var/lib/barco                       what is there
+  barco dump /var/lib/barco --verify              check every checksum
+  barco dump ./barco-data --events --topic logs   the events of one topic, oldest first
+  barco dump ./barco-data --hash --json           a content hash of each sealed generation
+
+Exit codes:
+  0    nothing is corrupt
+  2    wrong usage
+  78   this is no data directory, or it cannot be used
+  1    corruption was found, or a file cannot be read
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "dump",
+        help="look into a data directory",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("data_dir", metavar="DATA_DIR", type=Path, help="a broker's data directory")
+    parser.add_argument("--shard", metavar="N", type=int, help="only this shard")
+    parser.add_argument("--groups", action="store_true", help="list the append groups")
+    parser.add_argument("--chunks", action="store_true", help="list the chunks")
+    parser.add_argument("--events", action="store_true", help="print the events")
+    parser.add_argument("--topic", metavar="TOPIC", help="only chunks and events of this topic")
+    parser.add_argument("--verify", action="store_true", help="check everything, not only the ends")
+    parser.add_argument(
+        "--hash",
+        action="store_true",
+        help="SHA-256 of each sealed generation's content, the same on every broker that holds it",
+    )
+    parser.add_argument(
+        "--aside",
+        action="store_true",
+        help="what was set aside instead, as two others went on without it (see barco recover)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what there is; 1 when something is corrupt."""
+    identity = load_identity(args.data_dir)
+    running = layout.is_locked(args.data_dir)
+    wishes = Wishes(args.groups, args.chunks, args.events, args.topic, args.verify, args.hash)
+    show = _print_json if args.json else _print_text
+    show(
+        {
+            "type": "broker",
+            "path": str(args.data_dir),
+            "cluster_uuid": identity.cluster_uuid,
+            "disk_uuid": identity.disk_uuid,
+            "workers": identity.workers,
+            "slices_per_range": identity.slices_per_range,
+            "running": running,
+        }
+    )
+    problems = 0
+    for number in shard_numbers(args.shard, processes(identity)):
+        path = layout.shard_path(args.data_dir, number)
+        uuid = bytes.fromhex(identity.cluster_uuid)
+        if args.aside:
+            problems += aside.inspect(args.data_dir, number, uuid, wishes, show)[1]
+        elif path.is_dir():
+            problems += inspect_shard(path, number, uuid, wishes, running, show)
+    if problems:
+        print(f"barco: {problems} corrupt place(s) in {args.data_dir}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def load_identity(data_dir: Path) -> datadir.Identity:
+    """broker.json of a directory that has to be formatted."""
+    identity = datadir.load(data_dir)
+    if identity is None:
+        raise DataDirError(f"{data_dir} is not a data directory of barco: it has no broker.json")
+    return identity
+
+
+def processes(identity: datadir.Identity) -> int:
+    """How many directories of shards there are: one for each process of the broker."""
+    return identity.workers * min(REPLICAS, identity.ring_size)
+
+
+def shard_numbers(wanted: int | None, workers: int) -> range:
+    """The shards to look at: one, or all."""
+    if wanted is None:
+        return range(workers)
+    if not 0 <= wanted < workers:
+        raise DataDirError(f"there is no shard {wanted}: the directory has 0 to {workers - 1}")
+    return range(wanted, wanted + 1)
+
+
+def _print_json(record: Record) -> None:
+    print(json.dumps(record, ensure_ascii=False))
+
+
+def _print_text(record: Record) -> None:
+    print(_FORMATS[record["type"]](record))
+
+
+def _broker(r: Record) -> str:
+    state = "a broker is running on it" if r["running"] else "no broker is running on it"
+    return (
+        f"{r['path']}: {r['workers']} worker(s), {r['slices_per_range']} slices, "
+        f"cluster {r['cluster_uuid']}; {state}"
+    )
+
+
+def _shard(r: Record) -> str:
+    text = f"\nshard {r['shard']}: {r['generations']} generation(s)"
+    if r["lineage_torn_bytes"]:
+        text += f"; lineage.log ends in {r['lineage_torn_bytes']} torn bytes"
+    if r["lineage_damaged_files"]:
+        text += f"; {r['lineage_damaged_files']} of 2 files of its lineage DAMAGED"
+        text += ", and records are in neither" if r["lineage_records_lost"] else ""
+    return text
+
+
+def _generation(r: Record) -> str:
+    ends = {
+        "sealed": "sealed",
+        "open": "open, being written",
+        "end": "ends cleanly, not sealed yet",
+        "torn": f"ends in a torn tail of {r['torn_bytes']:,} bytes, not sealed yet",
+        "lost": "CORRUPT",
+        "new": "empty",
+    }
+    parents = ", ".join(f"{epoch} up to group {tail}" for epoch, tail in r["parents"]) or "unknown"
+    text = (
+        f"  generation {r['epoch']}: {r['tail']:,} group(s) in {r['segments']} segment(s), "
+        f"{r['file_bytes']:,} bytes; {ends[r['end']]}; parent {parents}"
+    )
+    return text + (f"\n    sha256 {r['hash']}" if "hash" in r else "")
+
+
+def _segment(r: Record) -> str:
+    return (
+        f"    segment {r['segment']}: groups {r['first_gseq']:,} to {r['last_gseq']:,}, "
+        f"{r['bytes']:,} of {r['file_bytes']:,} bytes used, index {r['index']}"
+    )
+
+
+def _group(r: Record) -> str:
+    kind = r["flags"] or f"{r['chunks']} chunk(s)"
+    return (
+        f"    group {r['gseq']:,} at {r['segment']}:{r['offset']:,}, {r['bytes']:,} bytes, {kind}, "
+        f"stable up to {r['durable_upto']:,}"
+    )
+
+
+def _chunk(r: Record) -> str:
+    return (
+        f"      chunk {r['topic']}/{r['slice']} offsets {r['base_offset']:,} to "
+        f"{r['base_offset'] + r['events'] - 1:,}, {r['stored_bytes']:,} bytes "
+        f"({r['raw_bytes']:,} raw) at {r['segment']}:{r['offset']:,}"
+    )
+
+
+def _event(r: Record) -> str:
+    key = "-" if r["key"] is None else r["key"]
+    return f"{r['topic']}/{r['slice']} {r['offset']} {r['timestamp_us']} {key} {r['value']}"
+
+
+def _corruption(r: Record) -> str:
+    return f"    CORRUPT {r['path']} at byte {r['offset']:,}, group {r['gseq']:,}: {r['reason']}"
+
+
+_FORMATS = {
+    "broker": _broker,
+    "shard": _shard,
+    "generation": _generation,
+    "segment": _segment,
+    "group": _group,
+    "chunk": _chunk,
+    "event": _event,
+    "corruption": _corruption,
+}

@@ -1,0 +1,123 @@
+"""`barco produce`: send events from a file or from standard input."""
+
+import argparse
+import sys
+import time
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import barco
+from barco.cli.shared import talk
+from barco.cli.shared.lines import KeyField, blocks
+
+DESCRIPTION = """\
+Send events to a topic: each line of FILE is one event, as it is. Without FILE, or with -, lines
+are read from standard input and sent as they come. Blank lines are skipped.
+
+The command returns when every event is durable. Each is stored once, however often the network or
+the broker fails in between, and events with the same key keep their order.
+"""
+
+EPILOG = f"""\
+Keys:
+  Events with the same key go to the same slice and stay in order there. Events without a key are
+  spread over all slices.
+
+{talk.ENDPOINT_HELP}
+Examples:
+  echo '{{"hello": 1}}' | barco produce greetings
+  tail -F /var/log/app.json | barco produce logs --key-field host
+  barco produce images picture.png --raw --key camera-7
+  barco produce orders orders.ndjson --key-field customer --json
+
+{talk.EXIT_CODES}"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = talk.command(
+        subparsers, "produce", help="send events, one a line", description=DESCRIPTION,
+        epilog=EPILOG,
+    )  # fmt: skip
+    parser.add_argument("topic", metavar="TOPIC", type=talk.topic, help="where to")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="default: - (stdin)")
+    key = parser.add_mutually_exclusive_group()
+    key.add_argument("--key", metavar="KEY", help="the key of every event")
+    key.add_argument("--key-field", metavar="FIELD", help="lines are JSON: the key is this field")
+    parser.add_argument("--raw", action="store_true", help="the whole input is one event")
+    parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=30.0,
+                        help="give an event up after so long (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print what was sent, as JSON")
+
+
+def _check(args: argparse.Namespace) -> str | None:
+    if args.raw and args.key_field:
+        return "--raw is one event as it is: give its key with --key"
+    if args.timeout <= 0:
+        return "--timeout is more than 0"
+    return None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send, wait for every event, say how many there were."""
+    if wrong := _check(args):
+        return talk.fail(wrong, 2)
+    try:
+        stream = open_input(args.file)
+    except OSError as error:
+        return talk.fail(f"cannot read {args.file}: {error.strerror}")
+    began = time.monotonic()
+    with stream, barco.Producer(args.endpoint, delivery_timeout_s=args.timeout) as producer:
+        if args.raw:
+            events, size = _send_raw(producer, args, stream)
+        else:
+            events, size = _send_lines(producer, args, stream)
+    elapsed = time.monotonic() - began
+    if args.json:
+        talk.print_json(
+            {"topic": args.topic, "events": events, "bytes": size, "seconds": round(elapsed, 3)}
+        )
+    else:
+        plural = "" if events == 1 else "s"
+        talk.say(f"{events:,} event{plural} acknowledged in {args.topic}")
+    return 0
+
+
+def open_input(name: str) -> BinaryIO:
+    """The file, or standard input for -, unbuffered."""
+    if name == "-":
+        return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+    return Path(name).open("rb", buffering=0)
+
+
+def settle(futures: "deque[Future[int]]", *, all: bool = False) -> int:
+    """Takes settled futures off the front, or waits for all: how many events that were."""
+    events = 0
+    while futures and (all or futures[0].done()):
+        events += futures.popleft().result()
+    return events
+
+
+def _send_raw(
+    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO
+) -> tuple[int, int]:
+    value = b"".join(iter(lambda: stream.read(1024 * 1024), b""))
+    producer.send(args.topic, value, args.key).result()
+    return 1, len(value)
+
+
+def _send_lines(
+    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO
+) -> tuple[int, int]:
+    field = KeyField(args.key_field) if args.key_field else None
+    key = None if args.key is None else args.key.encode()
+    futures: deque[Future[int]] = deque()
+    events = size = 0
+    for lines in blocks(stream):
+        keys = [key] * len(lines) if field is None else field.keys(lines)
+        futures.append(producer.send_many(args.topic, lines, keys))
+        size += sum(map(len, lines))
+        events += settle(futures)
+    return events + settle(futures, all=True), size

@@ -1,0 +1,104 @@
+"""`barco status`: is the broker ready, and who owns what."""
+
+import argparse
+import sys
+from typing import Any
+
+import barco
+from barco.cli.shared import talk
+from barco.cli.shared.ring import draw
+
+DESCRIPTION = """\
+Say whether the broker is ready, which I/O engine it runs on, and which worker owns which slices. Of
+a cluster: its ring, its brokers as this one has heard of them, and who leads which shard.
+"""
+
+EPILOG = f"""\
+{talk.ENDPOINT_HELP}
+Examples:
+  barco status
+  barco status --json | jq .topology.shards
+  until barco status >/dev/null 2>&1; do sleep 1; done
+  until curl -fs 'localhost:9250/ready?insync'; do sleep 1; done
+      before the next broker of a cluster is stopped
+
+Exit codes:
+  0    ready
+  2    wrong usage
+  1    not ready, or no answer
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = talk.command(
+        subparsers, "status", help="is the broker ready", description=DESCRIPTION, epilog=EPILOG
+    )
+    parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=5.0,
+                        help="wait so long for an answer (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the broker's answers as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print."""
+    with barco.Admin(args.endpoint, timeout_s=args.timeout) as admin:
+        status = admin.status()
+        ready = status.get("status") == "ready"
+        cluster = "peers" in status  # Then the others may serve what this broker does not.
+        topology = admin.topology() if ready or cluster else None
+    if args.json:
+        talk.print_json({"status": status, "topology": topology})
+        return 0 if ready else 1
+    print(f"status   {status.get('status')}")
+    if status.get("reason"):
+        print(f"reason   {status['reason']}")
+    if cluster:
+        print(f"copies   {_copies(status)}")
+    print(f"version  {status.get('version')}")
+    why = f" ({status['engineReason']})" if status.get("engineReason") else ""
+    print(f"engine   {status.get('engine')}{why}")
+    if topology is not None and topology["ringSize"] > 1:
+        _print_cluster(topology)
+    elif topology is not None:
+        print()
+        talk.print_table(
+            ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
+        )
+    return 0 if ready else 1
+
+
+def _copies(status: dict[str, Any]) -> str:
+    """Whether everything that the broker holds is where it should be, in words."""
+    if degraded := status.get("degraded"):
+        return f"degraded: {'; '.join(map(str, degraded))}"
+    return "in sync" if status.get("inSync") else "not in sync yet"
+
+
+def _print_cluster(topology: dict[str, Any]) -> None:
+    print()
+    print(draw(topology, colour=sys.stdout.isatty()))
+    print()
+    brokers = [
+        (broker["ordinal"], broker["name"], broker.get("state", ""), broker.get("version") or "")
+        for broker in topology["brokers"]
+    ]
+    talk.print_table(("broker", "address", "state", "version"), brokers)
+    print()
+    shards = [
+        (
+            number,
+            "-".join(map(str, shard["slices"])),
+            "nobody" if shard["ordinal"] is None or not shard["up"] else shard["ordinal"],
+            shard["endpoint"],
+            " ".join(str(member[0]) for member in shard.get("members", [])),
+            shard.get("version"),
+        )
+        for number, shard in enumerate(topology["shards"])
+    ]
+    talk.print_table(("shard", "slices", "leader", "endpoint", "members", "epoch"), shards)
+
+
+def _shard(shard: dict[str, Any]) -> tuple[object, ...]:
+    first, last = shard["slices"]
+    up = "yes" if shard.get("up") else "no"
+    return (shard["worker"], shard["endpoint"], f"{first}-{last}", shard.get("version"), up)

@@ -1,0 +1,1 @@
+"""What every part of the client needs: errors, names, a loop in a thread, a future."""

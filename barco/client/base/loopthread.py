@@ -1,0 +1,53 @@
+"""A private event loop in a thread: how the synchronous faces run the asynchronous core."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from barco.client.base.errors import ClosedError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Owned by one synchronous client. The thread is a daemon: `close` ends it properly."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._loop.is_closed()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Runs the coroutine there, waits here; TimeoutError after so long."""
+        if self.closed:
+            coroutine.close()
+            raise ClosedError("the client is closed")
+        if threading.get_ident() == self._thread.ident:
+            coroutine.close()
+            raise RuntimeError("a callback of the client cannot wait for the client")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()  # Time-out or KeyboardInterrupt: leave nothing running behind.
+            raise
+
+    def close(self) -> None:
+        """Stops the loop and joins the thread. Idempotent."""
+        if self.closed:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        pending = asyncio.all_tasks(self._loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()

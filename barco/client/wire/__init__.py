@@ -1,0 +1,1 @@
+"""Brokers as the client sees them: connections, bytes, batches, the ring."""

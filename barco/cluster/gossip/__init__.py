@@ -1,0 +1,1 @@
+"""The machine of the gossip: who is alive, and facts that reach everybody."""

@@ -1,0 +1,93 @@
+"""The cluster as one broker sees it: its brokers, and who leads which shard range.
+
+Made of facts; handed to the workers as what changed since they were last told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barco.cluster.gossip.facts import BROKER, LEADER, BrokerInfo, Fact, LeaderInfo
+from barco.protocol import messages
+
+ENTRIES_MAX = 2_000
+"""In one frame to a worker."""
+
+
+class Topology:
+    """Brokers by ordinal, leaders by token, each with the version in which it last changed."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.leaders: dict[int, LeaderInfo] = {}
+        self._version = 0
+        self._changed: dict[tuple[str, int], int] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._version
+
+    def apply(self, fact: Fact) -> None:
+        """Take a fact about a broker or a leader, newer than what was known."""
+        if fact.kind == BROKER:
+            self.brokers[int(fact.key)] = BrokerInfo.of(fact)
+        elif fact.kind == LEADER:
+            self.leaders[int(fact.key)] = LeaderInfo.of(fact)
+        else:
+            return
+        self._version += 1
+        name = (fact.kind, int(fact.key))
+        self._changed.pop(name, None)  # To the end: the changes stay in order.
+        self._changed[name] = self._version
+
+    def frames(self, since: int) -> list[dict[str, Any]]:
+        """What changed after a version, as messages to a worker; everything for 0."""
+        brokers: list[dict[str, Any]] = []
+        leaders: list[list[int]] = []
+        for (kind, key), version in reversed(self._changed.items()):
+            if version <= since:
+                break
+            if kind == BROKER:
+                brokers.append(broker_to_dict(self.brokers[key]))
+            else:
+                leaders.append(leader_to_list(self.leaders[key]))
+        frames = []
+        for start in range(0, max(len(brokers), len(leaders), 1), ENTRIES_MAX):
+            frames.append(
+                {
+                    "type": messages.CLUSTER,
+                    "version": self._version,
+                    "brokers": brokers[start : start + ENTRIES_MAX],
+                    "leaders": leaders[start : start + ENTRIES_MAX],
+                }
+            )
+        return frames
+
+    def counts(self) -> Mapping[str, int]:
+        """Brokers by state."""
+        counts = dict.fromkeys(("alive", "suspect", "down", "left"), 0)
+        for info in self.brokers.values():
+            counts[info.state_name] += 1
+        return counts
+
+
+def broker_to_dict(info: BrokerInfo) -> dict[str, Any]:
+    """For a frame."""
+    return {
+        "ordinal": info.ordinal,
+        "disk_uuid": info.disk_uuid,
+        "session": info.session,
+        "address": info.address,
+        "ports": dict(info.ports),
+        "workers": info.workers,
+        "version": info.version,
+        "incarnation": info.incarnation,
+        "state": info.state_name,
+    }
+
+
+def leader_to_list(info: LeaderInfo) -> list[int]:
+    """For a frame: token, epoch, ordinal, worker, session."""
+    return [info.token, info.epoch, info.ordinal, info.worker, info.session]

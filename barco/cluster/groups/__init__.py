@@ -1,0 +1,1 @@
+"""The machine of consumer groups: members, and who reads which slice."""

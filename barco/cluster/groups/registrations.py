@@ -1,0 +1,182 @@
+"""Consumer groups of a whole cluster: registrations at any broker are facts for all of them.
+
+Around the machine of the groups, which decides who is admitted and who reads what. Each broker
+comes to the same members, and so to the same assignment; for a moment two may differ. That breaks
+no promise: a slice is given out by its leader alone, and what is committed is fenced by its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from barco import limits
+from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
+from barco.cluster.groups.groups import Groups, Member, Reply, View
+
+CONSUMERS_KEPT_MAX = 2 * limits.CONSUMERS_MAX
+"""Admitted at several brokers at once there may be more than one of them would admit."""
+
+
+class Registrations:
+    """Implements what `barco.supervisor.control` needs of a machine; facts go out and come in.
+
+    counter: where the Lamport clock begins; above that of this broker's earlier lives.
+    unix_seconds: the wall clock, for how long the memory of the departed is kept.
+    """
+
+    def __init__(
+        self,
+        slices: list[tuple[int, int]],
+        *,
+        ordinal: int,
+        counter: int,
+        unix_seconds: Callable[[], float],
+    ) -> None:
+        self._groups = Groups(slices, self._next_session)
+        self._ordinal = ordinal
+        self._counter = counter
+        self._unix_seconds = unix_seconds
+        self._known: dict[str, ConsumerInfo] = {}
+        self._told: dict[str, float] = {}
+        self._out: list[Fact] = []
+
+    @property
+    def version(self) -> int:
+        """The version of the view."""
+        return self._groups.version
+
+    def view(self, since: int = 0) -> View:
+        """As `Groups.view`."""
+        return self._groups.view(since)
+
+    def outgoing(self) -> list[Fact]:
+        """What is to be published, since the last call."""
+        out, self._out = self._out, []
+        return out
+
+    def forgotten(self) -> list[str]:
+        """Consumers of which nothing need be remembered any more."""
+        gone = [c for c, info in self._known.items() if info.removed_at and not self._fresh(info)]
+        for consumer_id in gone:
+            del self._known[consumer_id]
+        return gone
+
+    def _next_session(self) -> int:
+        self._counter += 1
+        return self._counter * limits.BROKERS_MAX + self._ordinal
+
+    # --- Of this broker's workers -----------------------------------------------------------------
+
+    def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
+        """As `Groups.request`; what it changes is for everyone."""
+        returning = args.get("consumerId") in self._known
+        reply = self._groups.request(op, args, now)
+        if op == "register":
+            # Until all have heard of it, another broker may take it for its predecessor, and
+            # commit at its next poll what that one was given and never processed.
+            reply["strict"] = returning
+            self._registered(str(args["consumerId"]), now)
+        elif op == "touch":
+            for consumer_id in args["consumerIds"]:
+                self._touched(consumer_id, now)
+        elif op == "goodbye" and reply["known"]:
+            self._left(str(args["consumerId"]))
+        return reply
+
+    def _registered(self, consumer_id: str, now: float) -> None:
+        member = self._groups.member(consumer_id)
+        assert member is not None
+        self._told[consumer_id] = now
+        self._publish(
+            ConsumerInfo(
+                consumer_id=consumer_id,
+                counter=self._counter,
+                ordinal=self._ordinal,
+                group=member.group,
+                topics=member.topics,
+                start=member.start,
+                session_ms=member.session_ms,
+            )
+        )
+
+    def _touched(self, consumer_id: str, now: float) -> None:
+        info = self._known.get(consumer_id)
+        if info is None or info.removed_at:
+            return
+        often = info.session_ms / 1000 / limits.CONSUMER_TELLS_PEERS
+        pause = min(limits.CONSUMER_TOUCH_SECONDS, often)
+        if now - self._told.get(consumer_id, -1e9) >= pause:
+            self._told[consumer_id] = now
+            self._publish(replace(info, heard=info.heard + 1))
+
+    def _left(self, consumer_id: str) -> None:
+        # A goodbye is later than whatever was heard of the consumer anywhere.
+        self._counter += 1
+        info = replace(self._known[consumer_id], counter=self._counter, ordinal=self._ordinal)
+        self._publish(replace(info, heard=0, removed_at=self._second()))
+
+    def _publish(self, info: ConsumerInfo) -> None:
+        self._known[info.consumer_id] = info
+        if info.removed_at:
+            self._told.pop(info.consumer_id, None)
+        self._out.append(info.fact())
+
+    def _second(self) -> int:
+        return max(1, int(self._unix_seconds()))
+
+    # --- Of other brokers ---------------------------------------------------------------------
+
+    def accept(self, fact: Fact) -> bool:
+        """Whether a fact is worth keeping: not what ended long ago, not without end."""
+        if fact.kind != CONSUMER or fact.key in self._known:
+            return True
+        if len(self._known) >= CONSUMERS_KEPT_MAX:
+            return False
+        info = ConsumerInfo.of(fact)
+        return not info.removed_at or self._fresh(info)
+
+    def apply(self, fact: Fact, now: float) -> None:
+        """A fact about a consumer, newer than what was known."""
+        info = ConsumerInfo.of(fact)
+        before = self._known.get(info.consumer_id)
+        self._known[info.consumer_id] = info
+        self._counter = max(self._counter, info.counter)
+        if info.removed_at:
+            self._told.pop(info.consumer_id, None)
+            self._groups.goodbye(info.consumer_id)
+            return
+        if before is not None and before.session == info.session and not before.removed_at:
+            self._groups.touch([info.consumer_id], now)
+            self._told[info.consumer_id] = now
+            return
+        self._groups.adopt(
+            Member(
+                info.consumer_id,
+                info.group,
+                info.topics,
+                info.start,
+                info.session,
+                now,
+                info.session_ms,
+            )
+        )
+
+    def _fresh(self, info: ConsumerInfo) -> bool:
+        return self._unix_seconds() - info.removed_at < limits.GOSSIP_TOMBSTONE_SECONDS
+
+    # --- Time -----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> bool:
+        """Expire what has been silent."""
+        silent = self._groups.silent(now)
+        for consumer_id in silent:
+            # The same registration, ended: another broker that has heard of it revives it.
+            self._publish(replace(self._known[consumer_id], removed_at=self._second()))
+            self._groups.goodbye(consumer_id)
+        return bool(silent)
+
+    def deadline(self) -> float | None:
+        """When `tick` has something to do about members; the departed have time."""
+        return self._groups.deadline()

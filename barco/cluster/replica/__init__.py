@@ -1,0 +1,1 @@
+"""The machine of one shard range on one broker, made of its parts."""

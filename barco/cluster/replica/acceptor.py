@@ -1,0 +1,169 @@
+"""An acceptor: the vote of one member on the successor of a generation (rules A1 to A4).
+
+Who has promised to somebody else does not propose itself for PATIENCE_SECONDS. The owner would
+otherwise do so at once (its generation is fenced, so nobody leads it) and outbid the proposer
+whose ACCEPT is on its way; that one backs off, tries again, and they could go on like this while
+the range has no leader. It is for progress only: ballots keep everything safe.
+"""
+
+from barco.cluster.replica.leader import Leader
+from barco.cluster.state.core import Then
+from barco.cluster.state.events import Drained
+from barco.cluster.state.held import Fence, Held, Wish
+from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
+from barco.limits import PATIENCE_SECONDS
+from barco.model.generation import Ballot, Gid, Identity, Kind, Successor
+from barco.protocol.replication import (
+    Accept,
+    Accepted,
+    AcceptedRecord,
+    Nack,
+    Prepare,
+    Promise,
+    PromisedRecord,
+    Unknown,
+)
+
+
+class Acceptor(Leader):
+    """Answers PREPARE and ACCEPT."""
+
+    def _on_prepare(self, sender: Identity, message: Prepare) -> None:
+        ordinal = sender.ordinal
+        held = self._votes_on(ordinal, message.gid, message.session)
+        if held is None or not self._in_reach(held, message.ballot):
+            return
+        if held.suspect:
+            # As good as lost (A4). Told, because somebody will want to know why.
+            told = Promise(message.gid, message.ballot, held.tail, held.accepted, True)
+            self._send(ordinal, told)
+            return
+        if self._outbid(held, ordinal, message.ballot):
+            return
+        if message.ballot == held.promised:
+            self._after_journal(Then("promise", message.gid, message.ballot, ordinal))
+            return
+        held.wish = Wish(message.ballot, ordinal, None)
+        self._drain(held)
+        self._fulfil(held)
+
+    def _on_accept(self, sender: Identity, message: Accept) -> None:
+        ordinal = sender.ordinal
+        held = self._votes_on(ordinal, message.gid, message.session)
+        if held is None or not self._in_reach(held, message.ballot):
+            return
+        if not self._plausible(message.gid, message.value):
+            return
+        if self._gives_up(held, message.value):
+            return
+        if held.suspect or self._outbid(held, ordinal, message.ballot):
+            return
+        if held.accepted == (message.ballot, message.value):
+            self._after_journal(Then("accepted", message.gid, message.ballot, ordinal))
+            return
+        held.wish = Wish(message.ballot, ordinal, message.value)
+        self._drain(held)
+        self._want(held, message.value.tail, message.sources)
+        self._fulfil(held)
+        self._fetch_due()
+
+    def _votes_on(self, ordinal: int, gid: Gid, session: int) -> Held | None:
+        """The generation, if there is something to vote on for this member."""
+        held = self._held.get(gid)
+        if held is None:
+            self._send(ordinal, Unknown(gid))
+        elif self._is_other(held, session):
+            self._tell_origin(ordinal, held)
+        elif held.decided is not None:
+            self._send(ordinal, self._decided_of(gid))
+        elif held.member:
+            return held
+        return None
+
+    def _tell_origin(self, ordinal: int, held: Held) -> None:
+        raise AssertionError("the part on lineage is missing")
+
+    def _in_reach(self, held: Held, ballot: Ballot) -> bool:
+        """Whether a ballot is one that a proposer can have come to: they are not to run out."""
+        return ballot.round <= held.round + ROUNDS_AHEAD_MAX
+
+    def _gives_up(self, held: Held, value: Successor) -> bool:
+        """Whether a value leaves out what was committed (I2): no quorum of promises makes one."""
+        known = max(held.committed, held.witnessed)
+        return value.tail < known and value.kind is not Kind.UNCLEAN
+
+    def _outbid(self, held: Held, ordinal: int, ballot: Ballot) -> bool:
+        """Whether a higher ballot came before; then that is the answer."""
+        floor = held.promised
+        if held.wish is not None and (floor is None or held.wish.ballot > floor):
+            floor = held.wish.ballot
+        held.round = max(held.round, ballot.round)
+        if floor is None or ballot >= floor:
+            return False
+        self._send(ordinal, Nack(held.generation.gid, ballot, floor))
+        return True
+
+    def _on_drained(self, event: Drained) -> None:
+        held = self._held[event.gid]
+        if held.fence is not Fence.DRAINING:
+            return
+        held.fence = Fence.SHUT
+        held.tail, held.tail_crc = event.gseq, event.header_crc
+        held.received, held.received_crc = event.gseq, event.header_crc
+        self._want(held, held.target)
+        self._fulfil(held)
+        self._grown(held)
+
+    def _grown(self, held: Held) -> None:
+        self._fulfil(held)
+
+    def _fulfil(self, held: Held) -> None:
+        """Answer the PREPARE or ACCEPT that waits, as soon as its conditions hold."""
+        wish = held.wish
+        if wish is None or held.decided is not None or not self._drained(held):
+            return
+        if wish.value is not None and not self._holds(held, wish.value.tail):
+            return
+        held.wish = None
+        gid = held.generation.gid
+        self._end_session(held)
+        held.promised = wish.ballot
+        if wish.ordinal != self._me.ordinal:
+            held.retry_at = max(held.retry_at, self._now + PATIENCE_SECONDS)
+        if wish.value is None:
+            self._persist(PromisedRecord(gid, wish.ballot))
+            self._after_journal(Then("promise", gid, wish.ballot, wish.ordinal))
+        else:
+            held.accepted = (wish.ballot, wish.value)
+            held.round = max(held.round, wish.ballot.round)
+            self._persist(AcceptedRecord(gid, wish.ballot, wish.value))
+            self._after_journal(Then("accepted", gid, wish.ballot, wish.ordinal))
+            self._voted(held)
+
+    def _voted(self, held: Held) -> None:
+        raise AssertionError("the part on lineage is missing")
+
+    def _drained(self, held: Held) -> bool:
+        """Rule A1: nothing of the leader's is in flight any more."""
+        return held.fence is Fence.SHUT
+
+    def _holds(self, held: Held, tail: int) -> bool:
+        """Rule A2: accepted implies holding groups 1 to T."""
+        return held.tail >= tail
+
+    def _end_session(self, held: Held) -> None:
+        """Rule L5: who answers for its own generation acknowledges nothing more in it."""
+        self._stop_leading(held, "the generation is being sealed")
+
+    def _continue(self, then: Then) -> None:
+        held = self._held.get(then.gid)
+        if held is None or then.ballot is None:
+            return
+        if then.what == "promise" and held.promised == then.ballot:
+            self._send(then.ordinal, self._promise(held, then.ballot))
+        elif then.what == "accepted":
+            self._send(then.ordinal, Accepted(then.gid, then.ballot))
+
+    def _promise(self, held: Held, ballot: Ballot) -> Promise:
+        """Tail and accepted value as they are at one moment, after the fence."""
+        return Promise(held.generation.gid, ballot, held.tail, held.accepted, False)

@@ -1,0 +1,159 @@
+"""What was forgotten: a journal of which something is lost, or a directory that is an old copy.
+
+Who has forgotten may have voted, and acknowledged groups, in any generation that was open then. For
+all of these it is suspect (rule A4), also where their very records are lost and come again from
+others. Which ones these are, the others know: who had its vote or its groups knows the generation.
+So when each has answered a ping of this process, what they had open by then is the end of it, and
+in what begins later this member takes part as ever. Until then it takes part in nothing.
+
+A peer notices an old copy by the position of the journal, which it has heard before and keeps in
+its own: it changes with votes, not with events. And it notices a log that has become shorter while
+no vote was lost, by what the member told in its pings and acknowledged. The word on it goes to the
+member itself, which knows better: a log never becomes shorter in the life of a process, so a word
+that comes late, or twice, accuses nobody. If all who have heard of it are away, nobody notices
+(docs/findings.md).
+"""
+
+from barco.cluster.replica.peers import Peer
+from barco.cluster.replica.standing import Standing
+from barco.cluster.state.effects import Warn
+from barco.cluster.state.held import Held
+from barco.model.generation import Gid, Identity
+from barco.protocol.replication import DoubtRecord, Ping, RolledBack, Shrunk
+from barco.types import Epoch
+
+UNKNOWN = Epoch(2**63 - 1)
+"""Nobody has said yet which epochs are concerned."""
+
+POSITION_MAX = 2**62
+"""Of no journal: whoever names it is wrong."""
+
+KEEP_SECONDS = 1.0
+"""So long a position waits for a record to go with; a change of leaders makes several, and several
+positions."""
+
+DISKS_MAX = 16
+"""Whose positions are kept in mind: the members', and some that were replaced."""
+
+
+class Doubt(Standing):
+    """Learns that something was forgotten, and up to where."""
+
+    _stood: dict[Identity, dict[Gid, int]]
+    """How far each disk's logs of open generations were, as it told itself."""
+    _news_at: float | None
+    """Since when there is a position that is not kept; None: there is none."""
+
+    def _start_doubt(self) -> None:
+        self._stood = {}
+        self._news_at = None
+        self._began_in_doubt = self._doubted == UNKNOWN
+
+    def forgetful(self) -> bool:
+        """Whether this member takes part in nothing, until the others have answered."""
+        return self._doubted == UNKNOWN
+
+    def _hear_position(self, peer: Peer, message: Ping) -> None:
+        disk = peer.identity
+        session, position = self._positions.get(disk, (peer.session, 0))
+        if peer.session != session and message.position < position:
+            self._send(disk.ordinal, RolledBack(peer.session, position))
+            return
+        self._positions[disk] = (peer.session, max(position, message.position))
+        while len(self._positions) > DISKS_MAX:
+            del self._positions[next(iter(self._positions))]
+        if self._positions[disk][1] > self._kept.get(disk, 0) and self._news_at is None:
+            self._news_at = self._now
+        if self._news_at is not None and self._now - self._news_at >= KEEP_SECONDS:
+            self._news_at = None
+            if any(at > self._kept.get(each, 0) for each, (_, at) in self._positions.items()):
+                self._persist()
+
+    def _hear_tails(self, peer: Peer, message: Ping) -> None:
+        """A log of an open generation that was longer before."""
+        stood = self._stood.get(peer.identity, {})
+        opened = {held.generation.gid: held for held in self._open()}
+        kept = {gid: tail for gid, tail in stood.items() if gid in opened}
+        for view in message.views:
+            held = opened.get(view.gid)
+            if held is None or not held.generation.has_member(peer.identity):
+                continue
+            if self._is_other(held, view.session):
+                continue
+            before = max(kept.get(view.gid, 0), self._acknowledged_by(held, peer.identity))
+            kept[view.gid] = max(before, view.tail)
+            if view.tail < before:
+                self._send(peer.identity.ordinal, Shrunk(view.gid, before))
+        self._stood[peer.identity] = kept
+        while len(self._stood) > DISKS_MAX:
+            del self._stood[next(iter(self._stood))]
+
+    def _on_shrunk(self, sender: Identity, message: Shrunk) -> None:
+        held = self._held.get(message.gid)
+        if held is None or held.decided is not None or held.suspect or not held.member:
+            return
+        if message.gseq <= held.tail or held.generation.seat(sender.ordinal) is None:
+            return  # Nothing is missing: it is old news, or wrong.
+        self._effects.append(
+            Warn(
+                f"broker {sender.ordinal} has had group {message.gseq} of epoch"
+                f" {message.gid.epoch} acknowledged from here, and this log ends with group"
+                f" {held.tail}: the data directory is an old copy, or damaged. It has no vote"
+                " there until it is repaired"
+            )
+        )
+        if self._doubted != UNKNOWN:
+            self._doubted = max(self._doubted, message.gid.epoch)
+            self._persist(DoubtRecord(self._doubted, self._base))
+        self._disqualify(held, "its log has lost its end")
+        self._ping_at = self._now
+
+    def _on_rolled_back(self, sender: Identity, message: RolledBack) -> None:
+        if message.session != self._session or message.position >= POSITION_MAX:
+            return  # An earlier process is meant, whose words came late.
+        if message.position <= self._base:
+            return
+        self._base = message.position
+        if self._began_in_doubt:
+            self._persist(DoubtRecord(self._doubted, message.position))
+            return
+        self._began_in_doubt = True
+        self._doubted = UNKNOWN
+        self._persist(DoubtRecord(UNKNOWN, message.position))
+        self._effects.append(
+            Warn(
+                f"this data directory is an old copy: broker {sender.ordinal} has heard of votes"
+                " that it does not hold. It counts as lost for the generations that are open,"
+                " until others have followed"
+            )
+        )
+        for held in self._held.values():
+            if self._forgotten(held):
+                self._disqualify(held, "its votes are forgotten")
+        self._ping_at = self._now
+        self._settle_doubt()
+
+    def _disqualify(self, held: Held, reason: str) -> None:
+        """Rule A4: it behaves as lost there."""
+        self._stop_leading(held, reason)
+        held.suspect, held.wish = True, None
+        self._drain(held)
+
+    def _settle_doubt(self) -> None:
+        """Once every other member has answered this process, it is known what may be forgotten."""
+        if self._doubted != UNKNOWN:
+            return
+        known = [gid.epoch for gid in (*self._held, *self._found, *self._decided)]
+        for ordinal in self._members_besides():
+            peer = self._peers.get(ordinal)
+            if peer is None or peer.ping is None or peer.ping.echo_us <= int(self._started * 1e6):
+                return
+            known += [view.gid.epoch for view in peer.ping.views]
+        self._doubted = max(known)
+        self._persist(DoubtRecord(self._doubted, self._base))
+
+    def _members_besides(self) -> set[int]:
+        """All who may know a generation that this member knew."""
+        ordinals: set[int] = {m.ordinal for each in self._settings.ranges for m in each.members}
+        ordinals |= {m.ordinal for held in self._open() for m in held.generation.members}
+        return ordinals - {self._me.ordinal}

@@ -1,0 +1,151 @@
+"""A leader: its groups to both followers, and what is committed (rules L1 to L5)."""
+
+from barco.cluster.replica.follower import Follower
+from barco.cluster.state.effects import Commit, Drain, StopLeading
+from barco.cluster.state.events import Built, Stable
+from barco.cluster.state.held import Fence, Held
+from barco.limits import STEP_DOWN_SECONDS
+from barco.model.generation import Identity
+from barco.protocol.replication import Appended, Fenced, Gap, Shrunk
+
+
+class Leader(Follower):
+    """Leads the generations that name this very process."""
+
+    def _on_built(self, event: Built) -> None:
+        """Rule L1: the group is on its way to this disk; send it to the followers beside."""
+        held = self._held[event.gid]
+        leading = held.leading
+        if leading is None:
+            return  # Stopped while it was being built: nobody will ever count it.
+        assert event.head.gseq == leading.built + 1, "groups are numbered without gaps"
+        if leading.built == held.committed:
+            leading.moved_at = self._clock
+        leading.built = event.head.gseq
+        leading.pending.append(event.head)
+        leading.recent.append(event.head)
+        append = self._append_of(held, event.head)
+        for ordinal, live in leading.live.items():
+            if live:
+                self._send(ordinal, append)
+
+    def _on_stable(self, event: Stable) -> None:
+        held = self._held[event.gid]
+        held.tail, held.tail_crc = event.gseq, event.header_crc
+        if held.received < event.gseq:
+            held.received, held.received_crc = event.gseq, event.header_crc
+        if held.leading is not None:
+            pending = held.leading.pending
+            while pending and pending[0].gseq <= event.gseq:
+                pending.popleft()
+            self._commit(held)
+        else:
+            self._stable_foreign(held)
+        self._grown(held)
+
+    def _grown(self, held: Held) -> None:
+        """Something may wait for groups of this generation."""
+
+    def _on_appended(self, sender: Identity, message: Appended) -> None:
+        held = self._held.get(message.gid)
+        if held is None or held.leading is None or sender not in held.generation.members:
+            return
+        if self._is_other(held, message.session):
+            return  # Of a generation with the same name.
+        self._count(held, sender.ordinal, message.gseq)
+
+    def _count(self, held: Held, ordinal: int, gseq: int) -> None:
+        leading = held.leading
+        assert leading is not None
+        if gseq > leading.appended.get(ordinal, gseq):
+            if leading.appended[ordinal] < held.committed:
+                leading.moved_at = self._clock  # It was away. Another would wait for it as well.
+            leading.appended[ordinal] = min(gseq, leading.built)
+            self._commit(held)
+
+    def _commit(self, held: Held) -> None:
+        """Rule L3: stable here by the leader's own append, and at one follower at least."""
+        leading = held.leading
+        assert leading is not None
+        if not self._may_commit(held):
+            return
+        upto = self._committable(held)
+        if upto > held.committed:
+            held.committed = held.shown = upto
+            leading.moved_at = self._clock
+            self._effects.append(Commit(held.generation.gid, upto))
+
+    def _may_commit(self, held: Held) -> bool:
+        """Rule L5: nothing is acknowledged after this member's own promise."""
+        return held.promised is None and held.decided is None
+
+    def _committable(self, held: Held) -> int:
+        leading = held.leading
+        assert leading is not None
+        return min(held.tail, max(leading.appended.values(), default=held.tail))
+
+    def _on_gap(self, sender: Identity, message: Gap) -> None:
+        """A follower that lost something catches up by FETCH and delays nobody meanwhile."""
+        held = self._held.get(message.gid)
+        leading = held.leading if held is not None else None
+        if held is None or leading is None or sender.ordinal not in leading.live:
+            return
+        leading.live[sender.ordinal] = False
+        # It has acknowledged more than it has: it is told, and looks for itself.
+        if message.have < (told := self._acknowledged_by(held, sender)):
+            self._send(sender.ordinal, Shrunk(message.gid, told))
+
+    def _acknowledged_by(self, held: Held, member: Identity) -> int:
+        """The last group that this disk is known to have acknowledged to this leader."""
+        if held.leading is None or member not in held.generation.members:
+            return 0
+        return held.leading.appended.get(member.ordinal, 0)
+
+    def _on_fenced(self, sender: Identity, message: Fenced) -> None:
+        held = self._held.get(message.gid)
+        if held is None or sender not in held.generation.members:
+            return
+        if message.ballot is not None:
+            self._hear_round(held, message.ballot)
+        if message.successor is not None:
+            self._told_decided(sender, message.gid, message.successor)
+        if held.leading is not None:
+            self._follower_fenced(held, sender.ordinal)
+
+    def _follower_fenced(self, held: Held, ordinal: int) -> None:
+        leading = held.leading
+        assert leading is not None
+        if ordinal not in leading.appended or ordinal in leading.fenced:
+            return
+        if not leading.fenced:
+            leading.fenced_at = self._clock
+        leading.fenced.add(ordinal)
+        leading.live[ordinal] = False
+        if len(leading.fenced) == len(leading.appended):
+            held.left_alone = True
+            self._stop_leading(held, "both followers are fenced")
+
+    def _stop_leading(self, held: Held, reason: str) -> None:
+        """Callers that wait get "unknown". This process never leads the generation again."""
+        if held.leading is None:
+            return
+        held.leading = None
+        held.stopped = True
+        held.good_at = self._clock
+        self._effects.append(StopLeading(held.generation.gid, reason))
+        self._ping_at = self._now
+
+    def _drain(self, held: Held) -> None:
+        """Shut the generation; `Drained` tells when what is in flight has landed (rule A1)."""
+        if held.fence is Fence.OPEN:
+            held.fence = Fence.DRAINING
+            self._effects.append(Drain(held.generation.gid))
+
+    def _stalled(self) -> None:
+        """Rule L4: a leader that gets nothing committed makes room for another."""
+        for held in self._open():
+            leading = held.leading
+            if leading is None or leading.built <= held.committed:
+                continue
+            if self._clock - leading.moved_at > STEP_DOWN_SECONDS:
+                self._stop_leading(held, f"nothing was committed for {STEP_DOWN_SECONDS} s")

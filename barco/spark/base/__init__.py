@@ -1,0 +1,1 @@
+"""What reads and writes have in common: options, columns, requests, Python processes."""

@@ -1,0 +1,1 @@
+"""Plans of what a query reads, and stored chunks as Arrow batches."""

@@ -1,0 +1,168 @@
+"""Stored chunks as Arrow batches: one call of the C core for each batch, no loop over events."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from barco import _native
+from barco.spark.base.schema import Projection
+from barco.types import KiB
+
+CREATE_TIME = 0
+"""Kafka's timestampType: the time that the producer gave, or the broker's when it came."""
+
+_BITS = {
+    "key": _native.COLUMN_KEY,
+    "value": _native.COLUMN_VALUE,
+    "timestamp": _native.COLUMN_TIMESTAMP,
+    "offset": 0,
+}
+_CONSTANT_ROWS = 16 * KiB
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The slice that events come from."""
+
+    topic: str
+    token: int
+    slice: int
+    partition: int
+
+
+class _Columns:
+    """What the C core made of some chunks: buffers, whole chunks."""
+
+    def __init__(self, found: tuple, origin: Origin) -> None:  # type: ignore[type-arg]
+        self.position, self.first, self.rows, self.epochs = found[:4]
+        self.timestamps, self.null_keys, self.validity = found[4:7]
+        self.key_offsets, self.keys, self.value_offsets, self.values = found[7:]
+        self.origin = origin
+
+
+class Decoder:
+    """Makes batches of one slice's chunks, in the shape of a projection."""
+
+    def __init__(self, projection: Projection, origin: Origin, batch_bytes: int) -> None:
+        self._projection = projection
+        self._origin = origin
+        self._batch_bytes = batch_bytes
+        self._columns = sum(_BITS[name] for name in projection.sent)
+        self._constants: dict[tuple[str, int], pa.Array] = {}
+        self._makers = [(name, _MAKERS[name]) for name in projection.names]
+
+    def batches(
+        self, body: bytes, start: int, end: int, *, projected: bool
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Batches of the events from `start` up to `end` that chunks back to back hold, each with
+        the offset after its last event. ValueError: the chunks are damaged, or not those of this
+        slice and place; what was yielded before is good."""
+        position = 0
+        while position < len(body) and start < end:
+            columns = _Columns(
+                _native.chunks_columns(
+                    body,
+                    position,
+                    self._origin.topic,
+                    self._origin.slice,
+                    start,
+                    end,
+                    self._batch_bytes,
+                    self._columns,
+                    projected,
+                ),
+                self._origin,
+            )
+            position = columns.position
+            if not columns.rows:
+                continue
+            after = min(columns.first + columns.rows, end)
+            yield self._batch(columns).slice(start - columns.first, after - start), after
+            start = after
+
+    def _batch(self, columns: _Columns) -> pa.RecordBatch:
+        arrays = [make(self, name, columns) for name, make in self._makers]
+        if not arrays:  # A schema without columns: there are rows nevertheless, to be counted.
+            return pa.RecordBatch.from_arrays([pa.nulls(columns.rows)], ["none"]).select([])
+        return pa.RecordBatch.from_arrays(arrays, schema=self._projection.arrow)
+
+    def constant(self, name: str, value: object, rows: int) -> pa.Array:
+        """The same value in every row: one array for all batches, cut to length."""
+        key = (name, hash(value))
+        found = self._constants.get(key)
+        if found is None or len(found) < rows:
+            kind = self._projection.type_of(name)
+            size = max(rows, _CONSTANT_ROWS)
+            found = self._constants[key] = pa.repeat(pa.scalar(value, kind), size)
+        return found.slice(0, rows)
+
+    def key(self, name: str, columns: _Columns) -> pa.Array:
+        """Keys; null where an event has none."""
+        validity = pa.py_buffer(columns.validity) if columns.null_keys else None
+        buffers = [validity, pa.py_buffer(columns.key_offsets), pa.py_buffer(columns.keys)]
+        kind = self._projection.type_of(name)
+        return pa.Array.from_buffers(kind, columns.rows, buffers, columns.null_keys)
+
+    def value(self, name: str, columns: _Columns) -> pa.Array:
+        """Values, where the C core unpacked them to."""
+        buffers = [None, pa.py_buffer(columns.value_offsets), pa.py_buffer(columns.values)]
+        return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, 0)
+
+    def timestamp(self, name: str, columns: _Columns) -> pa.Array:
+        """Microseconds since 1970."""
+        buffers = [None, pa.py_buffer(columns.timestamps)]
+        return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, 0)
+
+    def offset(self, name: str, columns: _Columns) -> pa.Array:
+        """Offsets go on without gaps."""
+        numbers = np.arange(columns.first, columns.first + columns.rows, dtype=np.int64)
+        return pa.Array.from_buffers(pa.int64(), columns.rows, [None, pa.py_buffer(numbers)], 0)
+
+    def epoch(self, name: str, columns: _Columns) -> pa.Array:
+        """The generation of each chunk."""
+        if len(columns.epochs) == 1:
+            return self.constant(name, columns.epochs[0][0], columns.rows)
+        return pa.concat_arrays(
+            [pa.repeat(pa.scalar(epoch, pa.int64()), rows) for epoch, rows in columns.epochs]
+        )
+
+    def topic(self, name: str, columns: _Columns) -> pa.Array:
+        """The slice's topic, in every row."""
+        return self.constant(name, columns.origin.topic, columns.rows)
+
+    def partition(self, name: str, columns: _Columns) -> pa.Array:
+        """The number of the slice among all of the topic."""
+        return self.constant(name, columns.origin.partition, columns.rows)
+
+    def token(self, name: str, columns: _Columns) -> pa.Array:
+        """Where the slice's token range starts."""
+        return self.constant(name, columns.origin.token, columns.rows)
+
+    def slice(self, name: str, columns: _Columns) -> pa.Array:
+        """The slice's index in its token range."""
+        return self.constant(name, columns.origin.slice, columns.rows)
+
+    def timestamp_type(self, name: str, columns: _Columns) -> pa.Array:
+        """As Kafka counts them."""
+        return self.constant(name, CREATE_TIME, columns.rows)
+
+    def headers(self, name: str, columns: _Columns) -> pa.Array:
+        """Events have none yet."""
+        return pa.nulls(columns.rows, self._projection.type_of(name))
+
+
+_MAKERS: dict[str, Callable[[Decoder, str, _Columns], pa.Array]] = {
+    "key": Decoder.key,
+    "value": Decoder.value,
+    "topic": Decoder.topic,
+    "partition": Decoder.partition,
+    "epoch": Decoder.epoch,
+    "offset": Decoder.offset,
+    "timestamp": Decoder.timestamp,
+    "timestampType": Decoder.timestamp_type,
+    "token": Decoder.token,
+    "slice": Decoder.slice,
+    "headers": Decoder.headers,
+}

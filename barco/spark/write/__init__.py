@@ -1,0 +1,1 @@
+"""Rows to staged batches, and the two steps that make them visible."""

@@ -1,0 +1,417 @@
+/* Client batches: one slice's batch is stored as it came; one that spans slices is cut into rows.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/conn.h"
+#include "base/murmur3.h"
+#include "broker/reactor.h"
+
+/* A larger batch is cut into chunks of the usual size instead: a reader unpacks chunks whole. */
+#define SEALED_VALUES_MAX (1u << 20)
+#define SEALED_EVENTS_MAX 65536u
+#define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
+#define NO_PLACE UINT32_MAX /* an event without a key */
+
+/* What validation finds out about a batch. */
+struct batch_facts {
+    struct batch_view view;
+    struct batch_columns columns;
+    int64_t token_min, token_max, max_timestamp;
+    bool keyed, one_slice;
+    uint32_t place;     /* keyed and one_slice: that one */
+    uint32_t *places;   /* keyed: of each event, behind the columns in scratch */
+};
+
+/* Rows, between siblings and inside this file: count x this, then key and value of each event. */
+struct row {
+    uint32_t key_len, value_len; /* KEY_NULL: no key */
+    int64_t timestamp;           /* 0: the owner's clock */
+};
+
+#define ROW_ROOM_BYTES 24u /* of a row's spans and timestamp */
+
+static void find_places(struct reactor *reactor, struct batch_facts *facts)
+{
+    const struct batch_columns *c = &facts->columns;
+    const uint8_t *key = c->keys;
+    facts->token_min = INT64_MAX;
+    facts->token_max = INT64_MIN;
+    facts->one_slice = true;
+    for (uint32_t i = 0; i < c->count; i++) {
+        facts->places[i] = NO_PLACE;
+        if (c->key_len[i] == KEY_NULL)
+            continue;
+        int64_t token = murmur3_token(key, c->key_len[i]);
+        uint32_t place = place_of_token(reactor, token);
+        key += c->key_len[i];
+        if (facts->keyed && place != facts->place)
+            facts->one_slice = false;
+        facts->place = place;
+        facts->keyed = true;
+        facts->places[i] = place;
+        if (token < facts->token_min)
+            facts->token_min = token;
+        if (token > facts->token_max)
+            facts->token_max = token;
+    }
+}
+
+static int64_t event_time(const struct batch_facts *facts, uint32_t event)
+{
+    return facts->view.base_timestamp_us + (int64_t)column_delta(&facts->columns, event);
+}
+
+/* Unpacks and checks everything: what is stored must be readable for ever. */
+static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
+                        struct batch_facts *facts)
+{
+    memset(facts, 0, sizeof *facts);
+    if (len == 0)
+        return PROBLEM_NO_EVENTS;
+    if (batch_open(bytes, len, &facts->view) != 0)
+        return PROBLEM_BAD_BATCH;
+    if (facts->view.raw_bytes > reactor->options.request_bytes_max ||
+        facts->view.count > BATCH_EVENTS_MAX)
+        return PROBLEM_BODY_TOO_LARGE;
+    size_t need = (batch_scratch_bytes(&facts->view) + 7) & ~(size_t)7;
+    uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 4);
+    if (scratch == NULL)
+        return PROBLEM_BUSY;
+    int status = batch_unpack(&facts->view, (uint32_t)reactor->options.event_bytes_max, scratch,
+                              need, &facts->columns);
+    if (status != 0)
+        return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
+    if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
+        return PROBLEM_BAD_TIMESTAMP;
+    facts->places = (uint32_t *)(scratch + need);
+    if (facts->columns.key_len != NULL)
+        find_places(reactor, facts);
+    facts->max_timestamp = facts->view.base_timestamp_us;
+    if (facts->columns.ts_delta != NULL)
+        for (uint32_t i = 0; i < facts->columns.count; i++)
+            if (event_time(facts, i) > facts->max_timestamp)
+                facts->max_timestamp = event_time(facts, i);
+    return PROBLEM_NONE;
+}
+
+static bool is_large(const struct batch_facts *facts)
+{
+    return facts->columns.vals_bytes > SEALED_VALUES_MAX ||
+           facts->columns.count > SEALED_EVENTS_MAX;
+}
+
+static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                           struct waiter waiter, const struct batch_facts *facts,
+                           const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
+{
+    uint32_t slice = place & (reactor->options.slices - 1);
+    struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
+    struct run *run = stream ? run_new(stream, sizeof(struct batch_view)) : NULL;
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    run->body = own_body(reactor, &bytes, len, body);
+    struct batch_view *view = (struct batch_view *)run->tail;
+    if (run->body == NULL || batch_open(bytes, len, view) != 0) {
+        run_free(run);
+        return PROBLEM_BUSY;
+    }
+    run->waiter = waiter;
+    run->sealed = true;
+    run->batch = view;
+    run->count = facts->columns.count;
+    run->bytes = facts->columns.vals_bytes + facts->columns.keys_bytes;
+    int64_t start = place_token(reactor, place);
+    run->token_min = facts->keyed ? facts->token_min : start;
+    run->token_max = facts->keyed ? facts->token_max : start;
+    run->timestamp = facts->view.base_timestamp_us;
+    run->max_timestamp = facts->max_timestamp;
+    if (produce->timestamp != 0 && run->timestamp == 0)
+        run->timestamp = run->max_timestamp = produce->timestamp;
+    return queue_run(reactor, produce, run, detail);
+}
+
+uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
+                     struct batch_outline *out)
+{
+    struct batch_facts facts;
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    uint32_t place = place_of_slice(reactor, slice);
+    if (facts.keyed && (!facts.one_slice || facts.place != place))
+        return PROBLEM_BAD_SLICE;
+    if (is_large(&facts) && facts.columns.count > 1)
+        return PROBLEM_BODY_TOO_LARGE;
+    int64_t start = place_token(reactor, place);
+    *out = (struct batch_outline){.count = facts.columns.count,
+                                  .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
+                                  .token_min = facts.keyed ? facts.token_min : start,
+                                  .token_max = facts.keyed ? facts.token_max : start,
+                                  .max_timestamp = facts.max_timestamp};
+    return PROBLEM_NONE;
+}
+
+/* ---- rows ---- */
+
+/* The events of one place (or all, place < 0) as rows. NULL without memory. */
+static struct body *rows_encode(struct reactor *reactor, const struct batch_facts *facts,
+                                int64_t place, uint32_t keyless_place, int64_t timestamp)
+{
+    const struct batch_columns *c = &facts->columns;
+    uint32_t count = 0;
+    size_t bytes = 0;
+#define ROW_PLACE(i) (facts->places[i] == NO_PLACE ? keyless_place : facts->places[i])
+#define TAKEN(i) (place < 0 || !facts->keyed || ROW_PLACE(i) == place)
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (!TAKEN(i))
+            continue;
+        count++;
+        bytes += c->val_len[i];
+        if (c->key_len != NULL && c->key_len[i] != KEY_NULL)
+            bytes += c->key_len[i];
+    }
+    size_t size = 8 + count * sizeof(struct row) + bytes;
+    /* Small bodies may hold many events: what they take is asked for like bytes that come in. */
+    if (!reactor_memory(reactor, size + count * ROW_ROOM_BYTES))
+        return NULL;
+    struct body *body = body_new(&reactor->body_bytes, size);
+    if (body == NULL)
+        return NULL;
+    memcpy(body->data, &(uint64_t){count}, 8);
+    struct row *row = (struct row *)(body->data + 8);
+    uint8_t *out = (uint8_t *)(row + count);
+    const uint8_t *key = c->keys, *value = c->vals;
+    for (uint32_t i = 0; i < c->count; i++) {
+        uint32_t key_len = c->key_len ? c->key_len[i] : KEY_NULL;
+        uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
+        if (TAKEN(i)) {
+            bool timed = facts->view.base_timestamp_us != 0;
+            *row++ = (struct row){key_len, c->val_len[i], timed ? event_time(facts, i) : timestamp};
+            if (key_bytes)
+                memcpy(out, key, key_bytes);
+            memcpy(out + key_bytes, value, c->val_len[i]);
+            out += key_bytes + c->val_len[i];
+        }
+        key += key_bytes;
+        value += c->val_len[i];
+    }
+#undef TAKEN
+#undef ROW_PLACE
+    body->len = (size_t)(out - body->data);
+    return body;
+}
+
+struct rows_room {
+    struct span *values, *keys;
+    int64_t *timestamps, earliest, latest;
+};
+
+/* Reads the rows' table into spans. False when the lengths do not add up. */
+static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct rows_room *room,
+                      uint64_t *total)
+{
+    uint64_t at = 8 + count * sizeof(struct row);
+    *total = 0;
+    room->earliest = INT64_MAX;
+    room->latest = 0;
+    bool timed = false, clocked = false;
+    for (uint64_t i = 0; i < count; i++) {
+        struct row row;
+        memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
+        uint32_t key_bytes = row.key_len == KEY_NULL ? 0 : row.key_len;
+        if (at + key_bytes + (uint64_t)row.value_len > len)
+            return false;
+        room->keys[i] = (struct span){(uint32_t)at, row.key_len};
+        room->values[i] = (struct span){(uint32_t)(at + key_bytes), row.value_len};
+        room->timestamps[i] = row.timestamp;
+        timed |= row.timestamp != 0;
+        clocked |= row.timestamp == 0;
+        if (row.timestamp < room->earliest)
+            room->earliest = row.timestamp;
+        if (row.timestamp > room->latest)
+            room->latest = row.timestamp;
+        at += key_bytes + (uint64_t)row.value_len;
+        *total += key_bytes + row.value_len;
+    }
+    return at == len && room->earliest >= 0 && !(timed && clocked);
+}
+
+static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                         struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                         uint64_t *detail)
+{
+    uint64_t count = 0, total;
+    if (len >= 8)
+        memcpy(&count, bytes, 8);
+    if (count == 0 || count > (len - 8) / sizeof(struct row))
+        return PROBLEM_BAD_BATCH;
+    uint32_t slice = place & (reactor->options.slices - 1);
+    struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
+    struct run *run = stream ? run_new(stream, count * ROW_ROOM_BYTES) : NULL;
+    if (run == NULL)
+        return PROBLEM_BUSY;
+    run->body = own_body(reactor, &bytes, len, body);
+    struct rows_room room = {.timestamps = (int64_t *)run->tail};
+    room.values = (struct span *)(room.timestamps + count);
+    room.keys = room.values + count;
+    if (run->body == NULL || !rows_read(bytes, len, count, &room, &total)) {
+        uint16_t problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
+        run_free(run);
+        return problem;
+    }
+    int64_t start = place_token(reactor, place);
+    run->waiter = waiter;
+    run->count = (uint32_t)count;
+    run->bytes = (uint32_t)total;
+    run->values = run->keys = bytes;
+    run->value_spans = room.values;
+    run->key_spans = room.keys;
+    run->timestamps = room.timestamps[0] != 0 ? room.timestamps : NULL;
+    run->timestamp = run->timestamps ? room.earliest : 0;
+    run->max_timestamp = run->timestamps ? room.latest : 0;
+    /* The exact tokens are not worth hashing again: the slice's whole range is a true bound. */
+    run->token_min = start;
+    run->token_max = (int64_t)((uint64_t)start + reactor->options.slice_width - 1);
+    return queue_run(reactor, produce, run, detail);
+}
+
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                   struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                   uint64_t *detail)
+{
+    struct batch_facts facts;
+    if (produce->content == CONTENT_ROWS)
+        return rows_run(reactor, produce, place, waiter, bytes, len, body, detail);
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (facts.keyed && (!facts.one_slice || facts.place != place))
+        return PROBLEM_BAD_SLICE;
+    if (is_large(&facts) && facts.columns.count > 1)
+        return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have sent rows */
+    return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
+}
+
+/* ---- distribution ---- */
+
+static uint16_t send_rows(struct reactor *reactor, const struct produce *produce,
+                          const struct batch_facts *facts, uint32_t place, struct waiter waiter,
+                          struct body *rows, uint64_t *detail)
+{
+    struct produce part = *produce;
+    part.content = CONTENT_ROWS;
+    if (facts->view.base_timestamp_us != 0) { /* the one that is the furthest off: see queue_run */
+        const int64_t earliest = facts->view.base_timestamp_us;
+        bool near = log_time_plausible(reactor->log, reactor->wall_us, earliest);
+        part.timestamp = near ? facts->max_timestamp : earliest;
+    }
+    part.has_key = false;
+    if (rows == NULL)
+        return PROBLEM_BUSY;
+    uint16_t problem = produce_to(reactor, &part, place, waiter, rows->data, rows->len, rows,
+                                  detail);
+    body_release(rows);
+    return problem;
+}
+
+/* The distinct places of a batch, in the order of the ring, in an array of its own. */
+static uint32_t *list_places(const struct reactor *reactor, const struct batch_facts *facts,
+                             uint32_t keyless_place, uint32_t *count)
+{
+    uint32_t all = reactor->options.ring_size * reactor->options.slices;
+    uint8_t *present = calloc(1, all);
+    uint32_t most = facts->columns.count < all ? facts->columns.count : all;
+    uint32_t *places = malloc(most * sizeof *places);
+    *count = 0;
+    if (present != NULL && places != NULL) {
+        for (uint32_t i = 0; i < facts->columns.count; i++)
+            present[facts->places[i] == NO_PLACE ? keyless_place : facts->places[i]] = 1;
+        for (uint32_t place = 0; place < all; place++)
+            if (present[place])
+                places[(*count)++] = place;
+    }
+    free(present);
+    return places;
+}
+
+/* Whether the client asked for no hand-off and some of it would need one; *shard: whose it is. */
+static bool misdirected(const struct reactor *reactor, const struct produce *produce,
+                        const uint32_t *places, uint32_t count, uint64_t *shard)
+{
+    for (uint32_t i = 0; i < count && produce->no_forward; i++) {
+        *shard = shard_of_place(reactor, places[i]);
+        if (reactor->routes[*shard].peer != (int32_t)reactor->options.peer)
+            return true;
+    }
+    return false;
+}
+
+/* Cuts a batch by slice; every part is answered for itself, the call when all are. */
+static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
+                              struct waiter waiter, struct slot *slot,
+                              const struct batch_facts *facts, uint32_t keyless_place,
+                              uint64_t *detail)
+{
+    uint32_t parts;
+    uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
+    struct body **rows = calloc(parts + 1, sizeof *rows);
+    uint16_t problem = PROBLEM_NONE;
+    if (places == NULL || parts == 0 || rows == NULL)
+        problem = PROBLEM_BUSY;
+    else if (misdirected(reactor, produce, places, parts, detail))
+        problem = PROBLEM_MISDIRECTED; /* before anything of it is stored */
+    else if ((slot->parts = calloc(parts, sizeof *slot->parts)) == NULL)
+        problem = PROBLEM_BUSY;
+    if (problem == PROBLEM_NONE) {
+        slot->part_count = slot->waiting = parts;
+        /* All are cut before the first is sent: sending uses the same scratch memory. */
+        for (uint32_t i = 0; i < parts; i++)
+            rows[i] = rows_encode(reactor, facts, places[i], keyless_place, produce->timestamp);
+        for (uint32_t i = 0; i < parts; i++) {
+            uint64_t why = 0;
+            uint16_t refused = send_rows(reactor, produce, facts, places[i], waiter, rows[i],
+                                         &why);
+            if (refused != PROBLEM_NONE)
+                slot_part_done(reactor, &waiter, refused, false, NULL, why);
+        }
+    }
+    free(rows);
+    free(places);
+    return problem;
+}
+
+uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
+                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail)
+{
+    struct batch_facts facts;
+    uint32_t keyless_place;
+    uint16_t problem = examine(reactor, bytes, len, &facts);
+    if (problem == PROBLEM_NONE)
+        problem = choose_place(reactor, produce, &keyless_place);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    bool mixed = false; /* keyed and keyless events in one batch */
+    if (facts.keyed)
+        for (uint32_t i = 0; i < facts.columns.count; i++)
+            mixed |= facts.places[i] == NO_PLACE && keyless_place != facts.place;
+    if (facts.keyed && (!facts.one_slice || mixed)) {
+        if (produce->has_producer)
+            return PROBLEM_SPLIT_PRODUCER;
+        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_place, detail);
+    }
+    uint32_t place = facts.keyed ? facts.place : keyless_place;
+    if (produce->place >= 0 && produce->place != place)
+        return PROBLEM_BAD_SLICE;
+    if (is_large(&facts)) {
+        struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
+        return send_rows(reactor, produce, &facts, place, waiter, rows, detail);
+    }
+    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
+                   (reactor->options.auto_create || produce->topic->declared);
+    int32_t leader = reactor->routes[shard_of_place(reactor, place)].peer;
+    if (leading && leader == (int32_t)reactor->options.peer)
+        return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
+    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
+}

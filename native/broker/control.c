@@ -1,0 +1,160 @@
+/* Requests that the upper layer handles: a bounded queue of their own, fair to each client address.
+ *
+ * A few of them are given up in a turn of the loop, and fewer the longer the upper layer takes: so
+ * whoever produces waits for a few milliseconds of it, however many ask. Who has nothing else under
+ * way comes before those with several requests on one connection. */
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "broker/reactor.h"
+
+struct asked {
+    struct asked *next, *prev;
+    struct lane *lane;
+    struct conn *conn;
+    uint32_t number; /* of the slot */
+    uint8_t *head;
+    uint32_t head_len;
+    struct body *body;
+};
+
+static uint64_t address_of(const struct conn *conn)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+    uint64_t key = 0;
+    if (getpeername(conn->fd, (struct sockaddr *)&at, &len) != 0)
+        return 0;
+    if (at.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)&at)->sin_addr.s_addr;
+    if (at.ss_family == AF_INET6) /* a site's 64 bits: the rest is its own to choose */
+        memcpy(&key, ((const struct sockaddr_in6 *)&at)->sin6_addr.s6_addr, sizeof key);
+    return key;
+}
+
+static struct lane *lane_of(struct reactor *reactor, struct conn *conn, bool alone)
+{
+    if (!conn->has_address) {
+        uint64_t key = address_of(conn) * 0x9e3779b97f4a7c15ULL;
+        conn->address = (uint8_t)(key >> 56);
+        conn->has_address = true;
+    }
+    return &reactor->asking.lanes[alone][conn->address % ASKING_LANES];
+}
+
+/* Takes it out of its lane, which its turn will find empty, perhaps. */
+static void asked_free(struct reactor *reactor, struct asked *asked)
+{
+    struct lane *lane = asked->lane;
+    *(asked->prev != NULL ? &asked->prev->next : &lane->oldest) = asked->next;
+    *(asked->next != NULL ? &asked->next->prev : &lane->newest) = asked->prev;
+    lane->count--;
+    reactor->asking.count--;
+    free(asked->head);
+    if (asked->body != NULL)
+        body_release(asked->body);
+    free(asked);
+}
+
+static void line_up(struct asking *asking, struct lane *lane, bool alone)
+{
+    lane->next = NULL;
+    *(asking->last[alone] != NULL ? &asking->last[alone]->next : &asking->first[alone]) = lane;
+    asking->last[alone] = lane;
+    lane->lined_up = true;
+}
+
+uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t head_len,
+                     struct body *body)
+{
+    struct reactor *reactor = conn->reactor;
+    struct asking *asking = &reactor->asking;
+    const bool alone = conn->control_open == 0;
+    struct lane *lane = lane_of(reactor, conn, alone);
+    const uint64_t open_max = reactor->options.memory_max / CONTROL_REQUEST_BYTES;
+    /* The queue is full, or half of it is of this address's; or most that waits is. */
+    if (asking->count >= ASKING_MAX || lane->count >= ASKING_MAX / 2 ||
+        asking->open[conn->address] >= open_max - open_max / 4)
+        return PROBLEM_CROWDED;
+    struct asked *asked = malloc(sizeof *asked);
+    if (asked == NULL)
+        return PROBLEM_BUSY;
+    *asked = (struct asked){.prev = lane->newest, .lane = lane, .conn = conn, .number = number,
+                            .head = head, .head_len = head_len, .body = body};
+    *(lane->newest != NULL ? &lane->newest->next : &lane->oldest) = asked;
+    lane->newest = asked;
+    lane->count++;
+    asking->count++;
+    if (!lane->lined_up)
+        line_up(asking, lane, alone);
+    conn_slot(conn, number)->asked = asked;
+    return PROBLEM_NONE;
+}
+
+void control_forget(struct conn *conn, struct slot *slot)
+{
+    if (slot->asked != NULL)
+        asked_free(conn->reactor, slot->asked);
+    slot->asked = NULL;
+}
+
+static struct asked *next_asked(struct asking *asking, bool alone)
+{
+    while (asking->first[alone] != NULL) {
+        struct lane *lane = asking->first[alone];
+        asking->first[alone] = lane->next;
+        if (lane->next == NULL)
+            asking->last[alone] = NULL;
+        lane->lined_up = false;
+        if (lane->count == 0)
+            continue;
+        if (lane->count > 1)
+            line_up(asking, lane, alone); /* behind the others, for its next one */
+        return lane->oldest;
+    }
+    return NULL;
+}
+
+void control_pace(struct reactor *reactor, int64_t away_us)
+{
+    struct asking *asking = &reactor->asking;
+    if (away_us > AWAY_US_MAX)
+        asking->share = asking->share > 2 ? asking->share / 2 : 1;
+    else if (asking->share < ASKING_SHARE_MAX)
+        asking->share++;
+}
+
+void control_give_up(struct reactor *reactor)
+{
+    struct asking *asking = &reactor->asking;
+    for (uint32_t given = 0; given < asking->share && asking->count > 0; given++) {
+        /* One of four goes to those with several under way, so that they are not forgotten. */
+        bool alone = ++asking->turn % 4 != 0;
+        struct asked *asked = next_asked(asking, alone);
+        if (asked == NULL)
+            asked = next_asked(asking, !alone);
+        struct upcall *up = reactor_upcall(reactor, UPCALL_REQUEST,
+                                           request_id(conn_id(asked->conn), asked->number));
+        up->head = asked->head;
+        up->head_len = asked->head_len;
+        up->body = asked->body;
+        asked->head = NULL;
+        asked->body = NULL;
+        control_forget(asked->conn, conn_slot(asked->conn, asked->number));
+    }
+}
+
+void conn_abandoned(struct conn *conn)
+{
+    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
+        struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+        if (slot->asked != NULL && conn->closed) {
+            control_forget(conn, slot);
+        } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
+            reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
+            conn->reactor->aborted++;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+/* Routing: token -> place (a slice of the ring) -> shard -> the process that leads it.
+ *
+ * A place is the number of a slice in the whole ring: range index * slices + slice. A shard is the
+ * run of places that one process leads: range index * workers + number. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/conn.h"
+#include "broker/reactor.h"
+
+#define RING_SIZE_MAX 12288u
+#define RING_UNIT (UINT64_MAX / RING_SIZE_MAX)
+
+bool route_init(struct reactor *reactor)
+{
+    struct reactor_options *o = &reactor->options;
+    if (o->ring_size == 0)
+        o->ring_size = 1;
+    if (o->peers == 0)
+        o->peers = o->workers, o->peer = o->worker;
+    /* A ring of one: slices divide the whole circle. */
+    o->range_width = o->ring_size == 1 ? 0 : RING_UNIT * (RING_SIZE_MAX / o->ring_size);
+    o->slice_shift = (uint32_t)__builtin_ctz(o->slices);
+    if (o->ring_size > 1)
+        o->slice_width = o->range_width >> o->slice_shift;
+    else
+        o->slice_width = o->slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - o->slice_shift);
+    uint32_t shards = o->ring_size * o->workers;
+    reactor->routes = calloc(shards, sizeof *reactor->routes);
+    reactor->peers = calloc(o->peers, sizeof *reactor->peers);
+    if (reactor->routes == NULL || reactor->peers == NULL)
+        return false;
+    /* One broker has no elections: who owns what is known from the start. */
+    for (uint32_t shard = 0; shard < shards; shard++)
+        reactor->routes[shard].peer = o->ring_size == 1 ? (int32_t)shard : ROUTE_NONE;
+    reactor->routed = o->ring_size == 1;
+    reactor->token_text_len = (uint32_t)snprintf(
+        reactor->token_text, sizeof reactor->token_text, "%lld",
+        (long long)range_token(reactor, o->range_index));
+    return true;
+}
+
+int64_t range_token(const struct reactor *reactor, uint32_t range)
+{
+    const struct reactor_options *o = &reactor->options;
+    return (int64_t)((uint64_t)o->range_start + range * o->range_width);
+}
+
+int64_t place_token(const struct reactor *reactor, uint32_t place)
+{
+    const struct reactor_options *o = &reactor->options;
+    uint64_t slice = place & (o->slices - 1);
+    return (int64_t)((uint64_t)range_token(reactor, place >> o->slice_shift) +
+                     slice * o->slice_width);
+}
+
+uint32_t place_of_token(const struct reactor *reactor, int64_t token)
+{
+    const struct reactor_options *o = &reactor->options;
+    uint64_t distance = (uint64_t)token - (uint64_t)o->range_start, range = 0;
+    if (o->ring_size > 1) {
+        range = distance / o->range_width;
+        if (range >= o->ring_size) /* the few tokens at the very top */
+            range = o->ring_size - 1;
+        distance -= range * o->range_width;
+    }
+    uint64_t slice = distance / o->slice_width;
+    /* What division leaves over belongs to slice 0, as PolarStreams has it. */
+    return (uint32_t)(range << o->slice_shift) + (slice < o->slices ? (uint32_t)slice : 0);
+}
+
+uint32_t place_of_slice(const struct reactor *reactor, uint32_t slice)
+{
+    return (reactor->options.range_index << reactor->options.slice_shift) + slice;
+}
+
+uint32_t shard_of_place(const struct reactor *reactor, uint32_t place)
+{
+    const struct reactor_options *o = &reactor->options;
+    uint32_t slice = place & (o->slices - 1);
+    return (place >> o->slice_shift) * o->workers + slice * o->workers / o->slices;
+}
+
+bool place_is_ours(const struct reactor *reactor, uint32_t place)
+{
+    const struct reactor_options *o = &reactor->options;
+    uint32_t slice = place & (o->slices - 1);
+    return place >> o->slice_shift == o->range_index && slice >= o->slice_first &&
+           slice <= o->slice_last;
+}
+
+int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint)
+{
+    const struct reactor_options *o = &reactor->options;
+    if (shard >= o->ring_size * o->workers || peer < ROUTE_NONE || peer >= (int32_t)o->peers ||
+        strlen(endpoint) >= sizeof reactor->routes[0].endpoint)
+        return -1;
+    if (peer == (int32_t)o->peer && shard != o->range_index * o->workers + o->worker)
+        return -1; /* this process does not hold it */
+    struct route *route = &reactor->routes[shard];
+    int32_t before = route->peer;
+    route->peer = peer;
+    strcpy(route->endpoint, endpoint);
+    reactor->routed = true;
+    if (before != peer && before != ROUTE_NONE && before != (int32_t)o->peer)
+        handoff_rerouted(reactor, shard, (uint32_t)before);
+    return 0;
+}
+
+static bool reachable(const struct reactor *reactor, uint32_t shard)
+{
+    int32_t peer = reactor->routes[shard].peer;
+    if (peer == (int32_t)reactor->options.peer)
+        return reactor->log->open;
+    return peer != ROUTE_NONE && reactor->peers[peer] != NULL && !reactor->peers[peer]->closed;
+}
+
+/* Events without a key: this worker's own slices, without a hop, or those of any shard that can be
+ * reached. All that one group gathers goes to one slice: larger chunks. */
+uint32_t place_for_keyless(const struct reactor *reactor)
+{
+    const struct reactor_options *o = &reactor->options;
+    uint32_t own = o->range_index * o->workers + o->worker, shards = o->ring_size * o->workers;
+    uint32_t first = o->slice_first, count = o->slice_last - first + 1;
+    if (shards == 1 || o->ring_size == 1 || reachable(reactor, own))
+        return place_of_slice(reactor, first + (uint32_t)(reactor->log->next_gseq % count));
+    for (uint32_t step = 0; step < shards; step++) {
+        uint32_t shard = (uint32_t)((own + step + reactor->handed_out / 64) % shards);
+        if (!reachable(reactor, shard))
+            continue;
+        uint32_t number = shard % o->workers;
+        uint32_t slice = (number * o->slices + o->workers - 1) / o->workers;
+        return ((shard / o->workers) << o->slice_shift) + slice;
+    }
+    return place_of_slice(reactor, first);
+}

@@ -1,0 +1,476 @@
+/* The shard's state as bytes, and its rebuilding from a log: snapshot, then the groups after it.
+ *
+ * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers
+ * and compacted values, prefix length u32, the log's clock in seconds since 1970 u32 (0 in those of
+ * earlier versions), prefix; then the rows. The group's crc covers it all.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/chunk.h"
+#include "format/group.h"
+#include "log/shard.h"
+
+#define SNAPSHOT_MAGIC 0x504e5342u
+#define SNAPSHOT_VERSION 1u
+
+struct writer {
+    uint8_t *bytes;
+    size_t len, capacity;
+    bool failed;
+};
+
+static void put(struct writer *w, const void *data, size_t len)
+{
+    if (w->len + len > w->capacity) {
+        size_t capacity = (w->capacity + len) * 2;
+        uint8_t *bytes = realloc(w->bytes, capacity);
+        if (bytes == NULL) {
+            w->failed = true;
+            return;
+        }
+        w->bytes = bytes;
+        w->capacity = capacity;
+    }
+    if (len)
+        memcpy(w->bytes + w->len, data, len);
+    w->len += len;
+}
+
+static void put_u32(struct writer *w, uint32_t value) { put(w, &value, 4); }
+static void put_u64(struct writer *w, uint64_t value) { put(w, &value, 8); }
+
+static uint32_t put_streams(struct writer *w, const struct shard *shard)
+{
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < shard->topic_count; t++) {
+        for (uint32_t s = 0; s < shard->slice_count; s++) {
+            const struct stream *stream = shard->topics[t]->streams[s];
+            if (stream == NULL)
+                continue;
+            put_u32(w, t);
+            put_u32(w, stream->slice);
+            put_u64(w, stream->start_offset);
+            put_u64(w, stream->next_offset);
+            put_u64(w, (uint64_t)stream->last_timestamp);
+            put_u64(w, (uint64_t)stream->max_timestamp);
+            count++;
+        }
+    }
+    return count;
+}
+
+static uint32_t put_producers(struct writer *w, const struct shard *shard, int64_t now_us)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i <= shard->producer_mask; i++) {
+        const struct producer *row = &shard->producers[i];
+        if (!row->used || !row->logged || row->last_us + PRODUCER_IDLE_US < now_us)
+            continue;
+        put(w, row->id, PRODUCER_ID_BYTES);
+        put_u32(w, row->topic);
+        put_u32(w, row->slice);
+        put_u32(w, row->logged_epoch);
+        put_u32(w, 0);
+        put_u64(w, row->logged_seq);
+        put_u64(w, row->last_offset);
+        put_u64(w, (uint64_t)row->last_us);
+        count++;
+    }
+    return count;
+}
+
+uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32_t prefix_len,
+                        int64_t now_us, size_t *len)
+{
+    struct writer w = {0};
+    uint32_t head[8] = {SNAPSHOT_MAGIC, SNAPSHOT_VERSION, shard->topic_count, 0, 0,
+                        0, prefix_len, (uint32_t)((now_us + 999999) / 1000000)};
+    put(&w, head, sizeof head);
+    put(&w, prefix, prefix_len);
+    for (uint32_t t = 0; t < shard->topic_count; t++) {
+        uint8_t flags[2] = {shard->topics[t]->name_len, shard->topics[t]->declared};
+        put(&w, flags, 2);
+        put(&w, shard->topics[t]->name, shard->topics[t]->name_len);
+    }
+    head[3] = put_streams(&w, shard);
+    head[4] = put_producers(&w, shard, now_us);
+    for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
+        const struct compacted *row = &shard->compacted[i];
+        if (row->bytes == NULL || row->value_len == 0)
+            continue;
+        head[5]++;
+        put_u32(&w, row->topic);
+        put_u32(&w, row->key_len);
+        put_u32(&w, row->value_len);
+        put(&w, row->bytes, (size_t)row->key_len + row->value_len);
+    }
+    if (w.failed) {
+        free(w.bytes);
+        return NULL;
+    }
+    memcpy(w.bytes, head, sizeof head);
+    *len = w.len;
+    return w.bytes;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    const uint8_t *at, *end;
+    bool failed;
+};
+
+static const uint8_t *take(struct reader *r, size_t len)
+{
+    if (r->failed || (size_t)(r->end - r->at) < len) {
+        r->failed = true;
+        return NULL;
+    }
+    const uint8_t *bytes = r->at;
+    r->at += len;
+    return bytes;
+}
+
+static uint32_t take_u32(struct reader *r)
+{
+    const uint8_t *bytes = take(r, 4);
+    uint32_t value = 0;
+    if (bytes)
+        memcpy(&value, bytes, 4);
+    return value;
+}
+
+static uint64_t take_u64(struct reader *r)
+{
+    const uint8_t *bytes = take(r, 8);
+    uint64_t value = 0;
+    if (bytes)
+        memcpy(&value, bytes, 8);
+    return value;
+}
+
+static void take_topic(struct reader *r, struct shard *shard)
+{
+    const uint8_t *flags = take(r, 2);
+    const uint8_t *name = flags ? take(r, flags[0]) : NULL;
+    struct topic *topic = name ? shard_topic_make(shard, (const char *)name, flags[0]) : NULL;
+    if (topic == NULL)
+        r->failed = true;
+    else
+        topic->declared = flags[1];
+}
+
+static void take_stream(struct reader *r, struct shard *shard)
+{
+    uint32_t topic = take_u32(r), slice = take_u32(r);
+    uint64_t start = take_u64(r), next = take_u64(r);
+    int64_t last = (int64_t)take_u64(r), max = (int64_t)take_u64(r);
+    if (r->failed || topic >= shard->topic_count || slice < shard->slice_first ||
+        slice - shard->slice_first >= shard->slice_count) {
+        r->failed = true;
+        return;
+    }
+    struct stream *stream = shard_stream(shard, shard->topics[topic], slice);
+    if (stream == NULL) {
+        r->failed = true;
+        return;
+    }
+    stream->start_offset = start;
+    stream->next_offset = stream->stable_offset = next;
+    stream->last_timestamp = last;
+    stream->max_timestamp = max;
+}
+
+static void take_producer(struct reader *r, struct shard *shard)
+{
+    const uint8_t *id = take(r, PRODUCER_ID_BYTES);
+    uint32_t topic = take_u32(r), slice = take_u32(r), epoch = take_u32(r);
+    take_u32(r);
+    uint64_t seq = take_u64(r), offset = take_u64(r);
+    int64_t last_us = (int64_t)take_u64(r);
+    if (r->failed || topic >= shard->topic_count) {
+        r->failed = true;
+        return;
+    }
+    struct stream *stream = shard_stream_get(shard, shard->topics[topic], slice);
+    struct producer *row;
+    uint64_t expected;
+    if (stream == NULL || shard_dedup(shard, stream, id, epoch, seq, true, last_us, &row,
+                                      &expected) != DEDUP_NEW) {
+        r->failed = true;
+        return;
+    }
+    row->last_seq = seq;
+    row->last_offset = offset;
+    shard_logged(shard, stream, id, epoch, seq);
+}
+
+static void take_compacted(struct reader *r, struct shard *shard)
+{
+    uint32_t topic = take_u32(r), key_len = take_u32(r), value_len = take_u32(r);
+    const uint8_t *key = take(r, key_len);
+    const uint8_t *value = take(r, value_len);
+    if (r->failed || topic >= shard->topic_count) {
+        r->failed = true;
+        return;
+    }
+    shard_compact(shard, shard->topics[topic], key, key_len, value, value_len);
+}
+
+static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
+{
+    struct reader r = {bytes, bytes + len, false};
+    if (take_u32(&r) != SNAPSHOT_MAGIC || take_u32(&r) != SNAPSHOT_VERSION)
+        return -1;
+    uint32_t topics = take_u32(&r), streams = take_u32(&r), producers = take_u32(&r);
+    uint32_t compacted = take_u32(&r), prefix = take_u32(&r);
+    take_u32(&r);
+    take(&r, prefix);
+    for (uint32_t i = 0; i < topics && !r.failed; i++)
+        take_topic(&r, shard);
+    for (uint32_t i = 0; i < streams && !r.failed; i++)
+        take_stream(&r, shard);
+    for (uint32_t i = 0; i < producers && !r.failed; i++)
+        take_producer(&r, shard);
+    for (uint32_t i = 0; i < compacted && !r.failed; i++)
+        take_compacted(&r, shard);
+    return r.failed || r.at != r.end ? -1 : 0;
+}
+
+static void keep_entries(struct shard *shard, struct stream *old, struct stream *new)
+{
+    uint32_t count = old->entry_count;
+    while (count > 0 && old->entries[count - 1].base_offset + old->entries[count - 1].count >
+                            new->next_offset)
+        count--; /* never became history */
+    if (count == 0)
+        return;
+    new->entries = old->entries;
+    new->entry_count = count;
+    new->entry_capacity = old->entry_capacity;
+    shard->entries_total += count;
+    old->entries = NULL;
+}
+
+/* Requests under way hold their topic: its contents change, its address does not. Returns what is
+ * to be freed in its place. */
+static struct topic *keep_address(struct shard *fresh, struct topic *old)
+{
+    struct topic *new = shard_topic(fresh, old->name, old->name_len);
+    if (new == NULL) /* not in the snapshot: it stays as a name */
+        new = shard_topic_make(fresh, old->name, old->name_len);
+    if (new == NULL)
+        return NULL; /* no memory, or too many of them: better lost than freed too early */
+    for (uint32_t s = 0; s < fresh->slice_count; s++) {
+        if (new->streams[s] == NULL)
+            continue;
+        new->streams[s]->topic = old;
+        if (old->streams[s] != NULL)
+            keep_entries(fresh, old->streams[s], new->streams[s]);
+    }
+    struct topic gone = *old;
+    *old = *new;
+    *new = gone;
+    fresh->topics[old->index] = old;
+    return new;
+}
+
+/* Into an empty one: what was there before numbers its topics otherwise and knows more. */
+int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
+{
+    struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
+    if (fresh == NULL)
+        return -1;
+    if (restore_into(fresh, bytes, len) != 0) {
+        shard_free(fresh);
+        return -1;
+    }
+    for (uint32_t t = 0; t < shard->topic_count; t++)
+        shard->topics[t] = keep_address(fresh, shard->topics[t]);
+    fresh->state_bytes_max = shard->state_bytes_max;
+    struct shard gone = *shard;
+    *shard = *fresh;
+    *fresh = gone;
+    shard_free(fresh);
+    return 0;
+}
+
+int64_t shard_snapshot_time(const uint8_t *bytes, size_t len)
+{
+    uint32_t head[8];
+    if (len < sizeof head)
+        return 0;
+    memcpy(head, bytes, sizeof head);
+    return head[0] == SNAPSHOT_MAGIC ? head[7] * 1000000LL : 0;
+}
+
+/* ---- replay ---- */
+
+static int apply_producers(struct shard *shard, struct stream *stream,
+                           const struct chunk_view *chunk, int64_t now_us, uint64_t gseq)
+{
+    for (uint8_t i = 0; i < chunk->section_count; i++) {
+        if (chunk->sections[i].id != SECTION_PRODUCERS)
+            continue;
+        for (uint32_t at = 0; at + sizeof(struct chunk_producer) <= chunk->sections[i].stored_len;
+             at += sizeof(struct chunk_producer)) {
+            struct chunk_producer record;
+            memcpy(&record, chunk->sections[i].p + at, sizeof record);
+            struct producer *row = NULL;
+            uint64_t expected;
+            /* The leader let it in, so it is taken as it is: a gap here is a producer that expired.
+             */
+            enum dedup verdict = shard_dedup(shard, stream, record.id, record.epoch,
+                                             record.seq, true, now_us, &row, &expected);
+            if (verdict == DEDUP_FULL || row == NULL)
+                continue;
+            row->epoch = record.epoch;
+            row->last_seq = record.seq;
+            shard_logged(shard, stream, record.id, record.epoch, record.seq);
+            row->last_offset = chunk->base_offset + record.first_event;
+            row->last_gseq = gseq;
+            row->last_us = now_us;
+        }
+    }
+    return 0;
+}
+
+static int apply_compacted(struct shard *shard, struct stream *stream,
+                           const struct chunk_view *chunk)
+{
+    size_t scratch_bytes = chunk_scratch_bytes(chunk);
+    uint8_t *scratch = malloc(scratch_bytes + 8);
+    struct batch_columns columns;
+    if (scratch == NULL || chunk_unpack_columns(chunk, scratch, scratch_bytes, &columns) != 0) {
+        free(scratch);
+        return -1;
+    }
+    const uint8_t *key = columns.keys, *value = columns.vals;
+    for (uint32_t i = 0; i < columns.count; i++) {
+        bool keyed = columns.key_len != NULL && columns.key_len[i] != KEY_NULL;
+        size_t key_len = keyed ? columns.key_len[i] : 0;
+        shard_compact(shard, stream->topic, key, key_len, value, columns.val_len[i]);
+        if (keyed)
+            key += key_len;
+        value += columns.val_len[i];
+    }
+    free(scratch);
+    return 0;
+}
+
+static struct stream *chunk_stream(struct shard *shard, const struct chunk_view *chunk)
+{
+    if (chunk->slice < shard->slice_first ||
+        chunk->slice - shard->slice_first >= shard->slice_count)
+        return NULL;
+    struct topic *topic = shard_topic_make(shard, chunk->topic, chunk->topic_len);
+    return topic ? shard_stream(shard, topic, chunk->slice) : NULL;
+}
+
+static int apply_chunk(struct shard *shard, struct stream *stream, const struct chunk_view *chunk,
+                       const struct group_header *group, uint64_t gseq)
+{
+    const int64_t wall_us = (int64_t)group->wall_us;
+    stream->next_offset = chunk->base_offset + chunk->count;
+    if (chunk->max_timestamp_us > stream->max_timestamp)
+        stream->max_timestamp = chunk->max_timestamp_us;
+    /* Only the broker's own clock must not go back; a producer's own timestamp may be anything. */
+    if (wall_us > stream->last_timestamp)
+        stream->last_timestamp = wall_us;
+    apply_producers(shard, stream, chunk, group_time(group), gseq);
+    return stream->topic->compacted ? apply_compacted(shard, stream, chunk) : 0;
+}
+
+int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq)
+{
+    struct group_header header;
+    if (group_header_read(group, len, &header) != 0 || header.body_bytes + 128u > len)
+        return -1;
+    const uint8_t *at = group + 128, *end = at + header.body_bytes;
+    for (uint32_t i = 0; i < header.chunk_count; i++) {
+        struct chunk_view chunk;
+        struct stream *stream;
+        if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk_verify(&chunk) != 0 ||
+            (stream = chunk_stream(shard, &chunk)) == NULL ||
+            apply_chunk(shard, stream, &chunk, &header, gseq) != 0)
+            return -1;
+        stream->stable_offset = stream->next_offset;
+        at += chunk.stored_bytes;
+    }
+    return 0;
+}
+
+/* Every chunk opens, is of this shard, and goes on where its stream ends. */
+static int check_chunks(struct shard *shard, const struct group_header *header, const uint8_t *at,
+                        struct reach *reaches)
+{
+    const uint8_t *end = at + header->body_bytes;
+    for (uint32_t i = 0; i < header->chunk_count; i++) {
+        struct chunk_view chunk;
+        if (chunk_open(at, (size_t)(end - at), &chunk) != 0 || chunk.epoch != header->epoch)
+            return -1;
+        reaches[i].stream = chunk_stream(shard, &chunk);
+        if (reaches[i].stream == NULL)
+            return -1;
+        /* A stream's chunks of one group stand together. */
+        bool first = i == 0 || reaches[i - 1].stream != reaches[i].stream;
+        uint64_t next = first ? reaches[i].stream->next_offset : reaches[i - 1].end;
+        if (chunk.base_offset != next)
+            return -1;
+        reaches[i].end = chunk.base_offset + chunk.count;
+        at += chunk.stored_bytes;
+    }
+    return at == end ? 0 : -1;
+}
+
+int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t pos,
+               struct reach **reaches, uint32_t *count)
+{
+    struct group_header header;
+    *reaches = NULL;
+    *count = 0;
+    if (group_header_read(group, len, &header) != 0 ||
+        group_body_verify(&header, group, len) != 0)
+        return -1;
+    if (header.chunk_count > header.body_bytes / CHUNK_HEADER_BYTES)
+        return -1;
+    struct reach *found = malloc((header.chunk_count + 1) * sizeof *found);
+    const uint8_t *at = group + GROUP_HEADER_BYTES;
+    if (found == NULL || check_chunks(shard, &header, at, found) != 0) {
+        free(found);
+        return -1;
+    }
+    for (uint32_t i = 0; i < header.chunk_count; i++) {
+        struct chunk_view chunk;
+        struct stream *stream = found[i].stream;
+        chunk_open(at, header.body_bytes, &chunk);
+        /* The group's checksum covers the sections; only what is unpacked is looked at closer. */
+        if (apply_chunk(shard, stream, &chunk, &header, header.gseq) != 0) {
+            free(found);
+            return -1; /* compacted values that do not unpack: the replica must not go on */
+        }
+        struct index_entry entry = {
+            .base_offset = chunk.base_offset,
+            .log_pos = pos + (uint64_t)(at - group),
+            .max_timestamp = stream->max_timestamp,
+            .stored_bytes = chunk.stored_bytes,
+            .count = chunk.count,
+            .appended_s = (uint32_t)(group_time(&header) / 1000000),
+        };
+        stream_index(shard, stream, &entry);
+        at += chunk.stored_bytes;
+    }
+    *reaches = found;
+    *count = header.chunk_count;
+    return 0;
+}
+
+void shard_show_all(struct shard *shard)
+{
+    for (uint32_t t = 0; t < shard->topic_count; t++)
+        for (uint32_t s = 0; s < shard->slice_count; s++)
+            if (shard->topics[t]->streams[s] != NULL)
+                shard->topics[t]->streams[s]->stable_offset =
+                    shard->topics[t]->streams[s]->next_offset;
+}

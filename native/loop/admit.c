@@ -1,0 +1,243 @@
+/* Who is let in: while descriptors or places are short, connections that ask for nothing make room
+ * for who comes, and where all of them are busy the newcomer is told so. What is not HTTP, and the
+ * files of the log, are kept clear of that by descriptors that no client gets. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/reactor.h"
+
+/* Descriptors that clients leave free, for files, other processes and what is being closed. */
+#define SPARE_SHARE 8u
+#define SPARE_MIN 24u
+#define SPARE_MAX 256u
+#define SINGLY_BELOW 8192u /* descriptors left: the backlogs of all listeners at once, and more */
+#define OUSTED_SHARE 32u   /* of all connections, at a time: to look for them costs a look at all */
+#define OUSTED_MAX 16u
+#define NOBODY_MS 5       /* so long nobody is looked for again */
+#define RETRY_MS 20       /* after an accept that failed */
+#define UNREAD_MS 1000    /* of who does not read its answer, or does not end its head */
+#define SILENT_MS 5       /* of who has come and asked for nothing */
+#define IDLE_MS 1000      /* of who has asked, and may ask again */
+#define TURNED_AWAY_MS 2000
+#define REFUSED_AT_ONCE 16
+
+/* What has been read of a client that is refused must not come back to it as a reset, which would
+ * overtake the answer. */
+static void read_over(int fd)
+{
+    uint8_t bytes[4096];
+    for (unsigned n = 0; n < 64 && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; n++)
+        continue;
+}
+
+static uint32_t spare(const struct admission *admission)
+{
+    const uint32_t share = admission->files_max / SPARE_SHARE;
+    return share < SPARE_MIN ? SPARE_MIN : share > SPARE_MAX ? SPARE_MAX : share;
+}
+
+/* The kernel gives the lowest number that is free: a high one says how many are used. */
+static bool is_scarce(const struct admission *admission, int fd)
+{
+    return (uint32_t)fd + spare(admission) >= admission->files_max;
+}
+
+bool admit_singly(const struct reactor *reactor)
+{
+    const struct admission *admission = &reactor->admission;
+    return admission->newest + SINGLY_BELOW + spare(admission) > admission->files_max;
+}
+
+/* ---- who goes ---- */
+
+/* First those who have made no request, or do not go on with what they began; then those of whom
+ * nothing has been heard for the longest time. INT64_MAX: who is busy, or was just now, stays. */
+static int64_t standing(const struct reactor *reactor, const struct conn *conn)
+{
+    const int64_t age = reactor->now_ms - conn->since_ms;
+    if (conn->kind != CONN_HTTP || conn->closed)
+        return INT64_MAX;
+    if (conn->state == STATE_LINGER)
+        return conn->out_first == NULL ? conn->since_ms : INT64_MAX;
+    if (conn->sending && reactor->now_ms - conn->send_ms >= UNREAD_MS)
+        return conn->since_ms;
+    if (conn->state != STATE_HEAD || conn->slot_first != conn->slot_end || conn->out_first != NULL)
+        return INT64_MAX;
+    const bool begun = conn->in_len > 0, asked = conn->slot_end != 0 && !begun;
+    if (age < (begun ? UNREAD_MS : asked ? IDLE_MS : SILENT_MS))
+        return INT64_MAX;
+    return asked ? conn->since_ms + (1LL << 60) : conn->since_ms;
+}
+
+/* Closes connections that nobody needs, those first that stand lowest. How many. */
+static unsigned oust(struct reactor *reactor)
+{
+    struct admission *admission = &reactor->admission;
+    struct conn *chosen[OUSTED_MAX];
+    int64_t rank[OUSTED_MAX];
+    unsigned count = 0, most = admission->places / OUSTED_SHARE;
+    if (reactor->now_ms < admission->nobody_ms)
+        return 0;
+    most = most < 1 ? 1 : most > OUSTED_MAX ? OUSTED_MAX : most;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        const int64_t own = standing(reactor, conn);
+        if (own == INT64_MAX || (count == most && own >= rank[count - 1]))
+            continue;
+        unsigned at = count < most ? count++ : most - 1;
+        for (; at > 0 && rank[at - 1] > own; at--) {
+            rank[at] = rank[at - 1];
+            chosen[at] = chosen[at - 1];
+        }
+        rank[at] = own;
+        chosen[at] = conn;
+    }
+    for (unsigned i = 0; i < count; i++)
+        conn_close(chosen[i]);
+    if (count == 0)
+        admission->nobody_ms = reactor->now_ms + NOBODY_MS;
+    admission->ousted += count;
+    return count;
+}
+
+/* Whether one more may come in, whose descriptor is there already. */
+static bool has_place(struct reactor *reactor, int fd)
+{
+    struct admission *admission = &reactor->admission;
+    const bool full = admission->places >= reactor->options.connections_max;
+    if (!full && !is_scarce(admission, fd))
+        return true;
+    /* The descriptors of those who go are free in the next turn. */
+    if (admission->promised_turn != reactor->turns || admission->promised == 0) {
+        admission->promised_turn = reactor->turns;
+        admission->promised = oust(reactor);
+    }
+    if (admission->promised == 0)
+        return false;
+    admission->promised--;
+    return true;
+}
+
+/* ---- who is told to come back ---- */
+
+static void see_off(struct turned_away *away)
+{
+    read_over(away->fd);
+    close(away->fd);
+    away->fd = -1;
+}
+
+/* The answer, and the descriptor for a moment more, so that it is read before the end. */
+static void turn_away(struct reactor *reactor, int fd)
+{
+    struct admission *admission = &reactor->admission;
+    char answer[640];
+    const size_t len = answer_refusal(reactor, PROBLEM_FULL, answer, sizeof answer);
+    admission->refused++;
+    read_over(fd);
+    send(fd, answer, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    struct turned_away *away = &admission->away[admission->next_away++ % TURNED_AWAY_MAX];
+    if (away->fd >= 0)
+        see_off(away);
+    *away = (struct turned_away){fd, reactor->now_ms};
+}
+
+/* Without a descriptor for them: the reserve is given up for each of some, for a moment. */
+static void refuse_from_reserve(struct reactor *reactor, const struct listener *listener)
+{
+    struct admission *admission = &reactor->admission;
+    for (unsigned n = 0; n < REFUSED_AT_ONCE && admission->reserve >= 0; n++) {
+        close(admission->reserve);
+        const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            turn_away(reactor, fd);
+            for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
+                if (admission->away[i].fd == fd)
+                    see_off(&admission->away[i]);
+        }
+        admission->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            break;
+    }
+}
+
+/* ---- callbacks of the engine ---- */
+
+void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd)
+{
+    reactor->admission.newest = (uint32_t)fd;
+    if (reactor->draining)
+        close(fd);
+    else if (listener->kind == CONN_HTTP && !has_place(reactor, fd))
+        turn_away(reactor, fd);
+    else
+        reactor_adopt(reactor, fd, listener->kind);
+}
+
+void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error)
+{
+    listener->armed = false; /* for other reasons: until the sweep */
+    if (error != EMFILE && error != ENFILE)
+        return;
+    reactor->admission.retry_ms = reactor->now_ms + RETRY_MS;
+    if (!reactor->draining && oust(reactor) == 0)
+        refuse_from_reserve(reactor, listener);
+}
+
+/* ---- now and then ---- */
+
+void admit_init(struct reactor *reactor)
+{
+    struct admission *admission = &reactor->admission;
+    struct rlimit limit;
+    admission->files_max = UINT32_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < UINT32_MAX)
+        admission->files_max = (uint32_t)limit.rlim_cur;
+    admission->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
+        admission->away[i].fd = -1;
+}
+
+void admit_free(struct reactor *reactor)
+{
+    for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
+        if (reactor->admission.away[i].fd >= 0)
+            close(reactor->admission.away[i].fd);
+    if (reactor->admission.reserve >= 0)
+        close(reactor->admission.reserve);
+}
+
+void admit_again(struct reactor *reactor)
+{
+    reactor->admission.retry_ms = 0;
+    for (uint32_t i = 0; i < reactor->listener_count; i++) {
+        struct listener *listener = &reactor->listeners[i];
+        if (!listener->armed && !reactor->draining)
+            reactor->net->listen(reactor->net, listener);
+    }
+}
+
+void admit_sweep(struct reactor *reactor)
+{
+    struct admission *admission = &reactor->admission;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) /* somebody may have raised it */
+        admission->files_max = limit.rlim_cur < UINT32_MAX ? (uint32_t)limit.rlim_cur : UINT32_MAX;
+    for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
+        if (admission->away[i].fd >= 0 &&
+            reactor->now_ms - admission->away[i].since_ms >= TURNED_AWAY_MS)
+            see_off(&admission->away[i]);
+    /* The log's files may have come to need more than was kept for them: a new reserve has the
+     * lowest number that is free. */
+    if (admission->reserve >= 0)
+        close(admission->reserve);
+    admission->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (admission->reserve < 0 ||
+        (uint32_t)admission->reserve + spare(admission) / 2 >= admission->files_max)
+        oust(reactor);
+    admit_again(reactor);
+}

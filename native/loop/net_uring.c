@@ -1,0 +1,386 @@
+/* The io_uring engine: multishot accept and receive, one submission a turn. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <liburing.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "broker/reactor.h"
+
+#define SUBMISSION_ENTRIES 1024
+#define COMPLETION_ENTRIES 8192
+#define RECV_BUFFERS 64         /* 4 MiB, a power of two */
+#define RECV_LITTLE_BUFFERS 128 /* the same */
+#define COMPLETION_BATCH 256
+#define GATHER_MAX 32
+#define GATHER_SHARE 2
+#define GATHER_LATENCY_SHARE 8
+#define GATHER_NS_MIN 20000
+#define GATHER_NS_MAX 200000
+
+/* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
+enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITABLE, OP_MASK = 7 };
+
+#define RECV_STOPPING 1u
+#define RECV_LITTLE 2u
+#define SHORT_MS 1000 /* after buffers ran out */
+
+/* Buffers that receives take when there is something to receive. */
+struct pool {
+    struct io_uring_buf_ring *ring;
+    uint8_t *buffers;
+    unsigned count, bytes; /* of each */
+    int group;
+};
+
+struct net_uring {
+    struct net net;
+    struct reactor *reactor;
+    struct io_uring uring;
+    struct pool large, little; /* little: nobody whom nothing good is known of takes the others */
+    int epoll_fd;
+    bool polling;
+    int64_t short_ms; /* when there was no buffer for somebody */
+};
+
+static struct io_uring_sqe *next_sqe(struct net_uring *u)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->uring);
+    while (sqe == NULL) { /* the queue is full: make room */
+        io_uring_submit(&u->uring);
+        sqe = io_uring_get_sqe(&u->uring);
+    }
+    return sqe;
+}
+
+/* After prep_*, which since liburing 2.2 leaves user_data as it was in the reused entry. */
+static void mark(struct io_uring_sqe *sqe, const void *pointer, unsigned op)
+{
+    sqe->user_data = (uint64_t)(uintptr_t)pointer | op;
+}
+
+static uint8_t *buffer_at(const struct pool *pool, unsigned id)
+{
+    return pool->buffers + (size_t)id * pool->bytes;
+}
+
+static void give_back(struct pool *pool, unsigned id)
+{
+    io_uring_buf_ring_add(pool->ring, buffer_at(pool, id), pool->bytes, (unsigned short)id,
+                          io_uring_buf_ring_mask(pool->count), 0);
+    io_uring_buf_ring_advance(pool->ring, 1);
+}
+
+static void uring_listen(struct net *net, struct listener *listener)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    if (admit_singly(u->reactor))
+        io_uring_prep_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    else
+        io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    mark(sqe, listener, OP_ACCEPT);
+    listener->armed = true;
+    listener->ending = false;
+}
+
+static void uring_watch(struct net *net, int epoll_fd)
+{
+    ((struct net_uring *)net)->epoll_fd = epoll_fd;
+}
+
+static void uring_adopt(struct net *net, struct conn *conn)
+{
+    int on = 1;
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on,
+               sizeof on); /* not for Unix sockets: fails */
+}
+
+static void uring_recv_start(struct net *net, struct conn *conn)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    const bool wary = conn_is_wary(conn);
+    /* While there are more senders than buffers each gets one at a time, none a dozen at once. */
+    if (wary)
+        io_uring_prep_recv(sqe, conn->fd, NULL, RECV_LITTLE_BYTES, 0);
+    else if (u->reactor->now_ms - u->short_ms < SHORT_MS)
+        io_uring_prep_recv(sqe, conn->fd, NULL, RECV_BUFFER_BYTES, 0);
+    else
+        io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
+    sqe->flags |= IOSQE_BUFFER_SELECT;
+    sqe->buf_group = (uint16_t)(wary ? u->little.group : u->large.group);
+    mark(sqe, conn, OP_RECV);
+    conn->engine_flags = wary ? RECV_LITTLE : 0;
+    conn->operations++;
+}
+
+static void uring_recv_stop(struct net *net, struct conn *conn)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    if (conn->engine_flags & RECV_STOPPING)
+        return;
+    conn->engine_flags |= RECV_STOPPING;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)conn | OP_RECV, 0);
+    mark(sqe, NULL, OP_IGNORED);
+}
+
+static void uring_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_send(sqe, conn->fd, bytes, len, MSG_NOSIGNAL);
+    mark(sqe, conn, OP_SEND);
+    conn->operations++;
+}
+
+static void uring_send_now(struct net *net, struct conn *conn, const struct msghdr *message)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    /* DONTWAIT: no request that waits for room in the socket holds on to the bytes meanwhile. */
+    io_uring_prep_sendmsg(sqe, conn->fd, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    mark(sqe, conn, OP_SEND);
+    conn->operations++;
+}
+
+/* A shut socket completes its own operations: nothing has to be cancelled. */
+static void uring_close(struct net *net, struct conn *conn) { shutdown(conn->fd, SHUT_RDWR); }
+
+static void uring_write(struct net *net, struct append *append, const void *bytes, size_t len,
+                        uint64_t offset)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_sqe *sqe = next_sqe(u);
+    io_uring_prep_write(sqe, append->fd, bytes, (unsigned)len, offset);
+    sqe->rw_flags = RWF_DSYNC;
+    mark(sqe, append, OP_WRITE);
+}
+
+static bool uring_submit(struct net *net)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    if (io_uring_sq_ready(&u->uring) > 0)
+        io_uring_submit(&u->uring); /* what the kernel does not take now goes with the next wait */
+    return io_uring_sq_ready(&u->uring) == 0;
+}
+
+/* Many accepts at once take whatever is in the backlog before anybody can look at it. */
+static void end_accepting(struct net_uring *u, struct listener *listener)
+{
+    struct io_uring_sqe *sqe = next_sqe(u);
+    listener->ending = true;
+    io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)listener | OP_ACCEPT, 0);
+    mark(sqe, NULL, OP_IGNORED);
+}
+
+static void on_accept(struct net_uring *u, struct listener *listener,
+                      const struct io_uring_cqe *cqe)
+{
+    if (cqe->res >= 0)
+        reactor_accepted(u->reactor, listener, cqe->res);
+    if (cqe->flags & IORING_CQE_F_MORE) {
+        if (!listener->ending && admit_singly(u->reactor))
+            end_accepting(u, listener);
+        return;
+    }
+    listener->armed = false;
+    if (cqe->res >= 0 || cqe->res == -EAGAIN || cqe->res == -ECONNABORTED ||
+        cqe->res == -ECANCELED)
+        uring_listen(&u->net, listener);
+    else
+        reactor_accept_failed(u->reactor, listener, -cqe->res);
+}
+
+static void on_recv(struct net_uring *u, struct conn *conn, const struct io_uring_cqe *cqe)
+{
+    bool more = cqe->flags & IORING_CQE_F_MORE;
+    struct pool *pool = conn->engine_flags & RECV_LITTLE ? &u->little : &u->large;
+    if (!more)
+        conn->operations--;
+    if (cqe->flags & IORING_CQE_F_BUFFER) {
+        unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+        if (cqe->res > 0)
+            reactor_received(u->reactor, conn, buffer_at(pool, id), (size_t)cqe->res);
+        give_back(pool, id);
+    }
+    if (more || conn->closed)
+        return;
+    conn->receiving = false;
+    if (cqe->res == -ENOBUFS) {
+        if (pool == &u->large)
+            u->short_ms = u->reactor->now_ms;
+        reactor_mark_urgent(u->reactor, conn); /* before those who got one */
+        return;
+    }
+    if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -EINTR ||
+        cqe->res == -EAGAIN)
+        reactor_mark_dirty(u->reactor, conn); /* starts again unless reading is stopped */
+    else
+        reactor_receive_ended(u->reactor, conn, -cqe->res);
+}
+
+static void on_sent(struct net_uring *u, struct conn *conn, int result)
+{
+    if (result == -EAGAIN && !conn->closed) {
+        struct io_uring_sqe *sqe = next_sqe(u);
+        io_uring_prep_poll_add(sqe, conn->fd, POLLOUT);
+        mark(sqe, conn, OP_WRITABLE);
+        return;
+    }
+    conn->operations--;
+    reactor_sent(u->reactor, conn, result);
+}
+
+static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
+{
+    void *pointer = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
+    switch (cqe->user_data & OP_MASK) {
+    case OP_ACCEPT: on_accept(u, pointer, cqe); break;
+    case OP_RECV: on_recv(u, pointer, cqe); break;
+    case OP_SEND: on_sent(u, pointer, cqe->res); break;
+    case OP_WRITABLE: on_sent(u, pointer, 0); break;
+    case OP_WRITE: reactor_written(u->reactor, pointer, cqe->res); break;
+    case OP_POLL:
+        u->polling = false;
+        reactor_selector_ready(u->reactor);
+        break;
+    default: break;
+    }
+}
+
+/* How many completions are worth waking up for, and how long to wait for so many. While an append
+ * of many events is on its way, what arrives can only wait for the next one: to wake for each would
+ * cost more than it does. The wait is a fraction of what appends take here, so that it never shows.
+ * A group of a few events is a quiet log: its answer must not wait. */
+static unsigned gather_count(const struct reactor *reactor, int64_t *wait_ns)
+{
+    if (reactor->log->append_count == 0)
+        return 1;
+    int64_t share = reactor->append_us * 1000 / GATHER_LATENCY_SHARE;
+    share = share < GATHER_NS_MIN ? GATHER_NS_MIN : share;
+    *wait_ns = share > GATHER_NS_MAX ? GATHER_NS_MAX : share;
+    uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
+    return count < GATHER_MAX ? count : GATHER_MAX;
+}
+
+static void reap(struct net_uring *u)
+{
+    struct io_uring_cqe *batch[COMPLETION_BATCH];
+    reactor_clock(u->reactor);
+    unsigned count;
+    while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {
+        for (unsigned i = 0; i < count; i++)
+            dispatch(u, batch[i]);
+        io_uring_cq_advance(&u->uring, count);
+        if (count < COMPLETION_BATCH)
+            break;
+    }
+}
+
+static void uring_wait(struct net *net, int64_t timeout_ns)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    struct io_uring_cqe *cqe = NULL;
+    if (u->epoll_fd >= 0 && !u->polling) {
+        struct io_uring_sqe *sqe = next_sqe(u);
+        io_uring_prep_poll_add(sqe, u->epoll_fd, POLLIN);
+        mark(sqe, NULL, OP_POLL);
+        u->polling = true;
+    }
+    if (timeout_ns == 0) { /* Python has something to do: what is there, without going to sleep */
+        io_uring_submit_and_get_events(&u->uring);
+        reap(u);
+        return;
+    }
+    int64_t gather_ns = 0;
+    unsigned gather = gather_count(u->reactor, &gather_ns);
+    if (gather > 1 && timeout_ns > gather_ns) {
+        struct __kernel_timespec brief = {0, gather_ns};
+        io_uring_submit_and_wait_timeout(&u->uring, &cqe, gather, &brief, NULL);
+    }
+    if (io_uring_cq_ready(&u->uring) == 0) {
+        struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+        io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
+    }
+    reap(u);
+}
+
+static void pool_free(struct pool *pool)
+{
+    if (pool->ring != NULL)
+        munmap(pool->ring, pool->count * sizeof(struct io_uring_buf));
+    free(pool->buffers);
+}
+
+static void uring_free(struct net *net)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    io_uring_queue_exit(&u->uring);
+    pool_free(&u->large);
+    pool_free(&u->little);
+    free(u);
+}
+
+static bool pool_register(struct net_uring *u, struct pool *pool, int group, unsigned count,
+                          unsigned bytes)
+{
+    size_t ring_bytes = count * sizeof(struct io_uring_buf);
+    *pool = (struct pool){.count = count, .bytes = bytes, .group = group};
+    void *ring = mmap(NULL, ring_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
+    pool->buffers = aligned_alloc(4096, (size_t)count * bytes);
+    if (ring != MAP_FAILED)
+        pool->ring = ring;
+    if (ring == MAP_FAILED || pool->buffers == NULL)
+        return false;
+    struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)ring,
+                                            .ring_entries = count,
+                                            .bgid = (uint16_t)group};
+    if (io_uring_register_buf_ring(&u->uring, &registration, 0) != 0)
+        return false;
+    io_uring_buf_ring_init(pool->ring);
+    for (unsigned i = 0; i < count; i++)
+        give_back(pool, i);
+    return true;
+}
+
+struct net *net_uring_new(struct reactor *reactor, const char **reason)
+{
+    struct net_uring *u = calloc(1, sizeof *u);
+    if (u == NULL)
+        return NULL;
+    struct io_uring_params params = {
+        .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
+                 IORING_SETUP_CLAMP,
+        .cq_entries = COMPLETION_ENTRIES,
+    };
+    int status = io_uring_queue_init_params(SUBMISSION_ENTRIES, &u->uring, &params);
+    if (status < 0) {
+        *reason = status == -EPERM    ? "io_uring is forbidden here (seccomp or io_uring_disabled)"
+                  : status == -ENOSYS ? "this kernel has no io_uring"
+                  : status == -EINVAL ? "this kernel's io_uring is older than 6.1"
+                  : status == -ENOMEM ? "io_uring: the locked-memory limit is too low"
+                                      : "io_uring could not be set up";
+        free(u);
+        return NULL;
+    }
+    u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
+                          uring_recv_start, uring_recv_stop, uring_send, uring_send_now,
+                          uring_close, uring_write, uring_submit, uring_wait};
+    u->reactor = reactor;
+    u->epoll_fd = -1;
+    if (!pool_register(u, &u->large, 1, RECV_BUFFERS, RECV_BUFFER_BYTES) ||
+        !pool_register(u, &u->little, 2, RECV_LITTLE_BUFFERS, RECV_LITTLE_BYTES)) {
+        *reason = "this kernel's io_uring takes no buffer rings";
+        uring_free(&u->net);
+        return NULL;
+    }
+    return &u->net;
+}

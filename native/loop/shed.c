@@ -1,0 +1,184 @@
+/* What connections hold, and who has to go when that is too much; and whose turn it is when many
+ * send what is refused. */
+#include <stdlib.h>
+
+#include "broker/reactor.h"
+
+/* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
+ * is busy with refusals all the time is what the scheduler of the machine makes wait for others. */
+#define REFUSERS_AT_ONCE 2u
+#define REFUSE_EVERY_US 500
+#define RESUMED_MORE 48      /* requests beyond the first share: what is kept is moved less often */
+#define STALL_MS 1000
+#define SHED_PER_TURN 16u /* closing costs the kernel a tenth of a millisecond each */
+#define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */
+#define SHED_BYTES_MIN (4u << 10)
+#define SHED_SIZES 9u  /* powers of two from the one to the other */
+#define SHED_HONEST 2u /* of them that are spared */
+
+/* Kept input, answers in memory of our own and the room for requests under way. */
+static size_t conn_held(const struct conn *conn)
+{
+    size_t held = conn->in_capacity + conn->slot_capacity * sizeof *conn->slots;
+    for (const struct output *output = conn->out_first; output != NULL; output = output->next)
+        held += output->capacity;
+    return held;
+}
+
+static uint64_t all_held(const struct reactor *reactor)
+{
+    return reactor->input_bytes + outputs_own_bytes();
+}
+
+void conn_slim(struct conn *conn)
+{
+    if (conn->in_len == 0 && conn->in != NULL) {
+        conn->reactor->input_bytes -= conn->in_capacity;
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+    if (conn->slot_first == conn->slot_end) {
+        free(conn->slots);
+        conn->slots = NULL;
+        conn->slot_capacity = 0;
+    }
+}
+
+static bool is_stalled(const struct reactor *reactor, const struct conn *conn, int64_t ms)
+{
+    return conn->sending && reactor->now_ms - conn->send_ms >= ms;
+}
+
+/* How far over the bound: by a half, and what is closed in one turn has no bound any more. */
+static bool goes_on(uint64_t held, uint64_t most, unsigned closed)
+{
+    return held > most - most / 4 && (closed < SHED_PER_TURN || held > most + most / 2);
+}
+
+/* Whether it does what makes memory short: reads nothing, or is refused all the time. */
+static bool is_offender(const struct reactor *reactor, const struct conn *conn)
+{
+    return conn->refuser || is_stalled(reactor, conn, STALL_MS);
+}
+
+/* Notes what connections hold: in a list for each power of two. */
+static void sort_held(struct reactor *reactor, struct conn *lists[2][SHED_SIZES])
+{
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind != CONN_HTTP || conn->closed)
+            continue;
+        conn_slim(conn);
+        conn->held = (uint32_t)conn_held(conn);
+        unsigned size = SHED_SIZES;
+        while (size > 0 && conn->held < SHED_BYTES_MIN << (size - 1))
+            size--;
+        if (size == 0)
+            continue;
+        struct conn **list = &lists[!is_offender(reactor, conn)][size - 1];
+        conn->next_held = *list;
+        *list = conn;
+    }
+}
+
+/* Those that read nothing or ask for nothing good go first, and of those who hold most: to three
+ * quarters of the bound. Others hold as much as one request and its answer in any case. */
+void shed_held(struct reactor *reactor)
+{
+    const uint64_t most = reactor->options.memory_max / 2;
+    if (all_held(reactor) <= most)
+        return;
+    struct conn *lists[2][SHED_SIZES] = {{NULL}};
+    sort_held(reactor, lists);
+    uint64_t held = all_held(reactor);
+    unsigned closed = 0;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned size = SHED_SIZES; size-- > (pass == 0 ? 0 : SHED_HONEST);)
+            for (struct conn *conn = lists[pass][size]; conn != NULL; conn = conn->next_held) {
+                if (!goes_on(held, most, closed++))
+                    return;
+                held -= conn->held;
+                reactor->shed++;
+                conn_close(conn);
+            }
+}
+
+/* Closes those that do not read answers of the upper layer, whose memory others wait for; the
+ * bytes freed. */
+uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
+{
+    uint64_t freed = 0;
+    for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
+        for (struct conn *conn = reactor->conns; conn != NULL && freed < bytes; conn = conn->next)
+            if (conn->kind == CONN_HTTP && !conn->closed && conn->out_bytes >= size &&
+                is_stalled(reactor, conn, STALL_MS)) {
+                freed += conn->out_bytes;
+                reactor->shed++;
+                conn_close(conn);
+            }
+    return freed;
+}
+
+/* ---- turns ---- */
+
+/* The connection sends one refused request after the other: those of others come first. */
+void conn_yield(struct conn *conn)
+{
+    struct reactor *reactor = conn->reactor;
+    conn->refused = 0;
+    conn->refuser = true;
+    if (conn->prev_yielded != NULL)
+        return;
+    conn->next_yielded = NULL;
+    conn->prev_yielded = reactor->yielded_end;
+    *reactor->yielded_end = conn;
+    reactor->yielded_end = &conn->next_yielded;
+}
+
+void conn_unyield(struct conn *conn)
+{
+    if (conn->prev_yielded == NULL)
+        return;
+    *conn->prev_yielded = conn->next_yielded;
+    if (conn->next_yielded != NULL)
+        conn->next_yielded->prev_yielded = conn->prev_yielded;
+    else
+        conn->reactor->yielded_end = conn->prev_yielded;
+    conn->prev_yielded = NULL;
+}
+
+int64_t refuse_in_us(const struct reactor *reactor)
+{
+    if (reactor->yielded == NULL)
+        return INT32_MAX;
+    const int64_t left_us = reactor->refused_us + REFUSE_EVERY_US - reactor->monotonic_us;
+    return left_us > 0 ? left_us : 0;
+}
+
+void resume_yielded(struct reactor *reactor)
+{
+    reactor->refused_us = reactor->monotonic_us;
+    for (unsigned n = 0; n < REFUSERS_AT_ONCE && reactor->yielded != NULL; n++) {
+        struct conn *conn = reactor->yielded;
+        conn_unyield(conn);
+        if (conn->closed)
+            continue;
+        conn->stopped = true; /* so that the kept input is looked at again */
+        conn->refused = -RESUMED_MORE;
+        reactor_mark_dirty(reactor, conn);
+    }
+}
+
+void unblock(struct reactor *reactor)
+{
+    if (!reactor->blocked_any || !reactor_memory(reactor, 2u << 20))
+        return;
+    reactor->blocked_any = false;
+    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+        if (conn->blocked) {
+            conn->blocked = false;
+            conn->stopped = true; /* so that the kept input is looked at again */
+            reactor_mark_dirty(reactor, conn);
+        }
+    }
+}

@@ -1,0 +1,437 @@
+/* barco._native, pure part: hashes, chunks, batches, groups and rendering for Python. Every
+ * function takes any contiguous buffer, checks every length and raises ValueError with a sentence
+ * that says what is wrong. The interpreter lock is held throughout: calls are short. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "format/chunk.h"
+#include "base/crc32c.h"
+#include "format/group.h"
+#include "base/murmur3.h"
+#include "python/py_codec.h"
+
+#include <stdbool.h>
+
+int py_u64_argument(PyObject *arg, void *value)
+{
+    if (!PyLong_Check(arg)) {
+        PyErr_Format(PyExc_TypeError, "an int is needed, not %.100s", Py_TYPE(arg)->tp_name);
+        return 0;
+    }
+    uint64_t result = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "%.60R is not between 0 and 2^64 - 1", arg);
+        return 0;
+    }
+    *(uint64_t *)value = result;
+    return 1;
+}
+
+static PyObject *py_token(PyObject *module, PyObject *arg)
+{
+    Py_buffer key;
+    if (PyObject_GetBuffer(arg, &key, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int64_t token = murmur3_token(key.buf, (size_t)key.len);
+    PyBuffer_Release(&key);
+    return PyLong_FromLongLong(token);
+}
+
+static PyObject *py_crc32c(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "seed", NULL};
+    Py_buffer data;
+    unsigned int seed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|I", names, &data, &seed))
+        return NULL;
+    uint32_t crc = crc32c(seed, data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+/* -- chunks ------------------------------------------------------------------------------------ */
+
+static PyObject *malformed(Py_ssize_t at)
+{
+    return PyErr_Format(PyExc_ValueError, "no valid chunk at byte %zd", at);
+}
+
+static PyObject *sections_list(const struct chunk_view *v)
+{
+    PyObject *list = PyList_New(v->section_count);
+    for (uint32_t i = 0; list != NULL && i < v->section_count; i++) {
+        const struct chunk_section *s = &v->sections[i];
+        PyObject *item = Py_BuildValue("(iiIII)", s->id, s->codec, s->raw_len, s->stored_len,
+                                       s->crc);
+        if (item == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
+static PyObject *view_dict(const struct chunk_view *v)
+{
+    PyObject *sections = sections_list(v);
+    if (sections == NULL)
+        return NULL;
+    return Py_BuildValue(
+        "{s:s#,s:I,s:I,s:K,s:K,s:L,s:L,s:L,s:L,s:I,s:I,s:N}", "topic", v->topic,
+        (Py_ssize_t)v->topic_len, "slice", v->slice, "count", v->count, "epoch",
+        (unsigned long long)v->epoch, "base_offset", (unsigned long long)v->base_offset,
+        "base_timestamp_us", (long long)v->base_timestamp_us, "max_timestamp_us",
+        (long long)v->max_timestamp_us, "token_min", (long long)v->token_min, "token_max",
+        (long long)v->token_max, "stored_bytes", v->stored_bytes, "raw_bytes", v->raw_bytes,
+        "sections", sections);
+}
+
+/* Parses (buf, offset=0) into a held buffer and the bytes from the offset on. */
+static bool buffer_at(PyObject *args, PyObject *kwargs, Py_buffer *buf, Py_ssize_t *offset)
+{
+    static char *names[] = {"buf", "offset", NULL};
+    *offset = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|n", names, buf, offset))
+        return false;
+    if (*offset >= 0 && *offset <= buf->len)
+        return true;
+    PyErr_Format(PyExc_ValueError, "offset %zd is outside of the %zd bytes", *offset, buf->len);
+    PyBuffer_Release(buf);
+    return false;
+}
+
+PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at)
+{
+    struct chunk_view view;
+    switch (chunk_open(bytes + at, len - at, &view)) {
+    case 0: return view_dict(&view);
+    case -2: return Py_NewRef(Py_None);
+    default: return malformed((Py_ssize_t)at);
+    }
+}
+
+static PyObject *py_chunk_info(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    Py_buffer buf;
+    Py_ssize_t at;
+    if (!buffer_at(args, kwargs, &buf, &at))
+        return NULL;
+    PyObject *result = py_chunk_head(buf.buf, (size_t)buf.len, (size_t)at);
+    PyBuffer_Release(&buf);
+    return result;
+}
+
+static bool append_new(PyObject *list, PyObject *item)
+{
+    if (item == NULL)
+        return false;
+    int status = PyList_Append(list, item);
+    Py_DECREF(item);
+    return status == 0;
+}
+
+static PyObject *py_chunks_scan(PyObject *module, PyObject *arg)
+{
+    Py_buffer buf;
+    PyObject *list = PyList_New(0);
+    if (list == NULL || PyObject_GetBuffer(arg, &buf, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(list);
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; list != NULL && at < buf.len;) {
+        struct chunk_view v;
+        int status = chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &v);
+        if (status == -2)
+            break;
+        if (status < 0)
+            malformed(at);
+        if (status < 0 ||
+            !append_new(list, Py_BuildValue("(nIs#IKKILL)", at, v.stored_bytes, v.topic,
+                                            (Py_ssize_t)v.topic_len, v.slice,
+                                            (unsigned long long)v.epoch,
+                                            (unsigned long long)v.base_offset, v.count,
+                                            (long long)v.base_timestamp_us,
+                                            (long long)v.max_timestamp_us)))
+            Py_CLEAR(list);
+        at += v.stored_bytes;
+    }
+    PyBuffer_Release(&buf);
+    return list;
+}
+
+/* (buf, topic, slice, base_offset, count): is buf exactly that chunk, every checksum right? */
+static PyObject *py_chunk_is(PyObject *module, PyObject *args)
+{
+    Py_buffer buf;
+    const char *topic;
+    Py_ssize_t topic_len;
+    unsigned slice, count;
+    unsigned long long base;
+    struct chunk_view v;
+    if (!PyArg_ParseTuple(args, "y*s#IKI", &buf, &topic, &topic_len, &slice, &base, &count))
+        return NULL;
+    bool same = chunk_open(buf.buf, (size_t)buf.len, &v) == 0 &&
+                v.stored_bytes == (uint64_t)buf.len && v.topic_len == topic_len &&
+                memcmp(v.topic, topic, (size_t)topic_len) == 0 && v.slice == slice &&
+                v.base_offset == base && v.count == count && chunk_verify(&v) == 0;
+    PyBuffer_Release(&buf);
+    return PyBool_FromLong(same);
+}
+
+static PyObject *events_list(const struct chunk_view *view, const struct batch_columns *c)
+{
+    const uint8_t *key = c->keys, *val = c->vals;
+    PyObject *list = PyList_New(c->count);
+    for (uint32_t i = 0; list != NULL && i < c->count; i++) {
+        bool has_key = c->key_len != NULL && c->key_len[i] != KEY_NULL;
+        uint32_t key_len = has_key ? c->key_len[i] : 0;
+        PyObject *event = Py_BuildValue(
+            "(KLNy#)", (unsigned long long)(view->base_offset + i),
+            (long long)((uint64_t)view->base_timestamp_us + column_delta(c, i)),
+            has_key ? PyBytes_FromStringAndSize((const char *)key, key_len) : Py_NewRef(Py_None),
+            (const char *)val, (Py_ssize_t)c->val_len[i]);
+        if (event == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, event);
+        if (key_len > 0)
+            key += key_len;
+        val += c->val_len[i];
+    }
+    return list;
+}
+
+static PyObject *view_events(const struct chunk_view *view, Py_ssize_t at)
+{
+    struct batch_columns columns;
+    size_t scratch_bytes = chunk_scratch_bytes(view);
+    if (chunk_verify(view) < 0)
+        return PyErr_Format(PyExc_ValueError, "the chunk at byte %zd fails its checksum", at);
+    uint8_t *scratch = PyMem_Malloc(scratch_bytes);
+    if (scratch == NULL)
+        return PyErr_NoMemory();
+    PyObject *result;
+    if (chunk_unpack_columns(view, scratch, scratch_bytes, &columns) < 0)
+        result = PyErr_Format(PyExc_ValueError, "the columns of the chunk at byte %zd disagree",
+                              at);
+    else
+        result = events_list(view, &columns);
+    PyMem_Free(scratch);
+    return result;
+}
+
+static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    Py_buffer buf;
+    Py_ssize_t at;
+    struct chunk_view view;
+    if (!buffer_at(args, kwargs, &buf, &at))
+        return NULL;
+    PyObject *result;
+    if (chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &view) < 0)
+        result = malformed(at);
+    else
+        result = view_events(&view, at);
+    PyBuffer_Release(&buf);
+    return result;
+}
+
+/* -- groups ------------------------------------------------------------------------------------ */
+
+/* What the next group must carry; a field is compared only if it is known. */
+struct expected {
+    struct group_header h;
+    bool uuid, token, epoch, session, segment, gseq, prev_crc;
+};
+
+static bool expect_integer(PyObject *dict, const char *name, bool *known, uint64_t *value)
+{
+    PyObject *item = PyDict_GetItemString(dict, name);
+    *known = item != NULL && item != Py_None;
+    if (!*known)
+        return true;
+    if (!PyLong_Check(item)) {
+        PyErr_Format(PyExc_TypeError, "expect[\"%s\"] must be an integer", name);
+        return false;
+    }
+    *value = PyLong_AsUnsignedLongLongMask(item);
+    return !PyErr_Occurred();
+}
+
+static bool expect_uuid(PyObject *dict, struct expected *e)
+{
+    PyObject *item = PyDict_GetItemString(dict, "cluster_uuid");
+    e->uuid = item != NULL && item != Py_None;
+    if (!e->uuid)
+        return true;
+    if (!PyBytes_Check(item) || PyBytes_GET_SIZE(item) != 16) {
+        PyErr_SetString(PyExc_ValueError, "expect[\"cluster_uuid\"] must be 16 bytes");
+        return false;
+    }
+    memcpy(e->h.cluster_uuid, PyBytes_AS_STRING(item), 16);
+    return true;
+}
+
+static bool read_expected(PyObject *dict, struct expected *e)
+{
+    uint64_t token = 0, segment = 0, prev_crc = 0;
+    memset(e, 0, sizeof *e);
+    if (dict == Py_None)
+        return true;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "expect must be a dict or None");
+        return false;
+    }
+    if (!expect_uuid(dict, e) || !expect_integer(dict, "token", &e->token, &token) ||
+        !expect_integer(dict, "epoch", &e->epoch, &e->h.epoch) ||
+        !expect_integer(dict, "session", &e->session, &e->h.session) ||
+        !expect_integer(dict, "segment_index", &e->segment, &segment) ||
+        !expect_integer(dict, "gseq", &e->gseq, &e->h.gseq) ||
+        !expect_integer(dict, "prev_crc", &e->prev_crc, &prev_crc))
+        return false;
+    e->h.token = (int64_t)token;
+    e->h.segment_index = (uint32_t)segment;
+    e->h.prev_crc = (uint32_t)prev_crc;
+    return true;
+}
+
+/* Why the header does not belong here, or NULL. */
+static const char *compare(const struct expected *e, const struct group_header *h)
+{
+    if ((e->uuid && memcmp(e->h.cluster_uuid, h->cluster_uuid, 16) != 0) ||
+        (e->token && e->h.token != h->token) || (e->epoch && e->h.epoch != h->epoch) ||
+        (e->session && e->h.session != h->session) ||
+        (e->segment && e->h.segment_index != h->segment_index))
+        return "foreign";
+    if (e->gseq && e->h.gseq != h->gseq)
+        return "gseq";
+    if (e->prev_crc && e->h.prev_crc != h->prev_crc)
+        return "prev_crc";
+    return NULL;
+}
+
+static bool all_zero(const uint8_t *p, size_t len)
+{
+    return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
+}
+
+/* The group at p, if it belongs there: NULL; otherwise why the scan stops. */
+static const char *scan_group(const uint8_t *p, size_t len, const struct expected *e,
+                              struct group_header *h)
+{
+    if (len == 0)
+        return "end";
+    if (group_header_read(p, len, h) < 0) {
+        if (all_zero(p, len < GROUP_ALIGN ? len : GROUP_ALIGN))
+            return "zero";
+        return len < GROUP_HEADER_BYTES ? "partial" : "header";
+    }
+    const char *mismatch = compare(e, h);
+    if (mismatch != NULL)
+        return mismatch;
+    if (len < h->group_bytes)
+        return "partial";
+    return group_body_verify(h, p, len) < 0 ? "body" : NULL;
+}
+
+static PyObject *group_dict(const struct group_header *h, uint64_t file_offset)
+{
+    return Py_BuildValue(
+        "{s:K,s:I,s:y#,s:L,s:K,s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:K}", "offset",
+        (unsigned long long)file_offset, "flags", (unsigned int)h->flags, "cluster_uuid",
+        (const char *)h->cluster_uuid, (Py_ssize_t)16, "token", (long long)h->token, "epoch",
+        (unsigned long long)h->epoch, "session", (unsigned long long)h->session, "gseq",
+        (unsigned long long)h->gseq, "prev_crc", h->prev_crc, "header_crc", h->header_crc,
+        "body_crc", h->body_crc, "durable_upto", (unsigned long long)h->durable_upto, "committed",
+        (unsigned long long)h->committed, "wall_us", (unsigned long long)h->wall_us, "body_bytes",
+        h->body_bytes, "chunk_count", h->chunk_count, "group_bytes", h->group_bytes,
+        "segment_index", h->segment_index, "blank_sectors", h->blank_sectors, "log_us",
+        (unsigned long long)h->log_us);
+}
+
+static PyObject *scan_groups(const Py_buffer *buf, uint64_t file_offset, struct expected *e)
+{
+    struct group_header h;
+    size_t at = 0, len = (size_t)buf->len;
+    const char *reason = NULL;
+    PyObject *list = PyList_New(0);
+    if (list == NULL)
+        return NULL;
+    while ((reason = scan_group((const uint8_t *)buf->buf + at, len - at, e, &h)) == NULL) {
+        if (!append_new(list, group_dict(&h, file_offset + at))) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        at += h.group_bytes;
+        /* The rest of the chain is held against its own first link. */
+        *e = (struct expected){h, true, true, true, true, true, true, true};
+        e->h.gseq = h.gseq + 1;
+        e->h.prev_crc = h.header_crc;
+    }
+    return Py_BuildValue("(Nsn)", list, reason, (Py_ssize_t)at);
+}
+
+static PyObject *py_groups_scan(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"buf", "file_offset", "expect", NULL};
+    Py_buffer buf;
+    uint64_t file_offset;
+    PyObject *dict = Py_None, *result = NULL;
+    struct expected e;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O&|O", names, &buf, py_u64_argument,
+                                     &file_offset, &dict))
+        return NULL;
+    if (file_offset % GROUP_ALIGN != 0)
+        PyErr_Format(PyExc_ValueError, "file_offset %llu is not a multiple of %u",
+                     (unsigned long long)file_offset, GROUP_ALIGN);
+    else if (read_expected(dict, &e))
+        result = scan_groups(&buf, file_offset, &e);
+    PyBuffer_Release(&buf);
+    return result;
+}
+
+/* -- the module -------------------------------------------------------------------------------- */
+
+#define WITH_NAMES(function) ((PyCFunction)(void (*)(void))(function))
+static PyMethodDef methods[] = {
+    {"token", py_token, METH_O,
+     "token($module, key, /)\n--\n\n"
+     "The point of the ring a partition key hashes to."},
+    {"crc32c", WITH_NAMES(py_crc32c), METH_VARARGS | METH_KEYWORDS,
+     "crc32c($module, data, seed=0)\n--\n\n"
+     "CRC-32C of data, continued from seed."},
+    {"batch_encode", WITH_NAMES(py_batch_encode), METH_VARARGS | METH_KEYWORDS,
+     "batch_encode($module, values, keys=None, timestamps_us=None, compress=True)\n--\n\n"
+     "A body of type application/vnd.barco.batch."},
+    {"tokens", py_tokens, METH_VARARGS,
+     "tokens($module, offsets, keys, /)\n--\n\n"
+     "The tokens of a column of keys, as the bytes of signed 64-bit integers."},
+    {"batch_columns", WITH_NAMES(py_batch_columns), METH_VARARGS | METH_KEYWORDS,
+     "batch_columns($module, value_offsets, values, key_offsets=None, keys=None, key_valid=None,"
+     " timestamps_us=None, acceleration=1)\n--\n\n"
+     "The same as batch_encode, of Arrow's buffers."},
+    {"chunk_encode", WITH_NAMES(py_chunk_encode), METH_VARARGS | METH_KEYWORDS,
+     "chunk_encode($module, topic, slice, epoch, base_offset, values, keys=None, "
+     "timestamps_us=None, compress=True)\n--\n\n"
+     "A stored chunk, as the broker writes it: for tests and tools."},
+    {"chunk_info", WITH_NAMES(py_chunk_info), METH_VARARGS | METH_KEYWORDS,
+     "chunk_info($module, buf, offset=0)\n--\n\n"
+     "The header of the chunk at offset, or None if the buffer ends before it does."},
+    {"chunks_scan", py_chunks_scan, METH_O,
+     "chunks_scan($module, buf, /)\n--\n\n"
+     "Every whole chunk of a buffer of chunks back to back; stops before a cut one."},
+    {"chunk_is", py_chunk_is, METH_VARARGS,
+     "chunk_is($module, buf, topic, slice, base_offset, count, /)\n--\n\n"
+     "Whether a buffer is exactly this chunk; all checksums verified."},
+    {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
+     "chunk_events($module, buf, offset=0)\n--\n\n"
+     "The events of the chunk at offset, checksums verified."},
+    {"groups_scan", WITH_NAMES(py_groups_scan), METH_VARARGS | METH_KEYWORDS,
+     "groups_scan($module, buf, file_offset, expect=None)\n--\n\n"
+     "The valid, chained groups from the start of buf; why the scan stopped; bytes accepted."},
+    {NULL, NULL, 0, NULL}};
+
+int py_codec_init(PyObject *module)
+{
+    return py_batch_prepare() < 0 ? -1 : PyModule_AddFunctions(module, methods);
+}

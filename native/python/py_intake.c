@@ -1,0 +1,96 @@
+/* The Python face of the intake: what replicas send, and the groups taken without a word. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "python/py_reactor.h"
+
+static PyObject *Reactor_adopt_replica(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int fd;
+    unsigned group_bytes_max;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &group_bytes_max))
+        return NULL;
+    const struct conn *conn = reactor_adopt_replica(reactor, fd, group_bytes_max);
+    return conn != NULL ? PyLong_FromUnsignedLongLong(conn_id(conn)) : PyErr_NoMemory();
+}
+
+static PyObject *Reactor_pause_replica(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    int paused;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Kp", &id, &paused))
+        return NULL;
+    struct conn *conn = reactor_conn(reactor, id);
+    if (conn != NULL && !conn->closed) {
+        conn->paused = paused;
+        conn->since_ms = reactor->now_ms; /* nobody is slow who had to wait */
+        reactor_mark_dirty(reactor, conn);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_close_replica(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
+        return NULL;
+    struct conn *conn = reactor_conn(reactor, id);
+    if (conn != NULL)
+        conn_close(conn);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_arm_intake(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id, gseq, committed;
+    unsigned header_crc;
+    int fd;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "KiKIK", &id, &fd, &gseq, &header_crc, &committed))
+        return NULL;
+    return PyBool_FromLong(intake_arm(reactor, id, fd, gseq, header_crc, committed));
+}
+
+static PyObject *Reactor_disarm_intake(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    intake_disarm(reactor);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_intake_news(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    const struct intake_news news = reactor->intake.news;
+    if (!news.any)
+        Py_RETURN_NONE;
+    reactor->intake.news = (struct intake_news){0};
+    return Py_BuildValue("(KKIKIK)", (unsigned long long)news.epoch,
+                         (unsigned long long)news.taken, news.taken_crc,
+                         (unsigned long long)news.stable, news.stable_crc,
+                         (unsigned long long)news.committed);
+}
+
+PyMethodDef reactor_intake_methods[] = {
+    {"adopt_replica", Reactor_adopt_replica, METH_VARARGS,
+     "adopt_replica(fd, group_bytes_max) -> id: takes the fd, tells 'frame', 'replica_closed'."},
+    {"pause_replica", Reactor_pause_replica, METH_VARARGS,
+     "pause_replica(id, paused): whether the peer has to wait."},
+    {"close_replica", Reactor_close_replica, METH_VARARGS, "close_replica(id): hangs up."},
+    {"arm_intake", Reactor_arm_intake, METH_VARARGS,
+     "arm_intake(id, fd, gseq, header_crc, committed) -> whether what follows that group is taken "
+     "as it comes on this connection, and acknowledged on fd."},
+    {"disarm_intake", Reactor_disarm_intake, METH_NOARGS,
+     "Nothing is taken or acknowledged any more but by Python."},
+    {"intake_news", Reactor_intake_news, METH_NOARGS,
+     "(epoch, taken, its crc, stable, its crc, committed) since the last call, or None."},
+    {NULL, NULL, 0, NULL},
+};

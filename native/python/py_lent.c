@@ -1,0 +1,98 @@
+/* Lent: stored chunks in the arena as an object that answers are made of. Whoever looks into it, as
+ * into any buffer, has them moved out first: what Python holds must stay where it is. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include "python/py_lent.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct lent *lent;
+    PyObject *weak_references;
+} LentObject;
+
+static PyTypeObject *lent_type;
+
+struct lent *py_lent_of(PyObject *object)
+{
+    return Py_IS_TYPE(object, lent_type) ? ((LentObject *)object)->lent : NULL;
+}
+
+PyObject *py_lent_new(struct lent *lent)
+{
+    LentObject *object = PyObject_New(LentObject, lent_type);
+    if (object == NULL) {
+        lent_free(lent);
+        return NULL;
+    }
+    object->lent = lent;
+    object->weak_references = NULL;
+    return (PyObject *)object;
+}
+
+static void Lent_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    if (((LentObject *)self)->weak_references != NULL)
+        PyObject_ClearWeakRefs(self);
+    lent_free(((LentObject *)self)->lent);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t Lent_length(PyObject *self) { return ((LentObject *)self)->lent->len; }
+
+static int Lent_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    struct lent *lent = ((LentObject *)self)->lent;
+    if (!lent_own(lent)) {
+        view->obj = NULL;
+        PyErr_NoMemory();
+        return -1;
+    }
+    return PyBuffer_FillInfo(view, self, lent->copy, lent->len, 1, flags);
+}
+
+static PyObject *Lent_head(PyObject *self, PyObject *none)
+{
+    const struct lent *lent = ((LentObject *)self)->lent;
+    if (lent->lost)
+        return PyErr_NoMemory();
+    if (lent->copy != NULL)
+        return py_chunk_head(lent->copy, lent->len, 0);
+    return py_chunk_head(lent->pieces[0].iov_base, lent->pieces[0].iov_len, 0);
+}
+
+static PyMethodDef lent_methods[] = {
+    {"head", Lent_head, METH_NOARGS, "chunk_info() of the first chunk, which stays where it is."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef lent_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(LentObject, weak_references), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot lent_slots[] = {
+    {Py_tp_dealloc, Lent_dealloc},
+    {Py_tp_methods, lent_methods},
+    {Py_tp_members, lent_members},
+    {Py_sq_length, Lent_length},
+    {Py_bf_getbuffer, Lent_getbuffer},
+    {Py_tp_doc, "Stored chunks back to back, sent from where the log has them; a buffer."},
+    {0, NULL},
+};
+
+static PyType_Spec lent_spec = {
+    .name = "barco._native.Lent",
+    .basicsize = sizeof(LentObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = lent_slots,
+};
+
+int py_lent_init(PyObject *module)
+{
+    lent_type = (PyTypeObject *)PyType_FromSpec(&lent_spec);
+    return lent_type ? PyModule_AddObjectRef(module, "Lent", (PyObject *)lent_type) : -1;
+}

@@ -1,0 +1,668 @@
+/* The Python face of the reactor: one object for each worker process. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <malloc.h>
+
+#include "format/group.h"
+#include "base/murmur3.h"
+#include "python/py_lent.h"
+#include <strings.h>
+
+#include "python/py_reactor.h"
+
+/* LZ4's acceleration: 1.3 to 1.5 times the speed of 1, for 1 to 3 % more bytes (tuning.md). */
+#define LZ4_ACCELERATION 8
+
+/* ---- construction ---- */
+
+static int engine_number(const char *name)
+{
+    if (strcmp(name, "auto") == 0)
+        return 0;
+    if (strcmp(name, "io_uring") == 0)
+        return 1;
+    if (strcmp(name, "epoll") == 0)
+        return 2;
+    PyErr_SetString(PyExc_ValueError, "engine is 'auto', 'io_uring' or 'epoll'");
+    return -1;
+}
+
+int compression_number(const char *name)
+{
+    if (name == NULL)
+        return COMPRESSION_DEFAULT;
+    if (strcmp(name, "lz4") == 0)
+        return COMPRESSION_LZ4;
+    if (strcmp(name, "none") == 0)
+        return COMPRESSION_NONE;
+    PyErr_SetString(PyExc_ValueError, "compression is 'lz4' or 'none'");
+    return -1;
+}
+
+static int check_options(const struct reactor_options *o, Py_ssize_t uuid_len)
+{
+    const char *what = NULL;
+    size_t arena = o->log.arena_bytes;
+    if (uuid_len != 16)
+        what = "cluster_uuid must have 16 bytes";
+    else if (o->workers == 0 || o->workers > WORKERS_MAX || o->worker >= o->workers)
+        what = "worker must be below workers, at most 256";
+    else if (o->slices == 0 || o->slices > 4096 || (o->slices & (o->slices - 1)) != 0)
+        what = "slices must be a power of two, at most 4096";
+    else if (o->ring_size == 0 || o->range_index >= o->ring_size ||
+             (uint64_t)o->ring_size * o->slices > PLACES_MAX)
+        what = "range_index must be below ring_size, and the ring have at most 65536 slices";
+    else if (o->peers > PEERS_MAX || (o->peers > 0 && o->peer >= o->peers))
+        what = "peer must be below peers";
+    else if (o->slice_first > o->slice_last || o->slice_last >= o->slices)
+        what = "slice_first..slice_last must lie within the slices";
+    else if (arena < (8u << 20) || (arena & (arena - 1)) != 0)
+        what = "arena_bytes must be a power of two, at least 8 MiB";
+    else if (o->request_bytes_max > arena / 3 || o->event_bytes_max > o->request_bytes_max)
+        what = "event_bytes_max <= request_bytes_max <= a third of arena_bytes must hold";
+    if (what != NULL)
+        PyErr_SetString(PyExc_ValueError, what);
+    return what == NULL ? 0 : -1;
+}
+
+static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"engine", "arena_bytes", "request_bytes_max", "event_bytes_max",
+                            "body_memory_max", "auto_create", "worker", "workers", "slices",
+                            "slice_first", "slice_last", "range_token", "cluster_uuid", "session",
+                            "epoch", "connections_max", "acceleration", "ring_size",
+                            "range_index", "peer", "peers", "compression", NULL};
+    struct reactor_options o = {0};
+    const char *engine = "auto", *uuid = NULL, *error = NULL, *compression = NULL;
+    Py_ssize_t uuid_len = 0;
+    unsigned long long arena = 64u << 20, request = 16u << 20, event = 1u << 20, body = 64u << 20;
+    unsigned long long session = 0, epoch = 0;
+    long long token = INT64_MIN;
+    int auto_create = 1, acceleration = LZ4_ACCELERATION;
+    o.workers = o.slices = o.ring_size = 1;
+    o.connections_max = 16384;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIiIIIIz", names, &engine,
+                                     &arena, &request, &event, &body, &auto_create, &o.worker,
+                                     &o.workers, &o.slices, &o.slice_first, &o.slice_last, &token,
+                                     &uuid, &uuid_len, &session, &epoch, &o.connections_max,
+                                     &acceleration, &o.ring_size, &o.range_index, &o.peer,
+                                     &o.peers, &compression))
+        return -1;
+    const int packing = compression_number(compression);
+    o.log.arena_bytes = arena;
+    o.request_bytes_max = request;
+    o.event_bytes_max = event;
+    o.memory_max = body;
+    o.auto_create = auto_create;
+    o.log.session = session;
+    o.log.epoch = epoch;
+    o.log.acceleration = acceleration;
+    o.log.compression = (uint8_t)packing;
+    o.range_start = token;
+    if (packing < 0 || check_options(&o, uuid_len) < 0 || (o.engine = engine_number(engine)) < 0)
+        return -1;
+    memcpy(o.log.cluster_uuid, uuid, 16);
+    /* Bodies of some MiB come and go: without this each would be mapped, faulted in and unmapped.
+     */
+    mallopt(M_MMAP_THRESHOLD, 5 << 19);
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    struct reactor *reactor = reactor_new(&o, &error);
+    if (reactor == NULL) {
+        PyErr_Format(PyExc_OSError, "the event loop could not start: %s", error ? error : "?");
+        return -1;
+    }
+    ((ReactorObject *)self)->reactor = reactor;
+    return 0;
+}
+
+static PyObject *Reactor_close(PyObject *self, PyObject *none)
+{
+    ReactorObject *object = (ReactorObject *)self;
+    reactor_free(object->reactor);
+    object->reactor = NULL;
+    Py_RETURN_NONE;
+}
+
+static void Reactor_dealloc(PyObject *self)
+{
+    reactor_free(((ReactorObject *)self)->reactor);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ---- sockets and the loop ---- */
+
+static PyObject *Reactor_listen(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int fd, kind;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "ii", &fd, &kind))
+        return NULL;
+    if (kind < 0 || kind > 1 || reactor_listen(reactor, fd, kind ? CONN_PEER : CONN_HTTP) < 0)
+        return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners",
+                            LISTENERS_MAX);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_attach_peer(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned peer;
+    int fd;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ii", &peer, &fd))
+        return NULL;
+    if (reactor_attach_peer(reactor, peer, fd) < 0)
+        return PyErr_Format(PyExc_ValueError, "there is no peer %u", peer);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_adopt_peer(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int fd;
+    unsigned peer;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &peer))
+        return NULL;
+    if (reactor_adopt_peer(reactor, fd, peer) < 0)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_set_route(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned shard;
+    int peer;
+    const char *endpoint;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Iis", &shard, &peer, &endpoint))
+        return NULL;
+    if (reactor_set_route(reactor, shard, peer, endpoint) < 0)
+        return PyErr_Format(PyExc_ValueError, "no route leads from shard %u to peer %d", shard,
+                            peer);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_watch(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int fd;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "i", &fd))
+        return NULL;
+    reactor->net->watch(reactor->net, fd);
+    Py_RETURN_NONE;
+}
+
+static PyObject *text_of(struct http1_slice slice)
+{
+    return PyUnicode_DecodeLatin1(slice.p ? slice.p : "", slice.len, NULL);
+}
+
+/* Those that handlers look at: the others would only be kept while a client waits. */
+static bool is_wanted(const struct http1_header *h)
+{
+    return (h->name.len == 6 && strncasecmp(h->name.p, "accept", 6) == 0) ||
+           (h->name.len == 12 && strncasecmp(h->name.p, "content-type", 12) == 0);
+}
+
+static PyObject *headers_of(const struct http1_request *head)
+{
+    PyObject *list = PyList_New(0);
+    for (uint16_t i = 0; list != NULL && i < head->header_count; i++) {
+        const struct http1_header *h = &head->headers[i];
+        if (!is_wanted(h))
+            continue;
+        PyObject *pair = Py_BuildValue("(y#y#)", h->name.p, (Py_ssize_t)h->name.len, h->value.p,
+                                       (Py_ssize_t)h->value.len);
+        if (pair == NULL || PyList_Append(list, pair) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
+static PyObject *request_upcall(struct upcall *up)
+{
+    struct http1_request head;
+    if (http1_parse_head((const char *)up->head, up->head_len, 0, &head) <= 0)
+        return PyErr_Format(PyExc_RuntimeError, "a kept head no longer parses");
+    return Py_BuildValue("(sKNNNNy#)", "request", (unsigned long long)up->id,
+                         text_of(head.method_text), text_of(head.path), text_of(head.query),
+                         headers_of(&head), up->body ? (const char *)up->body->data : "",
+                         (Py_ssize_t)(up->body ? up->body->len : 0));
+}
+
+static PyObject *frame_upcall(const struct upcall *up)
+{
+    PyObject *group = up->bytes > 0 ? PyByteArray_FromStringAndSize(
+                                          (const char *)up->head + up->head_len, up->bytes)
+                                    : Py_NewRef(Py_None);
+    return group ? Py_BuildValue("(sKy#N)", "frame", (unsigned long long)up->id,
+                                 (const char *)up->head, (Py_ssize_t)up->head_len, group)
+                 : NULL;
+}
+
+static PyObject *upcall_tuple(struct upcall *up)
+{
+    unsigned long long id = up->id;
+    switch (up->kind) {
+    case UPCALL_REQUEST: return request_upcall(up);
+    case UPCALL_ABORTED: return Py_BuildValue("(sK)", "aborted", id);
+    case UPCALL_APPENDED:
+        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.place,
+                             (unsigned long long)up->part.epoch,
+                             (unsigned long long)up->part.offset);
+    case UPCALL_SEGMENT_WANTED: return Py_BuildValue("(s)", "segment_wanted");
+    case UPCALL_SEGMENT_SEALED: return Py_BuildValue("(sK)", "segment_sealed", id);
+    case UPCALL_STABLE: return Py_BuildValue("(sK)", "stable", id);
+    case UPCALL_BUILT:
+        return Py_BuildValue("(sKIIKI)", "built", id, up->prev_crc, up->header_crc,
+                             (unsigned long long)up->pos, up->bytes);
+    case UPCALL_LANDED:
+        return Py_BuildValue("(sKIK)", "landed", id, up->header_crc, (unsigned long long)up->pos);
+    case UPCALL_FRAME: return frame_upcall(up);
+    case UPCALL_REPLICA_CLOSED: return Py_BuildValue("(sK)", "replica_closed", id);
+    case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
+    default: return Py_BuildValue("(sK)", "peer_closed", id);
+    }
+}
+
+static PyObject *take_upcalls(struct reactor *reactor)
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; i < reactor->upcall_count; i++) {
+        struct upcall *up = &reactor->upcalls[i];
+        PyObject *tuple = list != NULL ? upcall_tuple(up) : NULL;
+        if (tuple == NULL || PyList_Append(list, tuple) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(tuple);
+        free(up->head);
+        if (up->body != NULL)
+            body_release(up->body);
+    }
+    reactor->upcall_count = 0;
+    return list;
+}
+
+static PyObject *Reactor_run(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    PyObject *timeout;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "O", &timeout))
+        return NULL;
+    int64_t timeout_ns = -1;
+    if (timeout != Py_None) {
+        double seconds = PyFloat_AsDouble(timeout);
+        if (seconds == -1.0 && PyErr_Occurred())
+            return NULL;
+        seconds = seconds < 0 ? 0 : seconds > 3600 ? 3600 : seconds;
+        timeout_ns = (int64_t)(seconds * 1e9);
+    }
+    reactor->selector_ready = false;
+    Py_BEGIN_ALLOW_THREADS
+    reactor_run(reactor, timeout_ns);
+    Py_END_ALLOW_THREADS
+    bool ready = reactor->selector_ready;
+    PyObject *upcalls = take_upcalls(reactor);
+    return upcalls ? Py_BuildValue("(ON)", ready ? Py_True : Py_False, upcalls) : NULL;
+}
+
+/* ---- answers ---- */
+
+static void release_buffer(void *owner)
+{
+    /* Called from inside run(), without the GIL. */
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyBuffer_Release(owner);
+    PyMem_RawFree(owner);
+    PyGILState_Release(state);
+}
+
+static void release_object(void *owner)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF((PyObject *)owner);
+    PyGILState_Release(state);
+}
+
+static int add_piece(struct output **first, struct output **last, PyObject *object)
+{
+    struct lent *lent = py_lent_of(object);
+    if (lent != NULL) {
+        conn_write_lent(first, last, lent, release_object, Py_NewRef(object));
+        return 0;
+    }
+    Py_buffer *view = PyMem_RawMalloc(sizeof *view);
+    if (view == NULL || PyObject_GetBuffer(object, view, PyBUF_SIMPLE) < 0) {
+        PyMem_RawFree(view);
+        return -1;
+    }
+    if (view->len == 0 || view->len > UINT32_MAX) {
+        int status = view->len == 0 ? 0 : -1;
+        if (status < 0)
+            PyErr_SetString(PyExc_ValueError, "a piece of a body is larger than 4 GiB");
+        PyBuffer_Release(view);
+        PyMem_RawFree(view);
+        return status;
+    }
+    conn_write_foreign(first, last, view->buf, (size_t)view->len, release_buffer, view);
+    return 0;
+}
+
+static int add_body(struct output **first, struct output **last, PyObject *body)
+{
+    if (!PyList_Check(body))
+        return add_piece(first, last, body);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(body); i++)
+        if (add_piece(first, last, PyList_GET_ITEM(body, i)) < 0)
+            return -1;
+    return 0;
+}
+
+/* outputs_free() would take the GIL again through release_buffer: that is fine, it is reentrant. */
+static PyObject *Reactor_respond(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    int status;
+    const char *headers;
+    Py_ssize_t headers_len;
+    PyObject *body;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "Kiy#O", &id, &status, &headers, &headers_len, &body))
+        return NULL;
+    struct output *first = output_new((size_t)headers_len), *last = first;
+    if (first == NULL)
+        return PyErr_NoMemory();
+    memcpy(first->own, headers, (size_t)headers_len);
+    first->len = (uint32_t)headers_len;
+    if (add_body(&first, &last, body) < 0) {
+        outputs_free(first);
+        return NULL;
+    }
+    struct conn *conn = reactor_conn(reactor, id >> 24);
+    struct slot *slot = NULL;
+    if (conn != NULL && !conn->closed) {
+        /* The id holds the slot's lower 24 bits; a connection has far fewer open ones. */
+        uint32_t number = (conn->slot_first & ~0xffffffu) | (uint32_t)(id & 0xffffff);
+        slot = conn_slot(conn, number);
+        if (slot == NULL)
+            slot = conn_slot(conn, number + 0x1000000u);
+    }
+    if (slot == NULL || slot->kind != SLOT_OPEN) {
+        outputs_free(first);
+        Py_RETURN_FALSE; /* the client is gone */
+    }
+    slot->kind = SLOT_PYTHON;
+    slot->status = (uint16_t)status;
+    slot->first = first;
+    slot->last = last;
+    conn_answer(conn, slot);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *Reactor_connected(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
+        return NULL;
+    const struct conn *conn = reactor_conn(reactor, id >> 24);
+    return PyBool_FromLong(conn != NULL && !conn->closed && !conn->peer_eof);
+}
+
+/* ---- log ---- */
+
+static PyObject *Reactor_add_segment(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned index;
+    int fd;
+    unsigned long long capacity;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "IiK", &index, &fd, &capacity))
+        return NULL;
+    if (capacity < 4 * GROUP_ALIGN || capacity % GROUP_ALIGN != 0 || capacity > UINT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "capacity must be a multiple of 4096, below 4 GiB");
+    log_add_segment(reactor->log, index, fd, capacity);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_restore(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    Py_buffer bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
+        return NULL;
+    int status = shard_restore(reactor->shard, bytes.buf, (size_t)bytes.len);
+    if (status == 0)
+        log_clock_heard(reactor->log, shard_snapshot_time(bytes.buf, (size_t)bytes.len));
+    PyBuffer_Release(&bytes);
+    if (status < 0)
+        return PyErr_Format(PyExc_ValueError, "not a snapshot of this shard");
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_apply_group(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    Py_buffer bytes;
+    struct group_header header;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
+        return NULL;
+    int status = group_header_read(bytes.buf, (size_t)bytes.len, &header);
+    if (status == 0)
+        status = shard_apply(reactor->shard, bytes.buf, (size_t)bytes.len, header.gseq);
+    if (status == 0)
+        log_clock_heard(reactor->log, group_time(&header));
+    PyBuffer_Release(&bytes);
+    if (status < 0)
+        return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_open_generation(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const uint8_t *parents;
+    Py_ssize_t len;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "y#", &parents, &len))
+        return NULL;
+    log_open_generation(reactor->log, parents, (uint32_t)len);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_append(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long tag;
+    const char *topic, *key, *value;
+    Py_ssize_t topic_len, key_len, value_len;
+    unsigned slice;
+    uint64_t detail = 0;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ks#Iz#y#", &tag, &topic, &topic_len, &slice,
+                                             &key, &key_len, &value, &value_len))
+        return NULL;
+    if (slice < reactor->options.slice_first || slice > reactor->options.slice_last)
+        return PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
+    uint32_t place = place_of_slice(reactor, slice);
+    struct produce produce = {.content = CONTENT_EVENT, .place = place,
+                              .has_key = key != NULL, .key = (const uint8_t *)key,
+                              .key_len = (uint32_t)key_len};
+    if (key != NULL)
+        produce.key_token = murmur3_token(key, (size_t)key_len);
+    produce.topic = shard_topic_make(reactor->shard, topic, (size_t)topic_len);
+    struct waiter waiter = {.kind = WAITER_APPEND, .tag = tag};
+    uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
+    if (produce.topic != NULL)
+        problem = produce_slice(reactor, &produce, place, waiter, (const uint8_t *)value,
+                                (size_t)value_len, NULL, &detail);
+    if (problem != PROBLEM_NONE)
+        return PyErr_Format(PyExc_RuntimeError, "the event was not taken (problem %d)", problem);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_drain(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    reactor_drain(reactor);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_seal(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    log_heartbeat(reactor->log, reactor->wall_us, GROUP_SEAL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_shed(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &bytes))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(shed_answers(reactor, bytes));
+}
+
+static PyObject *Reactor_add_host(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *text;
+    Py_ssize_t len;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#", &text, &len))
+        return NULL;
+    if (!reactor_add_host(reactor, text, (size_t)len))
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_idle(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    return reactor ? PyBool_FromLong(reactor_idle(reactor)) : NULL;
+}
+
+static PyObject *Reactor_notify(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int on;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &on))
+        return NULL;
+    reactor->notify = on;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_set_disk_full(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int full;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &full))
+        return NULL;
+    reactor->disk_full = full && log_short_of_room(reactor->log);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_bound_state(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long bytes_max;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &bytes_max))
+        return NULL;
+    reactor->shard->state_bytes_max = bytes_max;
+    return PyLong_FromUnsignedLongLong(shard_state_bytes(reactor->shard));
+}
+
+static PyObject *get_engine(PyObject *self, void *closure)
+{
+    struct reactor *reactor = reactor_of(self);
+    return reactor ? PyUnicode_FromString(reactor->net->name) : NULL;
+}
+
+static PyObject *get_engine_reason(PyObject *self, void *closure)
+{
+    struct reactor *reactor = reactor_of(self);
+    return reactor ? PyUnicode_FromString(reactor->engine_reason ? reactor->engine_reason : "")
+                   : NULL;
+}
+
+static PyGetSetDef reactor_getset[] = {
+    {"engine", get_engine, NULL, "'io_uring' or 'epoll'", NULL},
+    {"engine_reason", get_engine_reason, NULL, "why io_uring is not used; '' where it is", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef reactor_methods[] = {
+    {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
+    {"listen", Reactor_listen, METH_VARARGS, "listen(fd, kind): 0 HTTP, 1 hand-off."},
+    {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
+    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd, peer): takes the fd."},
+    {"set_route", Reactor_set_route, METH_VARARGS,
+     "set_route(shard, peer, 'host:port'): who leads it; -1: nobody."},
+    {"watch", Reactor_watch, METH_VARARGS, "watch(epoll_fd): run() returns when it is readable."},
+    {"run", Reactor_run, METH_VARARGS, "run(timeout) -> (selector readable, upcalls)."},
+    {"respond", Reactor_respond, METH_VARARGS,
+     "respond(request_id, status, headers, body) -> whether the client is still there."},
+    {"connected", Reactor_connected, METH_VARARGS,
+     "connected(request_id) -> whether its connection stands, and the client's side is open."},
+    {"append", Reactor_append, METH_VARARGS, "append(tag, topic, slice, key, value)."},
+    {"add_segment", Reactor_add_segment, METH_VARARGS, "add_segment(index, fd, capacity)."},
+    {"restore", Reactor_restore, METH_VARARGS, "restore(snapshot)."},
+    {"apply_group", Reactor_apply_group, METH_VARARGS, "apply_group(group)."},
+    {"open_generation", Reactor_open_generation, METH_VARARGS, "open_generation(parents)."},
+    {"drain", Reactor_drain, METH_NOARGS, "No new connections or events from now on."},
+    {"seal", Reactor_seal, METH_NOARGS, "Appends the empty SEAL group, if the log is idle."},
+    {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits, is being written or being sent."},
+    {"bound_state", Reactor_bound_state, METH_VARARGS,
+     "bound_state(bytes_max) -> bytes now; beyond it clients add no topics, producers, keys."},
+    {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
+     "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
+    {"shed", Reactor_shed, METH_VARARGS,
+     "shed(bytes) -> bytes of answers freed: connections that read nothing are closed."},
+    {"add_host", Reactor_add_host, METH_VARARGS,
+     "add_host(name): once there is one, Host and Origin have to be known ('*': all are)."},
+    {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMethodDef all_methods[64];
+
+static PyType_Slot reactor_slots[] = {
+    {Py_tp_init, Reactor_init},
+    {Py_tp_dealloc, Reactor_dealloc},
+    {Py_tp_methods, all_methods},
+    {Py_tp_getset, reactor_getset},
+    {Py_tp_doc, "A worker's event loop: connections, produce path and log, in C."},
+    {0, NULL},
+};
+
+static PyType_Spec reactor_spec = {
+    .name = "barco._native.Reactor",
+    .basicsize = sizeof(ReactorObject),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = reactor_slots,
+};
+
+int py_reactor_init(PyObject *module)
+{
+    int count = 0;
+    for (PyMethodDef *def = reactor_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_read_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_intake_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    PyObject *type = PyType_FromSpec(&reactor_spec);
+    if (type == NULL)
+        return -1;
+    int status = PyModule_AddObjectRef(module, "Reactor", type);
+    Py_DECREF(type);
+    return status;
+}

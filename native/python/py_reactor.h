@@ -1,0 +1,29 @@
+/* What both halves of the reactor's Python face share. Needs Python.h before it. */
+#ifndef BARCO_PY_REACTOR_H
+#define BARCO_PY_REACTOR_H
+
+#include "broker/reactor.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct reactor *reactor;
+} ReactorObject;
+
+/* NULL, with a Python error set, after close(). */
+static inline struct reactor *reactor_of(PyObject *self)
+{
+    struct reactor *reactor = ((ReactorObject *)self)->reactor;
+    if (reactor == NULL)
+        PyErr_SetString(PyExc_ValueError, "the reactor is closed");
+    return reactor;
+}
+
+/* "lz4" or "none"; NULL: the default. -1, with a Python error set, for anything else. */
+int compression_number(const char *name);
+
+extern PyMethodDef reactor_read_methods[];    /* py_reactor_read.c */
+extern PyMethodDef reactor_replica_methods[]; /* py_replica.c */
+extern PyMethodDef reactor_commit_methods[];  /* py_commit.c */
+extern PyMethodDef reactor_intake_methods[];  /* py_intake.c */
+
+#endif

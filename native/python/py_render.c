@@ -1,0 +1,292 @@
+/* The rendering of stored chunks for consumers, a bounded piece at a time. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+
+#include "python/py_codec.h"
+#include "read/render.h"
+
+#define FRAME_GUESS 160u /* what stands around a value on a line, mostly */
+
+/* Text that grows, and the scratch of the chunk being rendered. */
+struct rendering {
+    enum { VALUES, LINES, RECORDS } form;
+    uint64_t from, to, most;
+    uint64_t next; /* the first event that is not in the text */
+    bool ended;    /* the next event would make it longer than `most` */
+    long long token;
+    char *text;
+    size_t len, cap;
+    uint8_t *scratch;
+    size_t scratch_cap;
+};
+
+static bool grow(void **p, size_t *cap, size_t needed)
+{
+    if (needed <= *cap)
+        return true;
+    void *larger = PyMem_Realloc(*p, needed);
+    if (larger == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    *p = larger;
+    *cap = needed;
+    return true;
+}
+
+static bool reserve(struct rendering *r, size_t more)
+{
+    void *text = r->text;
+    size_t needed = r->len + more;
+    if (needed > r->cap && needed < 2 * r->cap)
+        needed = 2 * r->cap;
+    bool enough = grow(&text, &r->cap, needed);
+    r->text = text;
+    return enough;
+}
+
+static ssize_t render_form(struct rendering *r, const struct chunk_view *v, size_t scratch_bytes,
+                           char *out, size_t room, uint64_t to)
+{
+    switch (r->form) {
+    case LINES:
+        return render_ndjson(v, r->from, to, r->token, r->scratch, scratch_bytes, out, room,
+                             &r->next);
+    case RECORDS:
+        return render_records(v, r->from, to, r->scratch, scratch_bytes, out, room, &r->next);
+    default:
+        return render_json_values(v, r->from, to, r->scratch, scratch_bytes, out, room,
+                                  &r->next);
+    }
+}
+
+/* Most chunks need less than this; a larger one is gone on with in the next piece. */
+static size_t likely_bytes(const struct rendering *r, const struct chunk_view *v)
+{
+    size_t frame = r->form == LINES ? FRAME_GUESS + v->topic_len : 16;
+    return v->count * frame + 2 * (size_t)v->raw_bytes + 4096;
+}
+
+static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssize_t at)
+{
+    size_t scratch_bytes = chunk_scratch_bytes(v), guess = likely_bytes(r, v);
+    size_t left = r->most > r->len ? r->most - r->len : 0;
+    void *scratch = r->scratch;
+    bool enough = grow(&scratch, &r->scratch_cap, scratch_bytes);
+    r->scratch = scratch;
+    if (left == 0 && r->len > 1) {
+        r->ended = true;
+        return true;
+    }
+    if (guess > left)
+        guess = left > 4096 ? left : 4096;
+    uint64_t to = r->to, first = r->from > v->base_offset ? r->from : v->base_offset;
+    if (left == 0)
+        to = first + 1;
+    for (; enough; guess *= 4) {
+        if (!reserve(r, guess + 1)) /* One more for a comma or a bracket behind. */
+            return false;
+        size_t room = left > 0 && left < guess ? left : guess;
+        ssize_t n = render_form(r, v, scratch_bytes, r->text + r->len, room, to);
+        if (n == -3 && r->len > 1) { /* not the first event */
+            r->ended = true;
+            return true;
+        }
+        if (n == -3) {
+            left = 0; /* One event is served, however large. */
+            to = first + 1;
+            continue;
+        }
+        if (n < 0) {
+            PyErr_Format(PyExc_ValueError, "the columns of the chunk at byte %zd disagree", at);
+            return false;
+        }
+        r->len += (size_t)n;
+        r->ended = n > 0 && r->next < r->to && r->next < v->base_offset + v->count;
+        if (n > 0 && r->form == VALUES)
+            r->text[r->len++] = ',';
+        return true;
+    }
+    return false;
+}
+
+/* One buffer of whole chunks back to back. */
+static bool render_buffer(struct rendering *r, PyObject *item)
+{
+    Py_buffer buf;
+    bool good = true;
+    if (PyObject_GetBuffer(item, &buf, PyBUF_SIMPLE) < 0)
+        return false;
+    for (Py_ssize_t at = 0; good && !r->ended && at < buf.len;) {
+        struct chunk_view view;
+        const uint8_t *bytes = (const uint8_t *)buf.buf + at;
+        good = chunk_open(bytes, (size_t)(buf.len - at), &view) >= 0;
+        if (!good) {
+            PyErr_Format(PyExc_ValueError, "no valid chunk at byte %zd", at);
+            break;
+        }
+        uint64_t end = view.base_offset + view.count;
+        if (end > r->from && view.base_offset < r->to) {
+            good = chunk_verify(&view) >= 0;
+            if (!good)
+                PyErr_Format(PyExc_ValueError, "the chunk at byte %zd fails its checksum", at);
+            good = good && render_view(r, &view, at);
+        }
+        if (!r->ended && r->next < end)
+            r->next = end < r->to ? end : r->to;
+        at += view.stored_bytes;
+    }
+    PyBuffer_Release(&buf);
+    return good;
+}
+
+/* (text, the offset of the first event that is not in it) */
+static PyObject *render(struct rendering *r, PyObject *chunks)
+{
+    PyObject *result = NULL, *items = PySequence_Tuple(chunks);
+    if (items == NULL)
+        return NULL;
+    r->next = r->from;
+    bool good = reserve(r, 2);
+    if (good && r->form == VALUES)
+        r->text[r->len++] = '[';
+    for (Py_ssize_t i = 0; good && !r->ended && i < PyTuple_GET_SIZE(items); i++)
+        good = render_buffer(r, PyTuple_GET_ITEM(items, i));
+    if (good && r->form == VALUES) {
+        r->len -= r->text[r->len - 1] == ','; /* Behind the last value stands a comma, or '['. */
+        r->text[r->len++] = ']';
+    }
+    if (good)
+        result = Py_BuildValue("(y#K)", r->text, (Py_ssize_t)r->len, (unsigned long long)r->next);
+    PyMem_Free(r->text);
+    PyMem_Free(r->scratch);
+    Py_DECREF(items);
+    return result;
+}
+
+static PyObject *render_values(PyObject *args, PyObject *kwargs, int form)
+{
+    static char *names[] = {"chunks", "from_offset", "to_offset", "most", NULL};
+    struct rendering r = {.form = form, .most = SIZE_MAX};
+    PyObject *chunks;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&|O&", names, &chunks, py_u64_argument,
+                                     &r.from, py_u64_argument, &r.to, py_u64_argument, &r.most))
+        return NULL;
+    return render(&r, chunks);
+}
+
+static PyObject *py_render_json(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    return render_values(args, kwargs, VALUES);
+}
+
+static PyObject *py_render_records(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    return render_values(args, kwargs, RECORDS);
+}
+
+static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"chunks", "from_offset", "to_offset", "token", "most", NULL};
+    struct rendering r = {.form = LINES, .most = SIZE_MAX};
+    PyObject *chunks;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L|O&", names, &chunks, py_u64_argument,
+                                     &r.from, py_u64_argument, &r.to, &r.token, py_u64_argument,
+                                     &r.most))
+        return NULL;
+    return render(&r, chunks);
+}
+
+/* -- one chunk -- */
+
+struct one_chunk {
+    Py_buffer buf;
+    struct chunk_view view;
+    uint8_t *scratch;
+    size_t scratch_bytes;
+};
+
+static bool one_chunk_open(struct one_chunk *one)
+{
+    if (chunk_open(one->buf.buf, (size_t)one->buf.len, &one->view) < 0 ||
+        chunk_verify(&one->view) < 0) {
+        PyErr_SetString(PyExc_ValueError, "the chunk is damaged");
+        return false;
+    }
+    one->scratch_bytes = chunk_scratch_bytes(&one->view);
+    one->scratch = PyMem_Malloc(one->scratch_bytes);
+    if (one->scratch == NULL)
+        PyErr_NoMemory();
+    return one->scratch != NULL;
+}
+
+static PyObject *one_chunk_close(struct one_chunk *one, PyObject *result)
+{
+    PyMem_Free(one->scratch);
+    PyBuffer_Release(&one->buf);
+    return result;
+}
+
+static PyObject *disagree(void)
+{
+    return PyErr_Format(PyExc_ValueError, "the columns of the chunk disagree");
+}
+
+static PyObject *py_chunk_fit(PyObject *module, PyObject *args)
+{
+    struct one_chunk one = {0};
+    uint64_t from, to, budget, end, cost;
+    unsigned frame;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*O&O&IO&", &one.buf, py_u64_argument, &from, py_u64_argument, &to,
+                          &frame, py_u64_argument, &budget))
+        return NULL;
+    if (one_chunk_open(&one)) {
+        if (chunk_events_fit(&one.view, from, to, frame, budget, one.scratch, one.scratch_bytes,
+                             &end, &cost) < 0)
+            result = disagree();
+        else
+            result = Py_BuildValue("(KK)", (unsigned long long)end, (unsigned long long)cost);
+    }
+    return one_chunk_close(&one, result);
+}
+
+static PyObject *py_chunk_since(PyObject *module, PyObject *args)
+{
+    struct one_chunk one = {0};
+    long long timestamp;
+    uint64_t offset;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*L", &one.buf, &timestamp))
+        return NULL;
+    if (one_chunk_open(&one)) {
+        if (chunk_find_timestamp(&one.view, timestamp, one.scratch, one.scratch_bytes, &offset) < 0)
+            result = disagree();
+        else
+            result = PyLong_FromUnsignedLongLong(offset);
+    }
+    return one_chunk_close(&one, result);
+}
+
+#define WITH_NAMES(function) (PyCFunction)(void (*)(void)) function
+
+static PyMethodDef functions[] = {
+    {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS,
+     "render_json($module, chunks, from_offset, to_offset, most=...)\n--\n\n"
+     "A JSON array of the values with from_offset <= offset < to_offset, and where it ends."},
+    {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS,
+     "render_ndjson($module, chunks, from_offset, to_offset, token, most=...)\n--\n\n"
+     "A line of JSON for each event with from_offset <= offset < to_offset, and where it ends."},
+    {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS,
+     "render_records($module, chunks, from_offset, to_offset, most=...)\n--\n\n"
+     "PolarStreams' records of the events, and the offset behind the last."},
+    {"chunk_fit", py_chunk_fit, METH_VARARGS,
+     "chunk_fit(chunk, from, to, frame, budget) -> (offset behind the events that fit, cost)."},
+    {"chunk_since", py_chunk_since, METH_VARARGS,
+     "chunk_since(chunk, timestamp) -> offset of the first event as late, or behind the last."},
+    {NULL, NULL, 0, NULL},
+};
+
+int py_render_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,193 @@
+/* The replicating half of the Python face: generations, a leader's groups, groups for followers. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "format/group.h"
+#include "python/py_reactor.h"
+
+/* What the log told and Python has not heard yet is about the generation that ends. */
+static void forget_upcalls(struct reactor *reactor)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < reactor->upcall_count; i++) {
+        const uint8_t kind = reactor->upcalls[i].kind;
+        if (kind != UPCALL_SEGMENT_WANTED && kind != UPCALL_SEGMENT_SEALED &&
+            kind != UPCALL_BUILT && kind != UPCALL_LANDED)
+            reactor->upcalls[kept++] = reactor->upcalls[i];
+    }
+    reactor->upcall_count = kept;
+}
+
+static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long epoch, session;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "KK", &epoch, &session))
+        return NULL;
+    if (!log_settled(reactor->log) || reactor->log->queue != NULL)
+        return PyErr_Format(PyExc_RuntimeError, "appends of the generation before are under way");
+    intake_disarm(reactor);
+    log_begin(reactor->log, epoch, session, true);
+    forget_upcalls(reactor);
+    reactor->last_landed = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_follow(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    if (!reactor->log->gated || reactor->log->open)
+        return PyErr_Format(PyExc_RuntimeError, "begin a generation first, and do not lead it");
+    log_follow(reactor->log);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_take_group(PyObject *self, PyObject *args)
+{
+    static const char *const verdicts[] = {"taken", "wait", "gap", "strange", "damaged", "closed"};
+    struct reactor *reactor = reactor_of(self);
+    Py_buffer bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
+        return NULL;
+    intake_disarm(reactor); /* it may have begun to put another where this comes to stand */
+    enum foreign verdict = log_take(reactor->log, bytes.buf, (size_t)bytes.len);
+    PyBuffer_Release(&bytes);
+    return PyUnicode_FromString(verdicts[verdict]);
+}
+
+static PyObject *Reactor_kept(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long gseq;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &gseq))
+        return NULL;
+    log_kept(reactor->log, gseq);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_load_segment(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned index;
+    int fd;
+    unsigned long long capacity;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "IiK", &index, &fd, &capacity))
+        return NULL;
+    if (!reactor->log->gated || reactor->log->open || reactor->log->following)
+        return PyErr_Format(PyExc_RuntimeError, "begin a generation first");
+    log_load_segment(reactor->log, index, fd, capacity);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_load_group(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    Py_buffer bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
+        return NULL;
+    int status = log_load_group(reactor->log, bytes.buf, (size_t)bytes.len);
+    PyBuffer_Release(&bytes);
+    if (status < 0)
+        return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_replicated(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long gseq;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &gseq))
+        return NULL;
+    log_replicated(reactor->log, gseq);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_drain_generation(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    intake_disarm(reactor);
+    log_drain(reactor->log);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_fence(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    intake_disarm(reactor);
+    reactor_fence(reactor);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_group_bytes(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long pos;
+    unsigned bytes;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "KI", &pos, &bytes))
+        return NULL;
+    const struct log *log = reactor->log;
+    if (pos < log_memory_low(log) || bytes > log->head || pos > log->head - bytes)
+        Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((const char *)log_memory(log, pos), (Py_ssize_t)bytes);
+}
+
+/* Sends head, then the group, without a copy of it: the bytes are the socket's when this returns.
+ */
+static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int fd;
+    Py_buffer head;
+    unsigned long long pos, bytes, sent;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iy*KKK", &fd, &head, &pos, &bytes, &sent))
+        return NULL;
+    const struct log *log = reactor->log;
+    uint64_t head_sent = sent < (uint64_t)head.len ? sent : (uint64_t)head.len;
+    uint64_t body_sent = sent - head_sent;
+    if (pos < log_memory_low(log) || bytes > log->head || pos > log->head - bytes ||
+        body_sent > bytes) {
+        PyBuffer_Release(&head);
+        Py_RETURN_NONE;
+    }
+    struct iovec parts[2] = {
+        {(char *)head.buf + head_sent, (size_t)head.len - head_sent},
+        {(void *)log_memory(log, pos + body_sent), bytes - body_sent},
+    };
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t result = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    PyBuffer_Release(&head);
+    if (result < 0 && errno != EAGAIN && errno != EINTR)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return PyLong_FromSsize_t(result < 0 ? 0 : result);
+}
+
+PyMethodDef reactor_replica_methods[] = {
+    {"begin_generation", Reactor_begin_generation, METH_VARARGS,
+     "begin_generation(epoch, session): another generation, with followers, from group 1 on."},
+    {"follow", Reactor_follow, METH_NOARGS, "Groups come from a leader from now on."},
+    {"take_group", Reactor_take_group, METH_VARARGS,
+     "take_group(bytes) -> taken | wait | gap | strange | damaged | closed."},
+    {"kept", Reactor_kept, METH_VARARGS,
+     "kept(gseq): groups up to this one may be written together; a start would restore them."},
+    {"load_segment", Reactor_load_segment, METH_VARARGS,
+     "load_segment(index, fd, capacity): the last one of a generation that goes on."},
+    {"load_group", Reactor_load_group, METH_VARARGS, "load_group(group): the next one in it."},
+    {"replicated", Reactor_replicated, METH_VARARGS,
+     "replicated(gseq): the leader's followers', or the leader's committed."},
+    {"drain_generation", Reactor_drain_generation, METH_NOARGS,
+     "No group is built or taken any more; calls that wait go on waiting."},
+    {"fence", Reactor_fence, METH_NOARGS, "No append and no acknowledgement any more."},
+    {"group_bytes", Reactor_group_bytes, METH_VARARGS,
+     "group_bytes(pos, length) -> bytes from memory | None."},
+    {"send_group", Reactor_send_group, METH_VARARGS,
+     "send_group(socket, head, pos, length, sent) -> bytes more sent | None: no longer in memory."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,125 @@
+#include "read/arrow.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "format/section.h"
+
+uint32_t arrow_parts(uint32_t columns)
+{
+    uint32_t parts = 0;
+    if (columns & ARROW_KEY)
+        parts |= 1u << SECTION_KEY_LEN | 1u << SECTION_KEYS;
+    if (columns & ARROW_VALUE)
+        parts |= 1u << SECTION_VAL_LEN | 1u << SECTION_VALUES;
+    if (columns & ARROW_TIMESTAMP)
+        parts |= 1u << SECTION_TS_DELTA | 1u << SECTION_TS_HIGH;
+    return parts;
+}
+
+/* Unpacks one section, its crc checked. The bytes, 0 if it is absent, or -1. */
+static int64_t unpack(const struct chunk_view *view, uint8_t id, void *out)
+{
+    const struct chunk_section *s = chunk_section_get(view->sections, view->section_count, id);
+    if (s == NULL || s->raw_len == 0)
+        return 0;
+    if (s->p == NULL || crc32c(0, s->p, s->stored_len) != s->crc || section_unpack(s, out) < 0)
+        return -1;
+    return s->raw_len;
+}
+
+static int append_timestamps(struct arrow_columns *c, const struct chunk_view *view)
+{
+    int64_t *out = c->timestamps + c->rows;
+    int64_t bytes = unpack(view, SECTION_TS_DELTA, c->scratch);
+    if (bytes < 0)
+        return -1;
+    uint64_t base = (uint64_t)view->base_timestamp_us;
+    for (uint32_t i = 0; i < view->count; i++)
+        out[i] = (int64_t)(base + (bytes > 0 ? c->scratch[i] : 0));
+    if ((bytes = unpack(view, SECTION_TS_HIGH, c->scratch)) < 0)
+        return -1;
+    for (uint32_t i = 0; bytes > 0 && i < view->count; i++)
+        out[i] = (int64_t)((uint64_t)out[i] + ((uint64_t)c->scratch[i] << 32));
+    return 0;
+}
+
+static int append_values(struct arrow_columns *c, const struct chunk_view *view)
+{
+    int32_t *offsets = c->value_offsets + c->rows;
+    uint64_t end = c->values_bytes;
+    int64_t bytes;
+    if (unpack(view, SECTION_VAL_LEN, c->scratch) < 0 ||
+        (bytes = unpack(view, SECTION_VALUES, c->values + c->values_bytes)) < 0)
+        return -1;
+    for (uint32_t i = 0; i < view->count; i++) {
+        offsets[i] = (int32_t)end;
+        end += c->scratch[i];
+    }
+    offsets[view->count] = (int32_t)end;
+    if (end != c->values_bytes + (uint64_t)bytes)
+        return -1;
+    c->values_bytes = end;
+    return 0;
+}
+
+static void set_bits(uint8_t *bits, size_t first, size_t count)
+{
+    size_t at = first, end = first + count;
+    for (; at < end && at % 8 != 0; at++)
+        bits[at / 8] |= (uint8_t)(1u << at % 8);
+    for (; at + 8 <= end; at += 8)
+        bits[at / 8] = 0xFF;
+    for (; at < end; at++)
+        bits[at / 8] |= (uint8_t)(1u << at % 8);
+}
+
+static void mark_keys(struct arrow_columns *c, uint32_t count)
+{
+    size_t nulls = 0;
+    for (uint32_t i = 0; i < count; i++)
+        nulls += c->scratch[i] == KEY_NULL;
+    c->key_nulls += nulls;
+    if (nulls == 0) {
+        set_bits(c->key_validity, c->rows, count);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (c->scratch[i] != KEY_NULL)
+            set_bits(c->key_validity, c->rows + i, 1);
+}
+
+static int append_keys(struct arrow_columns *c, const struct chunk_view *view)
+{
+    int32_t *offsets = c->key_offsets + c->rows;
+    uint64_t end = c->keys_bytes;
+    int64_t lengths = unpack(view, SECTION_KEY_LEN, c->scratch);
+    int64_t bytes = unpack(view, SECTION_KEYS, c->keys + c->keys_bytes);
+    if (lengths < 0 || bytes < 0)
+        return -1;
+    if (lengths == 0)
+        memset(c->scratch, 0xFF, (size_t)view->count * 4); /* KEY_NULL, every one */
+    mark_keys(c, view->count);
+    for (uint32_t i = 0; i < view->count; i++) {
+        offsets[i] = (int32_t)end;
+        end += c->scratch[i] == KEY_NULL ? 0 : c->scratch[i];
+    }
+    offsets[view->count] = (int32_t)end;
+    if (end != c->keys_bytes + (uint64_t)bytes)
+        return -1;
+    c->keys_bytes = end;
+    return 0;
+}
+
+int arrow_append(struct arrow_columns *c, const struct chunk_view *view)
+{
+    if (c->timestamps != NULL && append_timestamps(c, view) < 0)
+        return -1;
+    if (c->key_offsets != NULL && append_keys(c, view) < 0)
+        return -1;
+    if (c->value_offsets != NULL && append_values(c, view) < 0)
+        return -1;
+    c->rows += view->count;
+    return 0;
+}

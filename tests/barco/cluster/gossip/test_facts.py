@@ -1,0 +1,113 @@
+"""Facts: what travels, what is refused, and which of two wins."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+
+from barco import limits
+from barco.cluster.gossip.facts import (
+    BUCKETS,
+    CONFIRMED,
+    DOWN,
+    LEFT,
+    SUSPECT,
+    BrokerInfo,
+    ConsumerInfo,
+    Fact,
+    LeaderInfo,
+    TopicsInfo,
+)
+from barco.errors import ProtocolError
+
+BROKER = BrokerInfo(
+    ordinal=1,
+    disk_uuid="a" * 32,
+    session=2**64 - 1,
+    address="127.0.0.2",
+    ports=(("gossip", 9255), ("shard", 9300)),
+    workers=2,
+    version="0.1.0",
+    incarnation=7,
+)
+LEADER = LeaderInfo(token=-(2**63), epoch=4, ordinal=2, worker=3, session=9, members=(0, 1, 2))
+CONSUMER = ConsumerInfo(
+    consumer_id="c", counter=5, ordinal=1, group="g", topics=("t", "u"), start="startFromLatest"
+)
+TOPICS = TopicsInfo(ordinal=1, incarnation=7, counter=2, digest="abcd", count=3)
+
+
+@pytest.mark.parametrize("info", [BROKER, LEADER, CONSUMER, TOPICS])
+def test_they_travel(info: Any) -> None:
+    fact = info.fact()
+    again = Fact.unpack(fact.packed)
+    assert again == fact
+    assert type(info).of(again) == info
+    assert 0 <= fact.bucket < BUCKETS
+
+
+def test_the_largest_registration_fits() -> None:
+    topics = tuple(f"{number:0127}" for number in range(limits.TOPICS_PER_CONSUMER_MAX))
+    info = replace(CONSUMER, consumer_id="c" * 128, group="g" * 128, topics=topics)
+    assert len(info.fact().packed) < limits.GOSSIP_FACT_BYTES_MAX
+
+
+def test_what_is_worse_wins_until_the_broker_itself_denies() -> None:
+    states = [BROKER, *(replace(BROKER, state=s) for s in (SUSPECT, CONFIRMED, DOWN, LEFT))]
+    facts = [info.fact() for info in states] + [replace(BROKER, incarnation=8).fact()]
+    assert sorted(facts, key=lambda fact: fact.version) == facts
+
+
+def test_a_newer_epoch_a_later_registration_and_news_of_a_consumer_win() -> None:
+    def later(info: Any, **changes: Any) -> bool:
+        return bool(replace(info, **changes).fact().version > info.fact().version)
+
+    assert later(LEADER, epoch=5, session=0)
+    assert later(CONSUMER, counter=6, ordinal=0)
+    assert later(CONSUMER, removed_at=1)
+    assert (
+        replace(CONSUMER, heard=1).fact().version > replace(CONSUMER, removed_at=9).fact().version
+    )
+
+
+def test_sessions_of_registrations_are_never_the_same() -> None:
+    one, other = replace(CONSUMER, ordinal=2), replace(CONSUMER, ordinal=3)
+    assert one.session != other.session
+    assert replace(CONSUMER, counter=2**47).session < 2**63
+
+
+def bad(*parts: Any) -> bytes:
+    packed: bytes = msgpack.packb(parts)
+    return packed
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"\xc1",
+        b"x" * (limits.GOSSIP_FACT_BYTES_MAX + 1),
+        bad(),
+        bad("broker", 1, [1, 0]),
+        bad("broker", 1, [1, 0], []),
+        bad("gossip", 1, [1, 0], []),
+        bad(["broker"], 1, [1, 0], []),
+        bad("consumer", 1, [1, 1, 0, 0], ["g", ["t"], "s", 0]),
+        bad("consumer", "c", [1, 1, 0, 1], ["g", ["t"], "s", 0]),
+        bad("consumer", "c\n", [1, 1, 0, 0], ["g", ["t"], "s", 0]),
+        bad("consumer", "c", [1, 1, 0, 0], ["g", [], "s", 0]),
+        bad("leader", 2**63, [1, 1], [0, 0, []]),
+        bad("leader", 0, [1, -1], [0, 0, []]),
+        bad("leader", 0, [1, True], [0, 0, []]),
+        bad("leader", 0, [1, 1], [0, 0, [0, 1, 2, 3]]),
+        bad("topics", limits.BROKERS_MAX, [1, 1], ["d", 0]),
+        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", 0]),
+        msgpack.packb(["leader", 0, [1, 1], msgpack.ExtType(4, b"x")]),
+    ],
+)
+def test_what_cannot_be_is_refused(packed: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Fact.unpack(packed)

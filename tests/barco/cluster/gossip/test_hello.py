@@ -1,0 +1,61 @@
+"""Who is let in."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from barco.cluster.gossip.facts import DOWN, BrokerInfo
+from barco.cluster.gossip.hello import refusal
+from barco.protocol.gossip import GOSSIP_VERSION, Hello
+
+MINE = Hello(
+    protocol=GOSSIP_VERSION,
+    version="0.1.0",
+    cluster_uuid="c" * 32,
+    ordinal=0,
+    disk_uuid="a" * 32,
+    session=1,
+    brokers=3,
+    slices_per_range=8,
+    workers=2,
+)
+THEIRS = replace(MINE, ordinal=1, disk_uuid="b" * 32, session=2)
+KNOWN = BrokerInfo(
+    ordinal=1,
+    disk_uuid="b" * 32,
+    session=1,
+    address="127.0.0.2",
+    ports=(),
+    workers=2,
+    version="0.1.0",
+    state=DOWN,
+)
+
+
+def test_the_right_one_is_let_in() -> None:
+    assert refusal(MINE, THEIRS, None, address_fits=True) == ""
+    assert refusal(MINE, THEIRS, KNOWN, address_fits=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "address_fits", "words"),
+    [
+        ({"protocol": 99}, True, "wrong version"),
+        ({"cluster_uuid": "d" * 32}, True, "wrong cluster"),
+        ({"ordinal": 0}, True, "duplicate ordinal"),
+        ({}, False, "duplicate ordinal"),
+        ({"ordinal": 3}, True, "not in a ring of 3"),
+        ({"slices_per_range": 16}, True, "another shape"),
+        ({"workers": 4}, True, "another shape"),
+        ({"disk_uuid": "e" * 32}, True, "barco replace"),
+    ],
+)
+def test_the_wrong_one_is_told_why(changes: dict[str, Any], address_fits: bool, words: str) -> None:
+    reason = refusal(MINE, replace(THEIRS, **changes), KNOWN, address_fits=address_fits)
+    assert words in reason and "\n" not in reason
+
+
+def test_a_disk_that_stands_in_for_the_old_one_is_let_in() -> None:
+    replacing = replace(THEIRS, disk_uuid="e" * 32, replaces="b" * 32)
+    assert refusal(MINE, replacing, KNOWN, address_fits=True) == ""

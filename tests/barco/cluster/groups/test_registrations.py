@@ -1,0 +1,209 @@
+"""Registrations at several brokers come to the same groups everywhere."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from barco import limits
+from barco.cluster.gossip.dissemination import Store
+from barco.cluster.gossip.facts import CONSUMER, Fact
+from barco.cluster.groups.registrations import Registrations
+from barco.errors import AlreadyRegisteredError
+
+SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
+SLICES = [(token, index) for token in (-100, 0, 100) for index in range(2)]
+
+
+class Site:
+    """One broker's registrations with the store that its gossip would keep."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.unix = 1_000.0
+        self.store = Store()
+        self.registrations = Registrations(
+            SLICES, ordinal=ordinal, counter=10, unix_seconds=lambda: self.unix
+        )
+
+    def request(self, op: str, now: float = 0.0, **args: Any) -> dict[str, Any]:
+        reply = self.registrations.request(op, args, now)
+        self.collect()
+        return reply
+
+    def register(self, name: str, group: str = "g", now: float = 0.0) -> dict[str, Any]:
+        return self.request(
+            "register",
+            now,
+            consumerId=name,
+            group=group,
+            topics=["t"],
+            start="startFromLatest",
+        )
+
+    def collect(self) -> None:
+        for fact in self.registrations.outgoing():
+            self.store.merge(fact)
+
+    def hear(self, facts: list[Fact], now: float = 0.0) -> None:
+        for fact in facts:
+            if self.registrations.accept(fact) and self.store.merge(fact):
+                self.registrations.apply(fact, now)
+
+    def facts(self) -> list[Fact]:
+        return list(self.store.all(CONSUMER))
+
+    def groups(self) -> dict[str, Any]:
+        groups: dict[str, Any] = self.registrations.view()["groups"]
+        return groups
+
+
+def spread(sites: list[Site], now: float = 0.0, seed: int = 0) -> None:
+    """Everybody hears everything, in some order of its own."""
+    shuffle = random.Random(seed).sample
+    for _ in range(2):
+        facts = [fact for site in sites for fact in site.facts()]
+        for site in sites:
+            site.hear(shuffle(facts, len(facts)), now)
+
+
+def same(sites: list[Site]) -> bool:
+    return all(site.groups() == sites[0].groups() for site in sites)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_come_to_the_same_assignment(seed: int) -> None:
+    sites = [Site(ordinal) for ordinal in range(3)]
+    for number in range(9):
+        sites[number % 3].register(f"c{number}", group=f"g{number % 2}")
+    spread(sites, seed=seed)
+    assert same(sites)
+    assert {len(members) for members in sites[0].groups().values()} == {5, 4}
+
+
+def test_the_session_is_the_same_at_all_and_new_with_each_registration() -> None:
+    one, other = Site(0), Site(1)
+    first = one.register("c")["session"]
+    spread([one, other])
+    assert other.groups()["g"]["c"]["session"] == first
+    second = other.register("c")["session"]
+    spread([one, other])
+    assert second > first
+    assert one.groups()["g"]["c"]["session"] == second
+
+
+def test_at_odds_at_the_same_time_the_later_one_wins_everywhere() -> None:
+    one, other = Site(0), Site(1)
+    one.register("c", group="g")
+    other.register("c", group="h")
+    spread([one, other])
+    assert same([one, other])
+    assert list(one.groups()) == ["h"]
+
+
+def test_registered_elsewhere_with_another_group_is_refused_here() -> None:
+    one, other = Site(0), Site(1)
+    one.register("c", group="g")
+    spread([one, other])
+    with pytest.raises(AlreadyRegisteredError):
+        other.register("c", group="h")
+
+
+def test_goodbye_anywhere_is_a_goodbye_everywhere() -> None:
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    assert sites[1].request("goodbye", consumerId="c")["known"]
+    # Heard of at the same moment at the other broker: it has gone all the same.
+    sites[0].request("touch", limits.CONSUMER_TOUCH_SECONDS, consumerIds=["c"])
+    spread(sites)
+    assert sites[0].groups() == sites[1].groups() == {}
+
+
+def test_who_is_heard_of_at_one_broker_does_not_expire_at_another() -> None:
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    for now in (50.0, 100.0, 150.0):
+        sites[1].request("touch", now, consumerIds=["c"])
+        spread(sites, now)
+        assert not sites[0].registrations.tick(now)
+    assert list(sites[0].groups()) == ["g"]
+
+
+def test_news_of_a_consumer_is_told_now_and_then_only() -> None:
+    site = Site(0)
+    site.register("c")
+    told = 0
+    for second in range(60):
+        site.registrations.request("touch", {"consumerIds": ["c"]}, float(second))
+        told += len(site.registrations.outgoing())
+    assert told == 5  # Of a session of 30 s.
+
+
+def test_all_know_how_long_a_consumer_may_be_silent_and_hear_of_it_in_time() -> None:
+    sites = [Site(0), Site(1)]
+    given = {"consumerId": "c", "group": "g", "topics": ["t"], "start": "startFromLatest"}
+    sites[0].request("register", 0.0, **given, sessionMs=5_000)
+    spread(sites)
+    for tick in range(1, 40):  # Alive at one of them only.
+        now = tick / 2
+        sites[0].request("touch", now, consumerIds=["c"])
+        spread(sites, now)
+        assert not any(site.registrations.tick(now) for site in sites)
+    assert sites[1].registrations.deadline() <= 20.0 + 5.0
+    assert all(site.registrations.tick(25.0) for site in sites)
+    assert sites[0].groups() == sites[1].groups() == {}
+
+
+def test_expired_at_one_and_heard_of_at_the_other_lives_on() -> None:
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    assert sites[0].registrations.tick(SESSION_S)
+    sites[0].collect()
+    sites[1].request("touch", SESSION_S, consumerIds=["c"])
+    spread(sites, SESSION_S)
+    assert same(sites)
+    assert list(sites[0].groups()) == ["g"]
+
+
+def test_the_departed_are_forgotten_in_the_end_and_do_not_come_back() -> None:
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    sites[0].request("goodbye", consumerId="c")
+    spread(sites)
+    late = sites[1].facts()
+    for site in sites:
+        site.unix += limits.GOSSIP_TOMBSTONE_SECONDS
+        site.registrations.tick(0.0)
+        assert site.registrations.forgotten() == ["c"]
+        site.store.forget(CONSUMER, "c")
+    sites[0].hear(late)
+    assert sites[0].facts() == []
+
+
+def test_random_histories_end_the_same() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        sites = [Site(ordinal) for ordinal in range(3)]
+        clock = itertools.count()
+        for _ in range(60):
+            site, name = rng.choice(sites), f"c{rng.randrange(5)}"
+            now = float(next(clock))
+            try:
+                match rng.randrange(4):
+                    case 0:
+                        site.register(name, group=rng.choice("gh"), now=now)
+                    case 1:
+                        site.request("goodbye", now, consumerId=name)
+                    case 2:
+                        site.request("touch", now, consumerIds=[name])
+                    case _:
+                        facts = rng.choice(sites).facts()
+                        site.hear(rng.sample(facts, len(facts)), now)
+            except AlreadyRegisteredError:
+                pass
+        spread(sites, seed=seed)
+        assert same(sites), seed

@@ -1,0 +1,286 @@
+"""What was forgotten: a journal with a hole, a directory that is an old copy. The simulator has
+the rest of it."""
+
+from typing import Any
+
+import pytest
+
+from barco.cluster.replica.doubt import KEEP_SECONDS, UNKNOWN
+from barco.cluster.replica.replica import Recovered, Replica, Settings
+from barco.cluster.state.effects import Drain, Persist, Send, Warn
+from barco.cluster.state.events import Drained, Persisted, Received, Tick
+from barco.cluster.state.held import Leading
+from barco.model.generation import (
+    Ballot,
+    Generation,
+    Gid,
+    GroupHead,
+    Identity,
+    Kind,
+    Parent,
+    Successor,
+    genesis,
+)
+from barco.protocol.replication import (
+    AcceptedRecord,
+    Append,
+    Appended,
+    DecidedRecord,
+    DoubtRecord,
+    Fenced,
+    Gap,
+    HeardRecord,
+    Nack,
+    Ping,
+    Prepare,
+    Promise,
+    PromisedRecord,
+    RolledBack,
+    Shrunk,
+    View,
+)
+
+A, B, C = (Identity(ordinal, bytes([ordinal + 1]) * 16) for ordinal in range(3))  # type: ignore
+SESSION = 77
+GENESIS = genesis(0, 100, (0, 1, 2))
+
+
+def child(epoch: int, parent: Generation, tail: int = 0) -> Generation:
+    """Led by A's process 5."""
+    parents = (Parent(parent.gid, tail),)
+    return Generation(Gid(0, epoch), 100, A, 5, (A, B, C), parents)  # type: ignore[arg-type]
+
+
+TWO = child(2, GENESIS)
+THREE = child(3, TWO, 4)
+SEALED = [
+    DecidedRecord(GENESIS.gid, Successor(0, Kind.RELEAD, (TWO,))),
+    DecidedRecord(TWO.gid, Successor(4, Kind.RELEAD, (THREE,))),
+]
+
+
+class Lab:
+    """B's machine; what it persists is stable at once."""
+
+    def __init__(self, journal: list[Any], machine: type[Replica] = Replica) -> None:
+        self.journal = list(journal)
+        self.sent: list[tuple[int, Any]] = []
+        self.warned: list[str] = []
+        self.now = 10.1
+        settings = Settings(me=B, session=SESSION, ranges=(GENESIS,))
+        logs = {THREE.gid: Recovered(9, 99)}
+        self.replica = machine(settings, self.journal, logs, lambda: 0.5, 10.0)
+        self._do(self.replica.start(10.0))
+
+    def _do(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                self.journal += effect.records
+                self._do(self.replica.step(self.now, Persisted(effect.serial)))
+            elif isinstance(effect, Drain):
+                held = self.replica._held[effect.gid]
+                drained = Drained(effect.gid, held.tail, held.tail_crc)
+                self._do(self.replica.step(self.now, drained))
+            elif isinstance(effect, Send):
+                self.sent.append((effect.ordinal, effect.message))
+            elif isinstance(effect, Warn):
+                self.warned.append(effect.reason)
+
+    def hear(self, sender: Identity, message: Any, session: int = 5) -> list[Any]:
+        """What is sent to it in answer."""
+        self.sent.clear()
+        self._do(self.replica.step(self.now, Received(sender, session, message)))
+        return [said for ordinal, said in self.sent if ordinal == sender.ordinal]
+
+    def ping(
+        self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: int
+    ) -> list[Any]:
+        told = {"position": 1, "echo_us": 10_050_000} | given
+        views = (View(Gid(0, epoch), tail, 9, False, True, True),)  # type: ignore[arg-type]
+        ping = Ping(replaces=b"", able=True, doubts=(), stamp_us=1, views=views, **told)
+        return self.hear(sender, ping, session)
+
+    def votes(self, gid: Gid = THREE.gid) -> bool:
+        """Whether it promises, as one that counts."""
+        said = self.hear(C, Prepare(gid, Ballot(9, 2, 6)), 6)
+        promises = [each for each in said if isinstance(each, Promise)]
+        return any(not each.suspect for each in promises) or bool(
+            self.replica._held[gid].promised == Ballot(9, 2, 6)
+        )
+
+
+def append(gseq: int) -> Append:
+    return Append(THREE.gid, 5, GroupHead(gseq, 99, 100, 4096), 0)
+
+
+def test_who_remembers_votes() -> None:
+    lab = Lab(SEALED)
+    assert not lab.replica.forgetful() and lab.votes()
+
+
+def test_who_has_forgotten_does_not() -> None:
+    lab = Lab([*SEALED, DoubtRecord(UNKNOWN, 0)])
+    assert lab.replica.forgetful() and not lab.votes()
+    assert [type(each) for each in lab.hear(A, append(10))] == [Fenced]
+    assert not lab.replica._able()
+
+
+def test_the_others_say_what_is_concerned() -> None:
+    lab = Lab([*SEALED, DoubtRecord(UNKNOWN, 0)])
+    lab.ping(A, epoch=6)
+    assert lab.replica.forgetful(), "C may know more"
+    lab.ping(C, epoch=3, session=6, echo_us=9_000_000)
+    assert lab.replica.forgetful(), "C has said that before this process began"
+    lab.ping(C, epoch=3, session=6)
+    assert not lab.replica.forgetful()
+    assert lab.journal[-1] == DoubtRecord(6, 0)
+    assert not lab.votes(), "in what was open then it never votes again"
+    again = Lab(lab.journal)
+    assert not again.votes() and not again.replica.forgetful()
+
+
+def test_a_peer_tells_an_old_copy() -> None:
+    lab = Lab(SEALED)
+    assert not [e for e in lab.ping(A, position=20) if isinstance(e, RolledBack)]
+    assert not [e for e in lab.ping(A, position=21) if isinstance(e, RolledBack)]
+    assert not [e for e in lab.ping(A, session=8, position=21) if isinstance(e, RolledBack)]
+    assert [e for e in lab.ping(A, session=9, position=20) if isinstance(e, RolledBack)] == [
+        RolledBack(9, 21)
+    ]
+    assert not [e for e in lab.ping(A, session=9, position=22) if isinstance(e, RolledBack)]
+    # Another disk is another journal.
+    other = A._replace(disk_uuid=b"x" * 16)
+    assert not [e for e in lab.ping(other, session=10, position=1) if isinstance(e, RolledBack)]
+
+
+def test_an_old_copy_counts_as_lost() -> None:
+    lab = Lab(SEALED)
+    assert not lab.hear(A, RolledBack(SESSION - 1, 50)) and not lab.replica.forgetful()
+    lab.hear(A, RolledBack(SESSION, 50))
+    assert lab.replica.forgetful() and not lab.votes()
+    assert len(lab.warned) == 1 and "old copy" in lab.warned[0]
+    assert lab.journal[-1] == DoubtRecord(UNKNOWN, 50)
+    assert lab.replica._position() > 50, "told once"
+    lab.hear(A, RolledBack(SESSION, 60))
+    assert len(lab.warned) == 1 and lab.journal[-1] == DoubtRecord(UNKNOWN, 60)
+    assert not Lab(lab.journal).votes()
+
+
+def test_the_position_never_goes_back() -> None:
+    lab = Lab(SEALED)
+    before = lab.replica._position()
+    assert before == len(SEALED) and lab.votes()
+    after = lab.replica._position()
+    assert after == len(lab.journal) > before
+    assert Lab(lab.journal).replica._position() == after
+    pings = [m for _, m in lab.sent if isinstance(m, Ping)]
+    lab.replica.step(11.0, Tick())
+    assert all(ping.position <= after for ping in pings)
+
+
+def test_positions_are_kept() -> None:
+    """Whoever was started anew since it heard of a journal objects all the same."""
+    lab = Lab(SEALED)
+    lab.ping(A, position=20)
+    assert not any(isinstance(each, HeardRecord) for each in lab.journal), "not at each ping"
+    lab.now += KEEP_SECONDS
+    lab.ping(A, position=21)
+    lab.now += KEEP_SECONDS
+    lab.ping(A, position=21)
+    heard = [each for each in lab.journal if isinstance(each, HeardRecord)]
+    assert heard == [HeardRecord(A, 5, 21)], "once, the newest"
+    assert lab.replica._position() == len(SEALED), "it is no vote: peers would echo it for ever"
+    again = Lab(lab.journal)
+    assert again.replica._position() == len(SEALED)
+    assert RolledBack(9, 21) in again.ping(A, session=9, position=20)
+    assert RolledBack(5, 21) not in again.ping(A, session=5, position=21)
+    assert RolledBack(9, 21) not in again.ping(A, session=9, position=21)
+
+
+def test_a_position_goes_with_the_next_vote() -> None:
+    lab = Lab(SEALED)
+    lab.ping(A, position=20)
+    assert lab.votes()
+    assert HeardRecord(A, 5, 20) in lab.journal
+
+
+class KeepsNothing(Replica):
+    """Mutant: positions are in memory only."""
+
+    def _keep_positions(self) -> list[HeardRecord]:
+        return []
+
+
+def test_mutant_positions_are_not_kept() -> None:
+    lab = Lab(SEALED, KeepsNothing)
+    lab.ping(A, position=20)
+    assert lab.votes()
+    assert RolledBack(9, 20) not in Lab(lab.journal).ping(A, session=9, position=19)
+
+
+def test_a_log_that_is_shorter_than_it_was() -> None:
+    """No vote is missing, but groups: as the pings said, whatever process."""
+    lab = Lab(SEALED)
+    assert Shrunk(THREE.gid, 9) not in lab.ping(A, tail=9)
+    assert Shrunk(THREE.gid, 9) in lab.ping(A, tail=8, session=8)
+    assert Shrunk(THREE.gid, 9) not in lab.ping(A, tail=12, session=8)
+
+
+def test_who_is_told_looks_for_itself() -> None:
+    lab = Lab(SEALED)
+    lab.hear(C, Shrunk(THREE.gid, 9), 6)
+    assert not lab.warned and lab.votes(), "all nine are here: it was old news"
+    lab = Lab(SEALED)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    assert len(lab.warned) == 1 and "group 10 of epoch 3" in lab.warned[0]
+    assert not lab.votes() and not lab.replica._able()
+    assert lab.journal[-1] == DoubtRecord(3, 0)
+    assert not Lab(lab.journal).votes(), "nor after the next start"
+    lab.hear(C, Shrunk(THREE.gid, 11), 6)
+    assert len(lab.warned) == 1, "once"
+
+
+MINE = Generation(Gid(0, 4), 100, B, SESSION, (A, B, C), (Parent(THREE.gid, 9),))  # type: ignore
+
+
+def test_a_gap_below_what_was_acknowledged() -> None:
+    """To the leader: it is told, and one that comes late accuses nobody who has the groups."""
+    lab = Lab([*SEALED, DecidedRecord(THREE.gid, Successor(9, Kind.RELEAD, (MINE,)))])
+    held = lab.replica._held[MINE.gid]
+    held.leading = Leading((0, 2), 0.0)
+    held.leading.built = 7
+    lab.hear(C, Appended(MINE.gid, 5), 6)
+    assert not lab.hear(C, Gap(MINE.gid, 5), 6)
+    assert lab.hear(C, Gap(MINE.gid, 3), 6) == [Shrunk(MINE.gid, 5)]
+    assert not lab.hear(A, Gap(MINE.gid, 3), 5)
+
+
+class AcceptIsNoPromise(Replica):
+    """Mutant: at a start, what was accepted fences nobody."""
+
+    def _vote(self, gid: Gid, ballot: Ballot, value: Successor | None) -> None:
+        if value is None:
+            super()._vote(gid, ballot, value)
+        else:
+            self._held[gid].accepted = (ballot, value)
+
+
+def check_votes_survive(machine: type[Replica]) -> None:
+    """A promise, or an accept, that was stable: lower ballots and appends are refused."""
+    ballot = Ballot(12, 0, 5)
+    value = Successor(9, Kind.RELEAD, (child(4, THREE, 9),))
+    for record in (PromisedRecord(THREE.gid, ballot), AcceptedRecord(THREE.gid, ballot, value)):
+        lab = Lab([*SEALED, record], machine)
+        assert Nack(THREE.gid, Ballot(9, 2, 6), ballot) in lab.hear(
+            C, Prepare(THREE.gid, Ballot(9, 2, 6)), 6
+        )
+        assert [type(each) for each in lab.hear(A, append(10))] == [Fenced]
+
+
+def test_votes_survive_a_restart() -> None:
+    check_votes_survive(Replica)
+
+
+def test_mutant_accept_is_no_promise() -> None:
+    with pytest.raises(AssertionError):
+        check_votes_survive(AcceptIsNoPromise)

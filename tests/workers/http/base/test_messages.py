@@ -1,0 +1,73 @@
+"""Reading requests, choosing media types, writing responses."""
+
+import pytest
+
+from barco.errors import NotAcceptableError, RequestError
+from barco.workers.http.base.messages import (
+    Request,
+    Response,
+    choose,
+    parse_number,
+    parse_query,
+    percent_decode,
+)
+from barco.workers.http.base.render import CONSUME_FORMATS
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        (None, "application/json"),
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        ("application/json", "application/json"),
+        ("Application/JSON ; charset=utf-8", "application/json"),
+        ("application/x-ndjson", "application/x-ndjson"),
+        ("application/json;q=0.5, application/x-ndjson", "application/x-ndjson"),
+        ("*/*;q=0.1, application/vnd.barco.chunks", "application/vnd.barco.chunks"),
+        ("application/json;q=0, */*", "application/x-ndjson"),
+        ("text/html, application/vnd.polar.consumermessage", CONSUME_FORMATS[2]),
+    ],
+)
+def test_choose(accept: str | None, chosen: str) -> None:
+    assert choose(accept, CONSUME_FORMATS) == chosen
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "json", "/", "*", ",;,"])
+def test_choose_nothing(accept: str) -> None:
+    with pytest.raises(NotAcceptableError):
+        choose(accept, CONSUME_FORMATS)
+
+
+def test_query() -> None:
+    assert parse_query("a=1&b=x%20y+z&a=2&&=v&c") == {"a": ["1", "2"], "b": ["x y z"], "c": [""]}
+    assert parse_query("") == {}
+
+
+@pytest.mark.parametrize("raw", ["%", "%4", "%zz", "%ff", "%c0%af", "%ed%a0%80"])
+def test_bad_escapes(raw: str) -> None:
+    with pytest.raises(RequestError):
+        percent_decode(raw, plus_is_space=True)
+
+
+@pytest.mark.parametrize("value", ["", "-1", "+1", "1_0", "0x1", "١", "1" * 20, str(2**63), "1 "])
+def test_bad_numbers(value: str) -> None:
+    with pytest.raises(RequestError):
+        parse_number("n", value)
+
+
+def test_good_numbers() -> None:
+    assert parse_number("n", "007") == 7
+    assert parse_number("n", str(2**63 - 1)) == 2**63 - 1
+
+
+def test_headers_of_a_name_are_joined() -> None:
+    request = Request("GET", "/", {}, [(b"Accept", b"a"), (b"ACCEPT", b"b")], b"")
+    assert request.header("accept") == "a, b"
+    assert request.header("x") is None
+
+
+def test_a_header_with_a_line_end_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        Response(200, b"", (("X", "a\r\nY: b"),)).head()

@@ -1,0 +1,84 @@
+"""When a worker says that all can be written, and whom it waits for before it goes."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from barco.errors import NotReadyError
+from barco.workers.operations.readiness import Readiness
+
+
+class Gate:
+    def __init__(self, **status: Any) -> None:
+        self.said = status
+
+    def status(self) -> dict[str, Any]:
+        return self.said
+
+
+def service(gate: Gate, *, epoch: int = 3, unreached: list[int] | None = None) -> Any:
+    return SimpleNamespace(
+        epoch=epoch,
+        gate=gate,
+        unreached=lambda: unreached or [],
+        leaders=SimpleNamespace(peer=lambda shard: 4),
+        options=SimpleNamespace(ordinal=0, shard_number=1),
+    )
+
+
+def test_writable_is_led_committing_and_reached() -> None:
+    assert Readiness(service(Gate())).writable(), "a single broker"
+    assert Readiness(service(Gate(writable=True))).writable()
+    assert not Readiness(service(Gate(writable=False))).writable()
+    assert not Readiness(service(Gate(writable=True), epoch=0)).writable()
+    assert not Readiness(service(Gate(writable=True), unreached=[2])).writable()
+
+
+def test_it_is_told_once_it_is_so() -> None:
+    async def main() -> None:
+        gate, told = Gate(writable=False), []
+        task = asyncio.create_task(Readiness(service(gate)).announce(lambda: told.append(1)))
+        await asyncio.sleep(0.05)
+        assert not told
+        gate.said["writable"] = True
+        await task
+        assert told == [1]
+
+    asyncio.run(main())
+
+
+class Siblings:
+    """The leader of the shard, which says how its followers are."""
+
+    def __init__(self, *answers: list[tuple[int, str, bool]]) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def call(self, worker: int, op: str, args: Any, timeout: float) -> Any:
+        assert (worker, op) == (4, "standing")
+        self.asked += 1
+        if not self.answers:
+            raise NotReadyError("It has gone.")
+        answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+        names = ("ordinal", "state", "synced")
+        return {"replication": {"followers": [dict(zip(names, e, strict=True)) for e in answer]}}
+
+
+def waits(siblings: Siblings, seconds: float = 60.0) -> int:
+    """How often the leader was asked before this one goes."""
+    asyncio.run(Readiness(service(Gate())).await_others(siblings, seconds))
+    return siblings.asked
+
+
+def test_a_stop_waits_for_the_other_copy_to_catch_up() -> None:
+    own = (0, "live", True)
+    behind, live = (2, "behind", False), (2, "live", True)
+    assert waits(Siblings([own, behind], [own, (2, "live", False)], [own, live])) == 3
+    assert waits(Siblings([own, live])) == 1
+
+
+def test_a_stop_does_not_wait_for_who_is_away_nor_for_ever() -> None:
+    assert waits(Siblings([(0, "behind", False), (2, "down", False)])) == 1
+    assert waits(Siblings([(2, "fenced", False)])) == 1
+    assert waits(Siblings()) == 1, "its leader has gone"
+    assert 1 <= waits(Siblings([(2, "behind", False)]), 0.25) <= 3

@@ -1,0 +1,265 @@
+"""Links between workers: who is let in, who is not, and that nothing is read beyond the hello."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import socket
+import struct
+
+import pytest
+
+from barco.errors import NotReadyError, ProtocolError
+from barco.protocol import door, frame
+from barco.protocol.link import HAND_OFF, RPC, Hello, hello_from, refusal
+from barco.workers.peers import links
+
+from ..twin import Broker
+
+MINE = Hello(
+    kind="",
+    cluster_uuid="c" * 32,
+    ordinal=1,
+    disk_uuid="d" * 32,
+    worker=0,
+    session=7,
+    ring_size=3,
+    workers=2,
+    slices_per_range=8,
+)
+KEY = door.link_key(b"a secret of these tests", "c" * 32)
+THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"link_version": 3}, "links of version 3"),
+        ({"cluster_uuid": "e" * 32}, "another cluster"),
+        ({"kind": "telnet"}, "no link of kind"),
+        ({"workers": 3}, "workers is 2 here and 3 there"),
+        ({"ring_size": 6}, "ring_size is 3 here and 6 there"),
+        ({"ordinal": 3}, "there is no broker 3"),
+        ({"ordinal": 1}, "two brokers have the same ordinal"),
+    ],
+)
+def test_who_is_let_in(change, words):
+    why = refusal(MINE, dataclasses.replace(THEIRS, **change))
+    assert (why is None) if words is None else words in why
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        THEIRS.to_message() | {"more": 1},
+        THEIRS.to_message() | {"ordinal": "0"},
+        THEIRS.to_message() | {"ordinal": True},
+        THEIRS.to_message() | {"kind": "x" * 65},
+    ],
+)
+def test_what_is_no_hello(message):
+    with pytest.raises(ProtocolError):
+        hello_from(message)
+
+
+async def served(taken):
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = links.LinkServer(MINE, ["127.0.0.1"] * 3, KEY)
+    server.handle(HAND_OFF, lambda hello, end: taken.append((hello, end)))
+    server.start(listener.fileno())
+    return server, listener
+
+
+def options_for(port):
+    return dataclasses.replace(
+        Broker().options(0),
+        ring_size=3,
+        worker=3,
+        brokers=["127.0.0.1"] * 3,
+        shard_endpoints=[""] * 6,
+        replication_port=port,
+        link_key=KEY.hex(),
+        shard_port=9300,
+    )
+
+
+def test_a_link_is_handed_over_whole():
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        options = options_for(listener.getsockname()[1])
+        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        with listener:
+            theirs, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            assert (theirs.ordinal, theirs.worker, theirs.session) == (1, 0, 7)
+            end.setblocking(True)
+            end.sendall(b"behind the hello")
+            end.close()
+            while not taken:  # The caller is done before its proof has been looked at.
+                await asyncio.sleep(0.001)
+            hello_there, other = taken[0]
+            other.setblocking(True)
+            assert (hello_there.worker, hello_there.session) == (3, 9)
+            assert other.recv(100) == b"behind the hello"
+            other.close()
+            with pytest.raises(ProtocolError, match="takes no rpc yet"):
+                await links.open_link(options, (1, 0), hello, RPC)
+            stranger = dataclasses.replace(hello, cluster_uuid="e" * 32)
+            with pytest.raises(ProtocolError, match="refused: this is another cluster"):
+                await links.open_link(options, (1, 0), stranger, HAND_OFF)
+        await server.close()
+        with pytest.raises(NotReadyError):
+            await links.open_link(options, (1, 0), hello, HAND_OFF)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        struct.pack("<I", 0),
+        struct.pack("<I", 2**32 - 1),
+        struct.pack("<I", 1025),
+        frame.encode({"hello": 1}),
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack("<I", 3) + b"\xdf\xff\xff",
+    ],
+)
+def test_garbage_is_closed(garbage):
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        with listener:
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(garbage)
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        await server.close()
+        assert not taken
+
+    asyncio.run(main())
+
+
+async def answered(address, *pieces):
+    """What the server sends until it closes, of these frames and of what a proof makes of them."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+        async with asyncio.timeout(links.HELLO_SECONDS_MAX + 5):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def greeting(**changes):
+    nonce = changes.pop("nonce", os.urandom(32))
+    return frame.encode(dataclasses.replace(THEIRS, **changes).to_message() | {"nonce": nonce})
+
+
+@pytest.mark.parametrize(
+    "key", [b"", b"another", door.link_key(b"", "c" * 32), door.link_key(b"a secret", "c" * 32)]
+)
+def test_who_does_not_know_the_secret_is_not_let_in_and_lets_nobody_in(key, caplog):
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        options = options_for(listener.getsockname()[1])
+        wrong = dataclasses.replace(options, link_key=key.hex())
+        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        with listener:
+            with pytest.raises(ProtocolError, match="cluster.secret_file"):
+                await links.open_link(wrong, (1, 0), hello, HAND_OFF)
+            # A caller that does not look at the proof gets no further either.
+            proof = frame.encode({"proof": door.proof(key, door.CALLER, b"", b"")})
+            await answered(listener.getsockname(), greeting(), proof)
+        await server.close()
+        assert not taken
+
+    asyncio.run(main())
+    assert sum("cluster.secret_file" in each for each in caplog.messages) == 2
+
+
+def test_a_recorded_session_is_worth_nothing_and_no_proof_comes_back():
+    """Replayed byte for byte, and reflected: what the server says is no proof of a caller."""
+
+    async def main():
+        taken, recorded = [], []
+        server, listener = await served(taken)
+        options = options_for(listener.getsockname()[1])
+        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        send = links._send
+
+        async def recording(end, data):
+            recorded.append(data)
+            await send(end, data)
+
+        with listener, pytest.MonkeyPatch.context() as patched:
+            patched.setattr(links, "_send", recording)
+            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            end.close()
+            while not taken:
+                await asyncio.sleep(0.001)
+            patched.undo()
+            mine, theirs, proof = recorded
+            await answered(listener.getsockname(), mine, proof)
+            reflected = theirs[-len(proof) :]
+            assert len(frame.decode(reflected[4:])["proof"]) == 32
+            await answered(listener.getsockname(), mine, reflected)
+            assert len(taken) == 1
+        taken[0][1].close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"ordinal": 2}, {"worker": 6}, {"worker": -1}, {"session": 0}, {"disk_uuid": "../../x"}],
+)
+def test_nobody_speaks_for_another(changes):
+    """The right secret from the address of another broker, or for a worker that there is not."""
+
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        server._brokers = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+        with listener:
+            assert b"refused" in await answered(listener.getsockname(), greeting(**changes))
+            server._brokers = ["127.0.0.7"] * 3
+            assert await answered(listener.getsockname(), greeting()) == b""
+        await server.close()
+        assert not taken
+
+    asyncio.run(main())
+
+
+def test_a_crowd_that_says_nothing_keeps_nobody_out():
+    """Nothing is kept of it but its sockets, and the oldest go first."""
+
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        options = options_for(listener.getsockname()[1])
+        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        crowd = []
+        with listener:
+            for _ in range(3 * links.GREETING_MAX):
+                crowd.append(await asyncio.open_connection(*listener.getsockname()))
+                crowd[-1][1].write(frame.LENGTH.pack(links.HELLO_BYTES_MAX) + b"x" * 100)
+            await asyncio.sleep(0.05)
+            assert len(server._tasks) <= links.GREETING_MAX + 1
+            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            end.close()
+            while not taken:
+                await asyncio.sleep(0.001)
+        for _, writer in crowd:
+            writer.close()
+        await server.close()
+
+    asyncio.run(main())

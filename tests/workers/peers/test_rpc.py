@@ -1,0 +1,267 @@
+"""Worker to worker operations over real Unix sockets."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from twin import run
+
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    CorruptDataError,
+    CursorExpiredError,
+    NotReadyError,
+    OutcomeUnknownError,
+    ProtocolError,
+)
+from barco.protocol.link import RPC, Hello
+from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
+from barco.workers.peers.rpc_frames import unpack
+from barco.workers.storage.files.errors import CorruptChunkError
+
+BYTES_MAX = 1 << 20
+
+
+class Pair:
+    """Worker 0 calls, worker 1 answers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = str(directory / "worker-1.rpc")
+        self.paths = {0: str(directory / "worker-0.rpc"), 1: self.path}
+        self.cancelled = asyncio.Event()
+        self.started = asyncio.Event()
+        self.server = RpcServer(self.operation, bytes_max=BYTES_MAX)
+        self.siblings = Siblings(
+            worker=0, paths=self.paths, operation=self.local, bytes_max=BYTES_MAX
+        )
+
+    async def local(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op == "ready":
+            return args["ready"]
+        return "local"
+
+    async def operation(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op == "echo":
+            return args
+        if op == "gone":
+            raise CursorExpiredError("Too late.", earliest="x")
+        if op == "bug":
+            raise RuntimeError("secret")
+        if op == "ready":
+            await asyncio.sleep(args["after"])
+            return args["ready"]
+        self.started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    async def close(self) -> None:
+        await self.siblings.close()
+        await self.server.close()
+
+
+def with_pair(test: Callable[[Pair], Any]) -> Callable[[Path], None]:
+    def called(tmp_path: Path) -> None:
+        @run
+        async def scenario() -> None:
+            pair = Pair(tmp_path)
+            await pair.server.start(pair.path)
+            try:
+                await test(pair)
+            finally:
+                await pair.close()
+
+        scenario()
+
+    called.__name__ = test.__name__
+    return called
+
+
+@with_pair
+async def test_calls_carry_plain_values(pair: Pair) -> None:
+    args = {"bytes": b"\0" * 100_000, "map": {0: "a", "b": [1, 2.5, None]}, "big": 2**63}
+    assert await pair.siblings.call(1, "echo", args) == args
+    assert await pair.siblings.call(1, "echo", {"view": memoryview(b"abc")}) == {"view": b"abc"}
+    assert await pair.siblings.call(0, "echo", {}) == "local"
+
+
+@with_pair
+async def test_many_calls_at_once(pair: Pair) -> None:
+    calls = [pair.siblings.call(1, "echo", {"n": n}) for n in range(500)]
+    assert await asyncio.gather(*calls) == [{"n": n} for n in range(500)]
+
+
+@with_pair
+async def test_errors_keep_their_class(pair: Pair) -> None:
+    with pytest.raises(CursorExpiredError) as caught:
+        await pair.siblings.call(1, "gone", {})
+    assert caught.value.detail == "Too late." and caught.value.fields == {"earliest": "x"}
+    with pytest.raises(BrokerError) as hidden:
+        await pair.siblings.call(1, "bug", {})
+    assert "secret" not in hidden.value.detail
+
+
+@with_pair
+async def test_a_cancelled_call_is_cancelled_there(pair: Pair) -> None:
+    task = asyncio.create_task(pair.siblings.call(1, "hang", {}))
+    await pair.started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(pair.cancelled.wait(), 20)
+    assert await pair.siblings.call(1, "echo", {}) == {}
+
+
+@with_pair
+async def test_a_call_that_takes_too_long(pair: Pair) -> None:
+    with pytest.raises(OutcomeUnknownError):
+        await pair.siblings.call(1, "hang", {}, 0.02)
+    await asyncio.wait_for(pair.cancelled.wait(), 20)
+
+
+@with_pair
+async def test_a_sibling_that_goes_away_and_comes_back(pair: Pair) -> None:
+    task = asyncio.create_task(pair.siblings.call(1, "hang", {}))
+    await pair.started.wait()
+    await pair.server.close()
+    with pytest.raises(OutcomeUnknownError):
+        await task
+    with pytest.raises(NotReadyError):
+        await pair.siblings.call(1, "echo", {})
+    answers = await pair.siblings.broadcast("echo", {0: {}, 1: {}})
+    assert answers[0] == "local" and isinstance(answers[1], NotReadyError)
+    pair.server = RpcServer(pair.operation, bytes_max=BYTES_MAX)
+    await pair.server.start(pair.path)
+    assert await pair.siblings.call(1, "echo", {}) == {}
+
+
+@with_pair
+async def test_first_true(pair: Pair) -> None:
+    ready = {0: {"ready": False}, 1: {"ready": True, "after": 0.01}}
+    assert await pair.siblings.first_true("ready", ready, 1.0) == {1}
+    late = {0: {"ready": False}, 1: {"ready": True, "after": 5}}
+    assert await pair.siblings.first_true("ready", late, 0.02) == set()
+    assert await pair.siblings.first_true("ready", {1: {"ready": True, "after": 0}}, 1.0) == {1}
+
+
+BAD = [
+    struct.pack("<I", 0),
+    struct.pack("<I", BYTES_MAX + 1) + b"x",
+    struct.pack("<I", 2**32 - 1),
+    struct.pack("<I", 5) + b"\xdf\xff\xff\xff\xff",  # A map that claims 2^32 - 1 entries.
+    struct.pack("<I", 5) + b"\xdd\xff\xff\xff\xff",
+    struct.pack("<I", 1) + b"\x01",
+    struct.pack("<I", 100_000) + b"\x91" * 100_000,
+    b"".join((struct.pack("<I", 9), msgpack.packb({"id": "x", "op": 1}), b"\0" * 9))[:13],
+    struct.pack("<I", 3) + b"\xd4\x05\x00",
+    b"\x01",
+]
+
+
+@pytest.mark.parametrize("frame", BAD)
+def test_bad_frames_close_the_connection_and_nothing_else(frame: bytes, tmp_path: Path) -> None:
+    @run
+    async def scenario() -> None:
+        pair = Pair(tmp_path)
+        await pair.server.start(pair.path)
+        reader, writer = await asyncio.open_unix_connection(pair.path)
+        writer.write(frame)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+        assert await pair.siblings.call(1, "echo", {}) == {}
+        await pair.close()
+
+    scenario()
+
+
+def test_the_largest_answer_fits_into_a_frame() -> None:
+    from barco.limits import EVENT_BYTES_MAX_CEILING, POLL_BYTES_MAX
+
+    for event_bytes in (1024, EVENT_BYTES_MAX_CEILING):
+        assert frame_bytes_max(event_bytes) > POLL_BYTES_MAX + event_bytes
+    assert issubclass(NotReadyError, BarcoError)
+
+
+def test_an_error_with_arguments_of_its_own_arrives() -> None:
+    """It once broke the connection: the caller was told that nobody had answered."""
+    error = CorruptChunkError("seg-00000000.log", 4224, "t", 2, 3, 9, "section 5")
+    arrived = unpack_error(pack_error(error))
+    assert isinstance(arrived, CorruptDataError)
+    assert (arrived.detail, arrived.fields) == (error.detail, error.fields)
+
+
+def caller(ordinal: int, worker: int) -> Hello:
+    return Hello(
+        kind=RPC,
+        cluster_uuid="0" * 32,
+        ordinal=ordinal,
+        disk_uuid="1" * 32,
+        worker=worker,
+        session=1,
+        ring_size=3,
+        workers=1,
+        slices_per_range=4,
+    )
+
+
+def asks(number: int, op: str, padding: int) -> bytes:
+    body = msgpack.packb({"id": number, "op": op, "args": {"x": bytes(padding)}})
+    return struct.pack("<I", len(body)) + body
+
+
+@with_pair
+async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
+    """Its requests under way count; more of it waits, what others ask does not."""
+    large = BYTES_MAX - 100
+    ends = [socket.socketpair() for _ in range(3)]
+    streams = []
+    for (ours, theirs), who in zip(ends, [(1, 0), (1, 1), (2, 0)], strict=True):
+        pair.server.take(caller(*who), theirs)
+        streams.append(await asyncio.open_connection(sock=ours))
+    (_, first), (waits, second), (served, other) = streams
+    first.write(asks(1, "sleep", large))
+    await pair.started.wait()
+    second.write(asks(1, "echo", large))
+    other.write(asks(1, "echo", large))
+    await asyncio.wait_for(served.readexactly(large), 20)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(waits.readexactly(1), 0.2)
+    first.close()  # Its request is given up.
+    await asyncio.wait_for(waits.readexactly(large), 20)
+    second.close()
+    other.close()
+
+
+@with_pair
+async def test_one_connection_of_each_worker(pair: Pair) -> None:
+    """Also of those that come in one turn of the loop."""
+    ends = [socket.socketpair() for _ in range(20)]
+    for _, theirs in ends:
+        pair.server.take(caller(1, 0), theirs)
+    streams = [await asyncio.open_connection(sock=ours) for ours, _ in ends]
+    for reader, _ in streams[:-1]:
+        assert await asyncio.wait_for(reader.read(1), 20) == b""
+    streams[-1][1].write(asks(1, "echo", 1))
+    assert await asyncio.wait_for(streams[-1][0].readexactly(4), 20)
+    for _, writer in streams:
+        writer.close()
+
+
+def test_a_frame_of_many_small_things_is_refused() -> None:
+    for one, most in ((b"\x80", 99), (b"\x90", 99), (b"\xc0", 99)):
+        flat = b"\x82\xa2id\x01\xa1x\xdc" + struct.pack(">H", 100) + one * 100
+        nested = b"\x82\xa2id\x01\xa1x\x9a" + (b"\x9f" + one * 15) * 10
+        for body in (flat, nested):
+            with pytest.raises(ProtocolError):
+                unpack(memoryview(body), most)
+            message, size = unpack(memoryview(body), 1000)
+            assert message["id"] == 1 and size > 64 * 100

@@ -1,0 +1,97 @@
+"""What a poll asks of one worker, and what comes back."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from barco import limits
+from barco.workers.groups.cursor import Key
+from barco.workers.groups.views import Member
+from barco.workers.shard.reads import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known of the answers that a consumer has got, where its request comes in."""
+
+    received: str | None
+    """The last answer that the client says it got; None if it does not say."""
+    asker: int
+    """The worker that the client's request came to, by its number in the cluster."""
+    written: str | None
+    """The last answer that this worker has written to the consumer, whole; None: it knows none."""
+
+
+def holds(name: str, delivery: str, worker: int) -> bool:
+    """Whether the answer of that name carried what a worker gave for a delivery."""
+    carried, _, without = name.partition("!")
+    return carried == delivery and str(worker) not in without.split(",")
+
+
+def name_of(delivery: str, lost: Iterable[int]) -> str:
+    """A name for an answer without what these workers gave: nobody knows what that was."""
+    without = ",".join(map(str, sorted(lost)))
+    return f"{delivery}!{without}" if without else delivery
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """One that was written."""
+
+    name: str
+    ends: list[tuple[str, int, int]]
+    """By topic and number of the slice, where what it carried ends."""
+    at: float
+    """When, by the monotonic clock that all processes of the machine share."""
+
+
+class Written:
+    """The last answer that this worker has written to each consumer."""
+
+    def __init__(self, consumers_max: int = limits.CONSUMERS_MAX) -> None:
+        self._consumers_max = consumers_max
+        self._answers: dict[Key, WrittenAnswer] = {}
+
+    def note(self, key: Key, name: str, ends: list[tuple[str, int, int]]) -> None:
+        """An answer is in its connection, whole."""
+        self._answers.pop(key, None)  # The newest come last.
+        self._answers[key] = WrittenAnswer(name, ends, time.monotonic())
+        if len(self._answers) > self._consumers_max:
+            del self._answers[next(iter(self._answers))]
+
+    def answer(self, key: Key) -> WrittenAnswer | None:
+        """None is no harm: what nobody can say was received is given again."""
+        return self._answers.get(key)
+
+    def last(self, key: Key) -> str | None:
+        """Its name."""
+        answer = self._answers.get(key)
+        return None if answer is None else answer.name
+
+
+@dataclass(frozen=True, slots=True)
+class PollRequest:
+    """One pass of a poll over the slices of this worker."""
+
+    member: Member
+    budget: int
+    stored: bool
+    """The budget counts bytes as stored, not as rendered."""
+    delivery: str
+    """A name for this answer."""
+    said: Said
+    frame: int = 0
+    """What stands around an event, in bytes, when it is rendered."""
+    first: bool = True
+    """Not a later look for the same poll."""
+
+
+@dataclass(slots=True)
+class PollResult:
+    """What one worker has for a consumer."""
+
+    extents: list[Extent] = field(default_factory=list)
+    unavailable: list[int] = field(default_factory=list)
+    """Slices that could not be read now."""
+    superseded: bool = False
+    """The consumer polls anew: whoever sent this poll has given it up, noticed or not."""

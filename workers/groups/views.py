@@ -1,0 +1,221 @@
+"""What a worker knows of the consumer groups: the supervisor's latest view, looked things up in."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from barco import limits
+from barco.errors import BarcoError, NotRegisteredError
+from barco.model.placement import Placement
+from barco.workers.seams import SupervisorLike
+
+TOUCH_INTERVAL_S = 10.0
+"""How often the supervisor is told of a consumer at most."""
+
+TOUCH_GATHER_S = 0.5
+"""Consumers that were heard of are gathered for this long, and told of together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A registered consumer and its slices."""
+
+    consumer_id: str
+    group: str
+    session: int
+    start: str
+    assigned: Mapping[str, tuple[int, ...]]
+    """By topic the slices, by their numbers in the ring, counted from the lowest token."""
+    session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
+    """For how long it may be silent."""
+    numbers: frozenset[int] = field(init=False, compare=False)
+    """All of them."""
+    _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        numbers = frozenset(number for each in self.assigned.values() for number in each)
+        object.__setattr__(self, "numbers", numbers)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Who it is: a consumer that registers again is another one."""
+        return (self.consumer_id, self.session)
+
+    def slots(self, slices: range, first_slice: int = 0) -> list[tuple[str, int]]:
+        """Its (topic, slice) within these slices of a token range, in a fixed order.
+
+        first_slice: the number of the range's first slice. The list is kept: polls ask for it.
+        """
+        found = self._slots.get((slices, first_slice))
+        if found is None:
+            found = self._slots[slices, first_slice] = [
+                (topic, number - first_slice)
+                for topic, numbers in self.assigned.items()
+                for number in numbers
+                if number - first_slice in slices
+            ]
+        return found
+
+
+class GroupView:
+    """The view of the groups in force here. Only the supervisor changes it."""
+
+    def __init__(self, supervisor: SupervisorLike, ring: Placement) -> None:
+        self._supervisor = supervisor
+        slices = ring.slices_per_range
+        self._first_slices = {int(ring.token(at)): at * slices for at in range(ring.size)}
+        self._version = 0
+        self._groups: dict[str, dict[str, Member]] = {}
+        self._members: dict[str, Member] = {}
+        self._refresh_lock = asyncio.Lock()
+        self._refreshed = 0.0
+        self._touched: dict[str, float] = {}
+        self._to_touch: set[str] = set()
+        self._touching: asyncio.Task[None] | None = None
+        self._waits: Counter[str] = Counter()
+        self._watching: asyncio.Task[None] | None = None
+        self.on_change: Callable[[list[tuple[str, int]]], None] = lambda gone: None
+        """With the keys of the registrations that have ended."""
+
+    @property
+    def version(self) -> int:
+        """Of the view in force."""
+        return self._version
+
+    @property
+    def member_count(self) -> int:
+        """Consumers registered at the broker."""
+        return len(self._members)
+
+    def apply(self, view: Mapping[str, Any]) -> None:
+        """Take a view (see `barco.cluster.groups.groups`): a whole one, or what changed."""
+        since = int(view["since"])
+        if since > self._version or int(view["version"]) < self._version:
+            return  # Not the difference to ours, or overtaken: the next one will do.
+        before = self._members.copy() if since == 0 else {}
+        if since == 0:
+            self._groups.clear()
+            self._members.clear()
+        for group in view["removed"]:
+            for consumer_id in self._groups.pop(group, {}):
+                before[consumer_id] = self._members.pop(consumer_id)
+        for group, members in view["groups"].items():  # Before it is a member of another one.
+            known = self._groups.get(group, {})
+            for consumer_id in [name for name in members if name in known]:
+                del known[consumer_id]
+                before[consumer_id] = self._members.pop(consumer_id)
+        for group, members in view["groups"].items():
+            read = {n: self._member(group, n, value) for n, value in members.items() if value}
+            self._groups.setdefault(group, {}).update(read)
+            self._members.update(read)
+        self._version = int(view["version"])
+        self.on_change(
+            [member.key for member in before.values() if not self.is_current(member.key)]
+        )
+
+    def _member(self, group: str, consumer_id: str, value: Mapping[str, Any]) -> Member:
+        assigned = {}
+        for topic, pairs in value["assigned"].items():
+            slices = zip(pairs[::2], pairs[1::2], strict=True)
+            assigned[topic] = tuple(self._first_slices[token] + index for token, index in slices)
+        return Member(
+            consumer_id,
+            group,
+            int(value["session"]),
+            str(value["start"]),
+            assigned,
+            int(value["sessionMs"]),
+        )
+
+    def get(self, consumer_id: str) -> Member | None:
+        """The member of that id in the view in force."""
+        return self._members.get(consumer_id)
+
+    def is_current(self, key: tuple[str, int]) -> bool:
+        """Whether this session of the consumer is still the one."""
+        member = self._members.get(key[0])
+        return member is not None and member.key == key
+
+    def groups(self) -> Mapping[str, Mapping[str, Member]]:
+        """All groups with their members."""
+        return self._groups
+
+    async def require(self, consumer_id: str) -> Member:
+        """The member; asks the supervisor before saying that there is none."""
+        if (member := self._members.get(consumer_id)) is None:
+            await self.refresh()
+            member = self._members.get(consumer_id)
+        if member is None:
+            raise NotRegisteredError(
+                "This consumerId is not registered, or it was silent for longer than its "
+                "sessionMs: register again."
+            )
+        return member
+
+    async def at_least(self, version: int) -> None:
+        """Catch up with a view that somebody else has seen already."""
+        if self._version < version:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Ask the supervisor for the latest view; callers that come together share the answer."""
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._refresh_lock:
+            if self._refreshed > asked:
+                return
+            begun = loop.time()
+            self.apply(await self._supervisor.request("view", {"since": self._version}))
+            self._refreshed = begun
+
+    def heard_of(self, consumer_id: str) -> None:
+        """Pass on, now and then, that a consumer is alive."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        member = self._members.get(consumer_id)
+        often = TOUCH_INTERVAL_S
+        if member is not None:
+            often = min(often, member.session_ms / 1000 / limits.CONSUMER_TELLS)
+        if now - self._touched.get(consumer_id, -TOUCH_INTERVAL_S) < often:
+            return
+        self._touched[consumer_id] = now
+        self._to_touch.add(consumer_id)
+        if self._touching is None or self._touching.done():
+            self._touching = loop.create_task(self._touch())
+
+    @contextmanager
+    def waiting(self, consumer_id: str) -> Iterator[None]:
+        """Around a poll that waits: a client that holds its connection open is alive."""
+        self._waits[consumer_id] += 1
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._waits[consumer_id] -= 1
+            if not self._waits[consumer_id]:
+                del self._waits[consumer_id]
+
+    async def _watch(self) -> None:
+        while self._waits:
+            for consumer_id in self._waits:
+                self.heard_of(consumer_id)
+            await asyncio.sleep(limits.CONSUMER_SESSION_MS_MIN / 1000 / limits.CONSUMER_TELLS)
+
+    async def _touch(self) -> None:
+        await asyncio.sleep(TOUCH_GATHER_S)
+        names, self._to_touch = self._to_touch, set()
+        now = asyncio.get_running_loop().time()
+        self._touched = {
+            name: at for name, at in self._touched.items() if now - at < TOUCH_INTERVAL_S
+        }
+        try:
+            await self._supervisor.request("touch", {"consumerIds": sorted(names)})
+        except BarcoError:
+            for name in names:  # Their next request tells it again.
+                self._touched.pop(name, None)

@@ -1,0 +1,1 @@
+"""Requests, answers and routes as values, and what all handlers have in common."""

@@ -1,0 +1,201 @@
+"""What the handlers of the routes have in common: the cluster as one worker sees it.
+
+Slices of the whole ring are numbered through from the lowest token. Workers are named by their
+number in the cluster. With one broker a slice's number is its index, a shard is its worker, and
+the worker's number is its own.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.workers.groups.views import GroupView
+from barco.workers.http.base.memory import AnswerMemory
+from barco.workers.operations.service import ShardService
+from barco.workers.seams import SiblingsLike, SupervisorLike
+
+
+class Context:
+    """The shard of this worker, the siblings, the supervisor, and who owns what."""
+
+    def __init__(
+        self, service: ShardService, *, siblings: SiblingsLike, supervisor: SupervisorLike
+    ) -> None:
+        self.service = service
+        self.options = service.options
+        self.siblings = siblings
+        self.supervisor = supervisor
+        self.replicas = self.options.replicas
+        self.peer = self.options.peer
+        """This worker's number in the cluster."""
+        first = self.peer - self.options.worker
+        self.processes = range(first, first + self.replicas.processes)
+        """Of this broker, by their numbers in the cluster."""
+        self.ready = False
+        self.reason = "The shard is being recovered."
+        self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
+        self.ring = self.options.placement
+        slices = self.ring.slices_per_range
+        self._shards = [self.replicas.shard_of_slice(*divmod(p, slices)) for p in self.numbers]
+        self.leaders = service.leaders
+        self.memory = AnswerMemory(self.options.memory_bytes // 4)
+        self._deliveries = 0
+        self._life = secrets.token_hex(4)
+        self._polls: set[asyncio.Task[Any]] = set()
+
+    @property
+    def membership(self) -> GroupView:
+        """The consumer groups."""
+        return self.service.membership
+
+    @property
+    def numbers(self) -> range:
+        """All slices of the ring."""
+        return range(self.ring.size * self.ring.slices_per_range)
+
+    def shard(self, number: int) -> int:
+        """The shard that a slice of the ring is in."""
+        return self._shards[number]
+
+    def token(self, number: int) -> str:
+        """The start of the token range of a slice, as answers spell it."""
+        return str(self.ring.token(number // self.ring.slices_per_range))
+
+    def index(self, number: int) -> int:
+        """The index of a slice within its token range."""
+        return number % self.ring.slices_per_range
+
+    def first_slice(self, worker: int) -> int:
+        """The number of slice 0 of the token range whose shard a worker holds."""
+        shard = self.replicas.shard_of(self.replicas.process(worker))
+        return shard // self.replicas.workers * self.ring.slices_per_range
+
+    def numbers_of(self, worker: int) -> range:
+        """The numbers of the slices of the shard that a worker holds."""
+        slices = self.replicas.slices_of(self.replicas.shard_of(self.replicas.process(worker)))
+        first = self.first_slice(worker)
+        return range(first + slices.start, first + slices.stop)
+
+    def owner(self, number: int) -> int:
+        """The worker that leads a slice; NotReadyError if nobody does."""
+        worker = self.leaders.peer(self.shard(number))
+        if worker is None:
+            raise NoLeaderError("Nobody leads this slice at the moment.")
+        return worker
+
+    def owners_here(self, numbers: Iterable[int]) -> list[int]:
+        """The workers of this broker that lead any of these slices."""
+        found = {self.leaders.peer(shard) for shard in {self.shard(number) for number in numbers}}
+        return sorted(worker for worker in self.processes if worker in found)
+
+    def leading_here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for every worker of this broker that leads its shard."""
+        return dict.fromkeys(self.owners_here(self.numbers), args)
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Around what only waits and reads: it may be cancelled when its client has gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._polls.add(task)
+        try:
+            yield
+        finally:
+            self._polls.discard(task)
+
+    def interruptible(self, task: asyncio.Task[Any]) -> bool:
+        """Whether this task is within `polling`."""
+        return task in self._polls
+
+    def next_delivery(self) -> str:
+        """A name for an answer that hands out events; no other process, also none of an earlier
+        life, gives it to another one."""
+        self._deliveries += 1
+        return f"{self.peer:x}-{self._life}-{self._deliveries:x}"
+
+    def everyone(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for every process of this broker."""
+        return dict.fromkeys(self.processes, args)
+
+    def leaders_of_all(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        """The same arguments for the worker that leads each shard of the ring."""
+        if self.leaders.without():
+            raise NoLeaderError("Nobody leads a part of the ring at the moment.")
+        leaders = (self.leaders.peer(shard) for shard in range(self.replicas.shards))
+        return {worker: args for worker in leaders if worker is not None}
+
+    async def look_all(
+        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """For each shard the result of its leader or, where that does not answer, of another worker
+        that holds it; a BarcoError stands for itself. For what changes nothing."""
+        answers: dict[int, Any] = {}
+        for turn in range(self.replicas.seats):
+            asked = {}
+            for shard in range(self.replicas.shards):
+                if turn == 0 or isinstance(answers[shard], BarcoError):
+                    asked[self.holders(shard)[turn]] = shard
+            if not asked:
+                break
+            given = await self.siblings.broadcast(op, dict.fromkeys(asked, args), timeout)
+            for worker, answer in given.items():
+                answers[asked[worker]] = answer
+        return dict(sorted(answers.items()))
+
+    async def ask_all(
+        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """As `look_all`, or 503 if nobody who holds a shard can answer."""
+        answers = await self.look_all(op, args, timeout=timeout)
+        for answer in answers.values():
+            if isinstance(answer, BarcoError):
+                raise as_not_ready(answer)
+        return answers
+
+    def seats(self, shard: int) -> dict[str, Any]:
+        """Where a shard is led and where else it is, for documents."""
+        processes = self.replicas.holders(shard)
+        leader = self.leaders.leader(shard) or processes[0]
+        endpoint = self.service.neighbours.endpoint
+        only = self.ring.size == 1
+        return {
+            "endpoint": endpoint(leader),
+            "worker": leader[1],
+            "ordinal": self.options.ordinal if only else leader[0],
+            "replicas": [self.options.ordinal] if only else [each[0] for each in processes],
+            "replicaEndpoints": [endpoint(process) for process in processes],
+        }
+
+    def holders(self, shard: int) -> list[int]:
+        """The workers that hold a shard: its leader, then the one of this broker, then others."""
+        leader, own = self.leaders.peer(shard), self.processes
+        workers = [self.replicas.peer(process) for process in self.replicas.holders(shard)]
+        return sorted(workers, key=lambda worker: (worker != leader, worker not in own))
+
+    async def ask(self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0) -> Any:
+        """One worker's result. For what changes nothing: no outcome of it is ever unknown."""
+        try:
+            return await self.siblings.call(worker, op, args, timeout)
+        except BarcoError as error:
+            raise as_not_ready(error) from None
+
+    async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
+        """Change something on every shard. It can be sent again if not all have answered."""
+        answers = await self.siblings.broadcast(op, self.leaders_of_all(args), timeout)
+        failures = [answer for answer in answers.values() if isinstance(answer, BarcoError)]
+        if not failures:
+            return
+        if len(failures) < len(answers) and failures[0].status >= 500:
+            # Written on some: that is neither done nor "not written".
+            raise OutcomeUnknownError("Not every worker has made the change: send it again.")
+        raise failures[0]
+
+
+def as_not_ready(error: BarcoError) -> BarcoError:
+    """A read that got no answer has no outcome that could be unknown: it can be tried again."""
+    if isinstance(error, (OutcomeUnknownError, PeerError)):
+        return NotReadyError("The worker that owns the slice did not answer.")
+    return error

@@ -1,0 +1,48 @@
+"""The names that a request may use. Another one is refused, with the nearest that there is.
+
+A misspelt name that is passed over is a setting that nobody has: `sessionms=5000` would be a
+consumer of 30 s, `partitonKey=` events in no order. Headers are different: anybody on the way may
+add one, so unknown ones are passed over.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from barco.errors import UnknownNameError
+from barco.workers.http.base.messages import Request
+from barco.workers.http.base.routes import Route
+
+SHOWN_CHARACTERS_MAX = 100
+"""Of a name that is not known."""
+
+
+def check_parameters(route: Route, request: Request) -> None:
+    """UnknownNameError if the query has a name that the route does not take."""
+    named = [each for each in route.parameters if not each.header]
+    known = {name for each in named for name in (each.name, *each.older)}
+    check_names("parameter", request.query, known, [each.name for each in named])
+
+
+def check_names(
+    kind: str, given: Iterable[str], known: Iterable[str], shown: Iterable[str] | None = None
+) -> None:
+    """UnknownNameError for the first name that is not known; `shown`: those that are proposed."""
+    known = set(known)
+    for name in given:
+        if name not in known:
+            raise _unknown(kind, name, list(known if shown is None else shown))
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
+    plain = {_plain(each): each for each in known}
+    short = name[:SHOWN_CHARACTERS_MAX]
+    near = difflib.get_close_matches(_plain(short), plain, n=1, cutoff=0.6)
+    if near:
+        hint = f"did you mean {plain[near[0]]}?"
+    else:
+        hint = f"there are {', '.join(sorted(known))}." if known else "none is taken here."
+    return UnknownNameError(f"There is no {kind} {short!r}: {hint}")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,0 +1,224 @@
+"""Extents of stored chunks as bodies of answers, in the four formats that consumers may accept."""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+import zstandard
+
+from barco import _native
+from barco.errors import CorruptDataError
+from barco.model.placement import Placement
+from barco.workers.http.base.messages import JSON, NDJSON, Part
+from barco.workers.shard.reads import Chunk, Extent, chunk_place, split_chunks
+from barco.workers.shard.waiting import breathe
+
+POLAR = "application/vnd.polar.consumermessage"
+CHUNKS = "application/vnd.barco.chunks"
+
+CONSUME_FORMATS = (JSON, NDJSON, POLAR, CHUNKS)
+
+FRAME_BYTES = {JSON: 1, NDJSON: 180, POLAR: 12}
+"""What stands around an event's key and value in each form, about; topics not counted."""
+
+_STEP_BYTES = 256 * 1024
+"""About a millisecond of rendering; then other requests have their turn."""
+
+_TEXT_BYTES = 512 * 1024
+"""Of text that comes out at most in such a step: small events become several times as long."""
+
+_BRACKETS = 2
+"""Around the values of a piece of JSON."""
+
+_POLAR_ITEMS_MAX = 0xFFFF
+_POLAR_ITEM = struct.Struct(">qBIB")
+_ZSTD_LEVEL = 1
+
+
+def frame_bytes(kind: str, topic: str) -> int:
+    """What stands around an event's key and value when it is rendered, about."""
+    return FRAME_BYTES.get(kind, 0) + (len(topic) if kind == NDJSON else 0)
+
+
+class Run:
+    """The part of an extent that lies in one generation."""
+
+    def __init__(self, extent: Extent, ring: Placement, epoch: int, start: int) -> None:
+        self.extent = extent
+        self.topic = extent.topic
+        range_index, self.slice = divmod(extent.slice, ring.slices_per_range)
+        self.token = int(ring.token(range_index))
+        self.epoch = epoch
+        self.start = start
+        self.end = extent.end
+        """Where it is to end, then where the rendered part of it ends."""
+        self.chunks: list[Chunk] = []
+
+
+def runs(extents: Sequence[Extent], ring: Placement) -> list[Run]:
+    """The extents, cut where a generation ends. Their slices are numbered through the ring."""
+    found: list[Run] = []
+    for extent in extents:
+        run: Run | None = None
+        for chunk in extent.chunks:
+            for piece, head in split_chunks(chunk):
+                if run is None or run.epoch != head["epoch"]:
+                    start = extent.start if run is None else head["base_offset"]
+                    if run is not None:
+                        run.end = start
+                    run = Run(extent, ring, head["epoch"], start)
+                    found.append(run)
+                run.chunks.append(piece)
+    return found
+
+
+def _steps(run: Run) -> Iterator[list[Chunk]]:
+    step: list[Chunk] = []
+    size = 0
+    for chunk in run.chunks:
+        step.append(chunk)
+        size += len(chunk)
+        if size >= _STEP_BYTES:
+            yield step
+            step, size = [], 0
+    if step:
+        yield step
+
+
+class _Budget:
+    """What may still be rendered, and when others have their turn.
+
+    That is not before a short answer: it would wait for theirs.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+        self.started = False
+        """Whether there is an event in the answer; one is, however large."""
+        self._work = 0
+
+    @property
+    def most(self) -> int:
+        """For the next piece."""
+        return min(max(self.left, 1), _TEXT_BYTES)
+
+    async def spend(self, read: Sequence[Chunk], written: int) -> None:
+        """A piece has been rendered."""
+        self.left -= written
+        self.started = True
+        self._work += max(sum(len(chunk) for chunk in read), written // 2)
+        if self._work >= _STEP_BYTES:
+            self._work = 0
+            await breathe()
+
+
+Form = Callable[[Sequence[Chunk], int, int, int], tuple[bytes, int]]
+"""The text of chunks from one offset to another, about so many bytes, and where it ends."""
+
+
+async def _text(run: Run, form: Form, budget: _Budget) -> list[bytes]:
+    """The run as far as the budget reaches; its end is there then."""
+    pieces: list[bytes] = []
+    at, end = run.start, run.end
+    run.end = at
+    for step in _steps(run):
+        *_, (_, last) = split_chunks(step[-1])
+        stop = min(end, last["base_offset"] + last["count"])
+        while at < stop:
+            if budget.started and budget.left <= 0:
+                return pieces
+            text, after = form(step, at, stop, budget.most)
+            if after <= at or (budget.started and len(text) > budget.left + _BRACKETS):
+                return pieces
+            run.end = at = after
+            pieces.append(text)
+            await budget.spend(step, len(text))
+    return pieces
+
+
+async def render(
+    kind: str, extents: Sequence[Extent], ring: Placement, budget: int = 2**62
+) -> list[Part]:
+    """The body, in parts: at most `budget` bytes and what frames them, but one event at least.
+
+    Extents that do not fit end where the body does. Stored chunks are sent as they are.
+    """
+    if kind == CHUNKS:
+        return [chunk for extent in extents for chunk in extent.chunks]
+    make = {JSON: _render_json, NDJSON: _render_ndjson, POLAR: _render_polar}[kind]
+    found = runs(extents, ring)
+    try:
+        parts = await make(found, _Budget(budget))
+    except ValueError as error:
+        raise CorruptDataError(f"Stored events cannot be read: {error}.") from None
+    for extent in extents:
+        ends = [run.end for run in found if run.extent is extent and run.end > run.start]
+        extent.end = ends[-1] if ends else extent.start
+    return parts
+
+
+async def _render_json(found: Sequence[Run], budget: _Budget) -> list[Part]:
+    parts: list[Part] = []
+    for run in found:
+        pieces = await _text(run, _native.render_json, budget)
+        if not pieces:
+            continue
+        # A topic's name needs no escapes; int64 values are strings, as JavaScript has no such.
+        parts.append(
+            f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{run.token}",'
+            f'"rangeIndex":{run.slice},"version":{run.epoch},'
+            f'"startOffset":"{run.start}","values":['.encode()
+        )
+        for number, values in enumerate(pieces):
+            if number:
+                parts.append(b",")
+            parts.append(memoryview(values)[1:-1])
+        parts.append(b"]}")
+    parts.append(b"]\n" if parts else b"[]\n")
+    return parts
+
+
+async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
+    parts: list[Part] = []
+    for run in found:
+        token = run.token
+
+        def lines(
+            step: Sequence[Chunk], at: int, end: int, most: int, token: int = token
+        ) -> tuple[bytes, int]:
+            return _native.render_ndjson(step, at, end, token, most)
+
+        parts += await _text(run, lines, budget)
+    return parts
+
+
+async def _render_polar(found: Sequence[Run], budget: _Budget) -> list[Part]:
+    parts: list[Part] = []
+    items = 0
+    compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+    for run in found:
+        if items == _POLAR_ITEMS_MAX:
+            run.end = run.start
+            continue
+        records = await _text(run, _native.render_records, budget)
+        if not records:
+            continue
+        items += 1
+        payload = compressor.compress(b"".join(records))
+        topic = run.topic.encode()
+        parts.append(_POLAR_ITEM.pack(run.token, run.slice & 0xFF, run.epoch, len(topic)))
+        parts += (topic, struct.pack(">qi", run.start, len(payload)), payload)
+    return [struct.pack(">H", items), *parts]
+
+
+def skips(extents: Sequence[Extent], ring: Placement) -> str:
+    """For stored chunks: "topic/slice@offset" where the first chunk begins before what is meant.
+
+    In a cluster "topic/token/slice@offset".
+    """
+    found = []
+    for extent in extents:
+        if extent.chunks and chunk_place(extent.chunks[0])[0] < extent.start:
+            range_index, index = divmod(extent.slice, ring.slices_per_range)
+            name = f"{ring.token(range_index)}/{index}" if ring.size > 1 else index
+            found.append(f"{extent.topic}/{name}@{extent.start}")
+    return ", ".join(found)

@@ -1,0 +1,101 @@
+"""One table of everything that the broker answers: the router and /openapi.json read it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barco.errors import MethodNotAllowedError, NotFoundError
+from barco.workers.http.base.messages import percent_decode
+
+PATH_SEGMENTS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter, for the documentation."""
+
+    name: str
+    description: str
+    kind: str = "string"
+    required: bool = False
+    repeated: bool = False
+    header: bool = False
+    """A request header instead."""
+    values: tuple[str, ...] = ()
+    """All that are understood."""
+    older: tuple[str, ...] = ()
+    """Other names of it, which are taken as well and not documented."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A header of answers, for the documentation."""
+
+    name: str
+    description: str
+    statuses: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path. `handler` names a method of the app; None: the C core answers."""
+
+    method: str
+    path: str
+    handler: str | None
+    summary: str
+    tag: str
+    parameters: tuple[Parameter, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The request body by media type: a schema each."""
+    answers: Mapping[int, str] = field(default_factory=dict)
+    tells: tuple[Told, ...] = ()
+    """Headers of the answers that have a meaning of their own."""
+    kinds: tuple[str, ...] = ("application/json",)
+    """Media types of the 200 answer."""
+    shape: str = ""
+    """The schema of the JSON among them: "stored", "events", or any."""
+
+
+class Router:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self._paths: list[tuple[tuple[str, ...], dict[str, Route]]] = []
+        by_path: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            by_path.setdefault(route.path, {})[route.method] = route
+        for path, methods in by_path.items():
+            self._paths.append((tuple(path.split("/")[1:]), methods))
+
+    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
+        """(route, variable parts, allowed methods); the route is None for OPTIONS.
+
+        Raises 404 for an unknown path and 405 for a method that it does not have.
+        """
+        segments = path.split("/", PATH_SEGMENTS_MAX + 1)[1:]
+        for template, methods in self._paths:
+            variables = _match(template, segments)
+            if variables is None:
+                continue
+            allowed = sorted(methods | ({"HEAD": 0} if "GET" in methods else {}) | {"OPTIONS": 0})
+            route = methods.get("GET" if method == "HEAD" else method)
+            if route is not None and route.handler is not None:
+                return route, variables, allowed
+            if method == "OPTIONS":
+                return None, variables, allowed
+            raise MethodNotAllowedError(f"The path takes {', '.join(allowed)}.", allow=allowed)
+        raise NotFoundError("There is nothing at this path; /openapi.json lists what there is.")
+
+
+def _match(template: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    if len(template) != len(segments):
+        return None
+    raw = {}
+    for expected, given in zip(template, segments, strict=True):
+        if expected.startswith("{"):
+            raw[expected[1:-1]] = given
+        elif expected != given:
+            return None
+    # Decoded only after the path has matched: an escaped slash is part of a name, not of the path.
+    return {name: percent_decode(value, plus_is_space=False) for name, value in raw.items()}

@@ -1,0 +1,1 @@
+"""The handlers of the routes, a module for each part of the API."""

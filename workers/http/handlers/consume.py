@@ -1,0 +1,459 @@
+"""Group consumption: register, poll, commit, goodbye."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from barco import limits
+from barco.errors import (
+    BarcoError,
+    ConflictError,
+    NotReadyError,
+    OutcomeUnknownError,
+    RequestError,
+)
+from barco.types import KiB
+from barco.workers.groups.cursor import Key
+from barco.workers.groups.polls import name_of
+from barco.workers.groups.views import Member
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_names
+from barco.workers.http.base.messages import (
+    JSON,
+    RETRY_AFTER_S,
+    Request,
+    Response,
+    check_topic,
+    choose,
+    media_type,
+    text_response,
+)
+from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
+from barco.workers.operations.service import extent_from_list
+from barco.workers.shard.reads import Extent
+
+START_LATEST = "startFromLatest"
+START_EARLIEST = "startFromEarliest"
+
+DELIVERY = "Barco-Delivery"
+UNAVAILABLE = "Barco-Unavailable-Slices"
+
+START_SECONDS_MAX = 4.0
+"""For the leaders to note a new group: longer than it takes to take over from one that hangs."""
+
+IDLE_RETRY_AFTER_S = 5
+"""For a consumer without slices: only a change of the group can give it some."""
+
+OVER = 2
+OVER_BYTES = 64 * KiB
+GROWTH_MAX = 8
+"""Owners guess how long events are as text. An answer may be so many times as long, and a little
+more; one that would be longer, of control characters mostly, is put together anew from an eighth
+as much: a byte becomes six at most."""
+
+WRITTEN_SECONDS_MAX = 1.0
+"""For a worker to say whether it has given an answer; one that stands still is not waited for, and
+what it may have given is given again."""
+
+_PAUSE_S = 0.02
+"""Before looking again, when a wait ended and yet there was nothing: nobody spins."""
+
+_LEADER_PAUSE_S = 0.1
+"""Before a commit looks again whether somebody leads: each look asks every process."""
+
+_log = logging.getLogger("barco.consume")
+
+
+@dataclass(slots=True)
+class Pass:
+    """What all workers together have for a consumer."""
+
+    extents: list[Extent]
+    unavailable: set[int]
+    superseded: bool = False
+    """The same consumer polls on another connection."""
+    lost: set[int] = field(default_factory=set)
+    """Workers that may have handed something out of which nothing has come here."""
+    reserved: int = 0
+    """Memory to be given back when the extents are gone."""
+
+
+class Consume:
+    """Handlers of /v1/consumer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        context.service.consumption.ask_written = self._ask_written
+
+    # --- Registration ---------------------------------------------------------------------------
+
+    async def register(self, request: Request) -> Response:
+        """Make a consumer a member of a group, and record where a new group starts."""
+        args = _registration(request)
+        for topic in args["topics"]:
+            check_topic(topic)
+        reply = await self._context.supervisor.request("register", args)
+        await self._context.membership.at_least(reply["version"])
+        start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
+        await self._start_group(start)
+        return text_response("Already registered" if reply["known"] else "OK")
+
+    async def _start_group(self, start: Mapping[str, Any]) -> None:
+        """Every shard's leader notes where the group starts there.
+
+        One that does not answer may have been taken over from meanwhile: then its successor is
+        asked. A shard without a leader notes it when the consumer first polls there.
+        """
+        asked: set[int] = set()
+        for _ in range(self._context.replicas.seats):
+            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+            workers = sorted(worker for worker in leading - asked if worker is not None)
+            answers = await self._context.siblings.broadcast(
+                "start_group", dict.fromkeys(workers, start), START_SECONDS_MAX
+            )
+            failures = {w: each for w, each in answers.items() if isinstance(each, BarcoError)}
+            if refused := next((e for e in failures.values() if e.status < 500), None):
+                raise refused
+            asked |= answers.keys() - failures.keys()
+            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+            if not failures or leading & failures.keys():
+                break
+        if failures:
+            raise NotReadyError("Not every worker could note the group: register again.")
+
+    # --- Polling --------------------------------------------------------------------------------
+
+    async def poll(self, request: Request) -> Response:
+        """Commit what the last poll returned; return what follows, or wait for it."""
+        kind = choose(request.header("accept"), CONSUME_FORMATS)
+        wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
+        budget = request.number(
+            "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
+        )
+        consumer_id = _consumer_id(request)
+        context = self._context
+        member = await context.membership.require(consumer_id)
+        context.membership.heard_of(consumer_id)
+        delivery = context.next_delivery()
+        args: dict[str, Any] = {
+            "budget": max(1, budget),
+            "stored": kind == CHUNKS,
+            "frame": frame_bytes(kind, "topic"),
+            "delivery": delivery,
+            "said": self._said(request, member),
+            "first": True,
+        }
+
+        # A client that asks once and closes its side may still read the answer; one that
+        # waits for events and closes its side is taken to have gone.
+        with context.polling() if wait_ms else nullcontext():
+            response = await self._answer(kind, member, args, wait_ms / 1000)
+            if response is None:
+                # Nobody has received the last one: what was handed out is handed out anew.
+                args["delivery"] = context.next_delivery()
+                args["budget"] = max(1, budget // GROWTH_MAX)
+                response = await self._answer(kind, member, args, wait_ms / 1000, last=True)
+        assert response is not None
+        return response
+
+    async def _answer(
+        self, kind: str, member: Member, args: dict[str, Any], wait_s: float, *, last: bool = False
+    ) -> Response | None:
+        """One try: what there is, or (unless it is the last) None if that is far too long."""
+        context, delivery = self._context, args["delivery"]
+
+        async def undo() -> None:
+            await self._revoke(member, delivery)
+
+        response: Response | None = None
+        try:
+            found = await self._poll_until(member, args, wait_s)
+            try:
+                response = await self._response(kind, found, delivery, member, undo, last=last)
+            finally:
+                context.memory.give_back(found.reserved)
+        finally:
+            if response is None:
+                # The client has gone, or gets an error: it must be given these events again.
+                await asyncio.shield(undo())
+        return response
+
+    async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        woken: set[int] = set()
+        while True:
+            found = await self._look(member, args, woken)
+            left = deadline - loop.time()
+            if found.extents or left <= 0 or found.superseded or found.lost:
+                return found  # What was lost comes with the next answer, which has another name.
+            args = {**args, "first": False}
+            looked_at_some, woken = bool(woken), set()
+            if not looked_at_some:
+                with self._context.membership.waiting(member.consumer_id):
+                    woken = await self._wait(member, left)
+            if not woken and loop.time() < deadline:
+                # News that were none for this consumer, or a worker that could not be asked.
+                await asyncio.sleep(min(_PAUSE_S, left))
+            member = await self._context.membership.require(member.consumer_id)
+            self._context.membership.heard_of(member.consumer_id)
+
+    async def _look(self, member: Member, args: dict[str, Any], owners: set[int]) -> Pass:
+        """One pass, within what memory there is."""
+        memory = self._context.memory
+        granted = await memory.take(args["budget"])
+        try:
+            found = await self._pass(member, {**args, "budget": granted}, owners)
+            if found.extents:
+                found.reserved, granted = granted, 0
+            return found
+        finally:
+            memory.give_back(granted)
+
+    async def _pass(self, member: Member, args: Mapping[str, Any], only: set[int]) -> Pass:
+        """One look at all slices, or at those of `only` the workers that have something.
+
+        Every owner gets its share, then one gets what is left over.
+        """
+        owners = self._context.owners_here(member.numbers)
+        if only:  # Nobody else needs to be woken for it.
+            owners = [owner for owner in owners if owner in only]
+        found = Pass([], set())
+        if not owners:
+            return found
+        left = args["budget"]
+        for _ in range(2):
+            share = {**args, "budget": max(1, left // len(owners))}
+            owners = await self._collect(member, dict.fromkeys(owners, share), found)
+            left = args["budget"] - sum(extent.cost for extent in found.extents)
+            if not owners or 4 * left < args["budget"]:
+                break
+        return found
+
+    async def _collect(
+        self, member: Member, shares: Mapping[int, Mapping[str, Any]], found: Pass
+    ) -> list[int]:
+        """Ask these workers; returns those that have more than they gave."""
+        who = self._who(member)
+        answers = await self._context.siblings.broadcast(
+            "poll", {worker: {**share, **who} for worker, share in shares.items()}
+        )
+        more = []
+        for worker, answer in answers.items():
+            if isinstance(answer, BarcoError):
+                if answer.status < 500:
+                    raise answer
+                if isinstance(answer, OutcomeUnknownError):
+                    self._lose(worker, found)
+                found.unavailable.update(self._context.numbers_of(worker))
+                continue
+            extents = [extent_from_list(given) for given in answer["extents"]]
+            for extent in extents:
+                _add(found.extents, extent)
+            found.unavailable.update(answer["unavailable"])
+            found.superseded |= answer["superseded"]
+            if any(extent.more for extent in extents):
+                more.append(worker)
+        return more
+
+    def _lose(self, worker: int, found: Pass) -> None:
+        """It may have handed out events that did not arrive: none of its own are in the answer,
+        whose name says so, and it gives all of them again."""
+        found.lost.add(worker)
+        numbers = self._context.numbers_of(worker)
+        found.extents = [extent for extent in found.extents if extent.slice not in numbers]
+
+    async def _response(
+        self,
+        kind: str,
+        found: Pass,
+        delivery: str,
+        member: Member,
+        undo: Callable[[], Awaitable[None]],
+        *,
+        last: bool,
+    ) -> Response | None:
+        headers = [("Cache-Control", "no-store")]
+        if found.unavailable:
+            mine = sorted(found.unavailable & member.numbers)
+            headers.append((UNAVAILABLE, ",".join(str(number) for number in mine)))
+        if not found.extents:
+            idle = not member.numbers
+            headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
+            return Response(204, b"", tuple(headers))
+        name = name_of(delivery, found.lost)
+        headers += [("Content-Type", kind), (DELIVERY, name)]
+        ring = self._context.ring
+        if kind == CHUNKS and (skip := skips(found.extents, ring)):
+            headers.append(("Barco-Start", skip))
+        ends = [extent.end for extent in found.extents]
+        fair = max(found.reserved, sum(extent.cost for extent in found.extents))
+        most = 2**62 if last else OVER * fair + OVER_BYTES
+        parts = await render(kind, found.extents, ring, most)
+        if [extent.end for extent in found.extents] != ends:
+            return None  # Where owners believe them to end, other polls go on.
+        carried = [(extent.topic, extent.slice, extent.end) for extent in found.extents]
+        note = self._context.service.written.note
+        written = functools.partial(note, member.key, name, carried)
+        return Response(200, self._context.memory.counted(parts), tuple(headers), undo, written)
+
+    def _who(self, member: Member) -> dict[str, Any]:
+        version = self._context.membership.version
+        return {"consumer": member.consumer_id, "session": member.session, "version": version}
+
+    def _said(self, request: Request, member: Member) -> list[Any]:
+        """What is known here of what the consumer has received (`polls.Said`)."""
+        written = self._context.service.written.last(member.key)
+        return [request.value("delivery"), self._context.peer, written]
+
+    async def _ask_written(self, worker: int, key: Key) -> str | None:
+        """What another worker of this broker has written to a consumer last."""
+        answers = await self._answers([worker], key)
+        return str(answers[0][0]) if answers else None
+
+    async def _answers(self, workers: Iterable[int], key: Key) -> list[list[Any]]:
+        """What these workers have written to a consumer last: [name, ends, when] of those that
+        have something and say it."""
+        args = {"consumer": key[0], "session": key[1]}
+        asked = await self._context.siblings.broadcast(
+            "written", dict.fromkeys(workers, args), WRITTEN_SECONDS_MAX
+        )
+        return [answer for answer in asked.values() if isinstance(answer, list)]
+
+    async def _received(self, request: Request, member: Member) -> list[list[Any]]:
+        """Where what the consumer has received last ends: [topic, number of the slice, end]."""
+        name = request.value("delivery")
+        answers = await self._answers(self._context.processes, member.key)
+        if name is not None:
+            answers = [answer for answer in answers if answer[0] == name]
+        newest = max(answers, key=lambda answer: float(answer[2]), default=None)
+        return list(newest[1]) if newest is not None else []
+
+    async def _wait(self, member: Member, timeout: float) -> set[int]:
+        """Until owners have something, or the slices of the consumer change; who told it."""
+        # A consumer without slices waits here, for the change that gives it some.
+        owners = self._context.owners_here(member.numbers) or [self._context.peer]
+        args = {**self._who(member), "timeout": timeout}
+        return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
+
+    async def _revoke(self, member: Member, delivery: str) -> None:
+        args = {**self._who(member), "delivery": delivery}
+        await self._context.siblings.broadcast("revoke", self._context.leading_here(args), 1.0)
+
+    # --- Committing -----------------------------------------------------------------------------
+
+    async def commit(self, request: Request) -> Response:
+        """Commit what the last poll returned; 204 once that is as durable as an event.
+
+        While nobody leads a slice, the next leader is waited for: a commit can be repeated.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.COMMIT_WAIT_SECONDS
+        while True:
+            try:
+                return await self._commit(request)
+            except NotReadyError:
+                if loop.time() >= until:
+                    raise
+            await asyncio.sleep(_LEADER_PAUSE_S)
+
+    async def _commit(self, request: Request) -> Response:
+        consumer_id = _consumer_id(request)
+        member = await self._context.membership.require(consumer_id)
+        self._context.membership.heard_of(consumer_id)
+        ends = await self._received(request, member)
+        args = {**self._who(member), "said": self._said(request, member)}
+        asked = self._context.leading_here({**args, "group": member.group, "ends": ends})
+        answers = list((await self._context.siblings.broadcast("commit", asked, 10.0)).values())
+        # What has another leader since, it may have given and committed again.
+        gone: dict[int, dict[str, Any]] = {}
+        for end in ends:
+            owner = self._context.owner(end[1])
+            if owner not in asked:
+                gone.setdefault(owner, {"group": member.group, "ends": []})["ends"].append(end)
+        if gone:
+            answers += (await self._context.siblings.broadcast("behind", gone)).values()
+        lost: set[str] = set()
+        for answer in answers:
+            if isinstance(answer, BarcoError):
+                raise answer
+            lost |= {f"{topic}/{number}" for topic, number in answer}
+        if lost:
+            raise ConflictError(
+                "Slices of the last poll have gone to another consumer of the group, or it is not "
+                "known whether that answer arrived: those events come again, everything else is "
+                "committed.",
+                slices=sorted(lost),
+            )
+        return Response(204)
+
+    async def goodbye(self, request: Request) -> Response:
+        """Commit (unless commit=false) and leave the group."""
+        commit = request.flag("commit", default=True)
+        member = await self._context.membership.require(_consumer_id(request))
+        said = self._said(request, member)
+        args = {**self._who(member), "commit": commit, "said": said}
+        answers = await self._context.siblings.broadcast(
+            "goodbye", self._context.leading_here(args), 10.0
+        )
+        for worker, answer in answers.items():
+            if isinstance(answer, BarcoError):
+                # It leaves all the same; what was not committed goes to the others again.
+                _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
+        await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
+        return text_response("OK")
+
+
+def _consumer_id(request: Request) -> str:
+    # PolarStreams' first name of it is understood as well.
+    return request.required("consumerId", "consumer_id")
+
+
+_REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs")
+"""The fields of PolarStreams' body, and ours."""
+
+
+def _registration(request: Request) -> dict[str, Any]:
+    """The arguments of a registration: query parameters, or PolarStreams' JSON body."""
+    if request.body and media_type(request.header("content-type") or JSON) == JSON:
+        given = request.json()
+        if not isinstance(given, dict):
+            raise RequestError("The body is to be a JSON object.")
+        check_names("field", given, _REGISTRATION)
+        consumer_id, group = given.get("id"), given.get("group", "default")
+        topics, policy = given.get("topics"), given.get("onNewGroup", 0)
+        session_ms = given.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT)
+        start = {0: START_LATEST, 1: START_EARLIEST}.get(policy) if policy in (0, 1) else policy
+    else:
+        consumer_id = request.value("consumerId", "consumer_id")
+        group = request.value("group") or "default"
+        topics = request.values("topic")
+        start = request.value("onNewGroup") or START_LATEST
+        # One over the most is refused, not cut down: nobody is to wait for longer than it says.
+        most = limits.CONSUMER_SESSION_MS_MAX + 1
+        default = limits.CONSUMER_SESSION_MS_DEFAULT
+        session_ms = request.number("sessionMs", default=default, most=most)
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        raise RequestError("The topics are a list of names.")
+    if not consumer_id or not topics:
+        raise RequestError("A consumer id and at least one topic are needed.")
+    if not (isinstance(consumer_id, str) and isinstance(group, str) and isinstance(start, str)):
+        raise RequestError("The consumer id, the group and onNewGroup are strings.")
+    if start not in (START_LATEST, START_EARLIEST):
+        raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
+    topics = list(dict.fromkeys(topics))
+    who = {"consumerId": consumer_id, "group": group, "sessionMs": session_ms}
+    return who | {"topics": topics, "start": start}
+
+
+def _add(extents: list[Extent], extent: Extent) -> None:
+    """Add an extent; to what it continues, if that is there."""
+    for known in extents:
+        if (known.topic, known.slice, known.end) == (extent.topic, extent.slice, extent.start):
+            known.join(extent)
+            return
+    extents.append(extent)

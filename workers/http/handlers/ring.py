@@ -1,0 +1,113 @@
+"""The ring as documents: its brokers, its ranges with their slices, its shards."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from barco.workers.http.base.context import Context
+
+
+def described_brokers(context: Context) -> list[dict[str, Any]]:
+    """Every broker of the configuration, with what was heard of it."""
+    options = context.options
+    if options.ring_size == 1:
+        broker = {
+            "ordinal": options.ordinal,
+            "name": context.service.neighbours.host(options.ordinal),
+            "ports": options.ports,
+        }
+        token = str(int(options.placement.token(0)))
+        return [{**broker, "token": token, "diskUuid": options.disk_uuid}]
+    placement, replicas = options.placement, context.replicas
+    found = []
+    # The lineage knows the disks of brokers that nobody has heard of since the last start.
+    disks = context.service.disks()
+    for index in range(options.ring_size):
+        ordinal = placement.leader(index)
+        heard = context.service.neighbours.brokers.get(ordinal)
+        first = replicas.peer((ordinal, 0))
+        endpoints = [
+            context.service.neighbours.endpoint(replicas.process(first + number))
+            for number in range(replicas.processes)
+        ]
+        broker = {
+            "ordinal": ordinal,
+            "name": context.service.neighbours.host(ordinal),
+            "token": str(int(placement.token(index))),
+            "state": heard.state if heard else "unknown",
+            "ports": dict(heard.ports) if heard else options.ports,
+            "diskUuid": disks.get(ordinal) or (heard.disk_uuid if heard else None),
+            "version": heard.version if heard else None,
+            "shardEndpoints": endpoints,
+        }
+        found.append(broker)
+    return sorted(found, key=lambda broker: int(broker["ordinal"]))
+
+
+def described_ranges(context: Context) -> list[dict[str, Any]]:
+    """Every token range with its slices, and the process that each is written to and read from.
+
+    Where nobody is known to lead, that is the owner's process: it will know first.
+    """
+    options, replicas, leaders = context.options, context.replicas, context.service.leaders
+    placement = options.placement
+    ranges = []
+    for index in range(options.ring_size):
+        slices = []
+        for slice_ in range(options.slices_per_range):
+            shard = replicas.shard_of_slice(index, slice_)
+            process = leaders.leader(shard) or replicas.holders(shard)[0]
+            described = {
+                "index": slice_,
+                "worker": process[1],
+                "endpoint": context.service.neighbours.endpoint(process),
+            }
+            if options.ring_size > 1:
+                described["ordinal"] = process[0]
+            slices.append(described)
+        owner = options.ordinal if options.ring_size == 1 else placement.leader(index)
+        owners = [owner] if options.ring_size == 1 else list(placement.replicas(index))
+        ranges.append(
+            {
+                "token": str(int(placement.token(index))),
+                "leader": owner,
+                "replicas": owners,
+                "slices": slices,
+            }
+        )
+    return ranges
+
+
+def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[str, Any]]:
+    """Every shard of the ring: who holds it and who leads its newest known generation.
+
+    answers: what this broker's own processes said; they know the generations that they hold.
+    """
+    options, replicas, leaders = context.options, context.replicas, context.service.leaders
+    mine = {replicas.shard_of(replicas.process(peer)): answer for peer, answer in answers.items()}
+    shards = []
+    for shard in range(replicas.shards):
+        answer = mine.get(shard)
+        up = isinstance(answer, Mapping)
+        owned = replicas.slices_of(shard)
+        process = leaders.leader(shard)
+        described: dict[str, Any] = {
+            "worker": shard % replicas.workers,
+            "ordinal": options.ordinal,
+            "endpoint": context.service.neighbours.endpoint(process or replicas.holders(shard)[0]),
+            "token": str(int(options.placement.token(shard // replicas.workers))),
+            "slices": [owned.start, owned.stop - 1],
+            "up": up,
+            "version": answer["epoch"] if isinstance(answer, Mapping) else None,
+            "generations": answer["lineage"] if isinstance(answer, Mapping) else [],
+        }
+        if options.ring_size > 1:
+            described |= {
+                "shard": shard,
+                "ordinal": None if process is None else process[0],
+                "worker": None if process is None else process[1],
+                "members": [list(holder) for holder in replicas.holders(shard)],
+                "up": process is not None,
+                "version": leaders.epoch(shard) or None,
+            }
+        shards.append(described)
+    return shards

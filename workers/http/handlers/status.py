@@ -1,0 +1,186 @@
+"""The broker about itself: status, brokers, topology, metrics, OpenAPI."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from barco.errors import BarcoError
+from barco.model.options import cluster_mark
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.messages import (
+    JSON,
+    RETRY_AFTER_S,
+    Request,
+    Response,
+    json_response,
+)
+from barco.workers.http.base.openapi import document
+from barco.workers.http.base.routes import Route
+from barco.workers.http.handlers.ring import described_brokers, described_ranges, described_shards
+from barco.workers.http.handlers.standing import look
+from barco.workers.process.metrics import CONTENT_TYPE, exposition
+
+_STATUS_TIMEOUT_S = 1.0
+_ANSWERS_AT_ONCE = 8
+
+
+class Status:
+    """Handlers of what needs no topic and no group."""
+
+    def __init__(self, context: Context, routes: tuple[Route, ...]) -> None:
+        self._context = context
+        openapi = document(routes, context.options.version)
+        self._look: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[Response]] = []
+        self._openapi = json.dumps(openapi, separators=(",", ":")).encode() + b"\n"
+
+    async def status(self, request: Request) -> Response:
+        """200 when every slice can be written through the broker, else 503 with why not; and
+        whether it is in sync.
+
+        Who asks while somebody else is being answered gets the same answer: many are no more work
+        for other brokers than one, and little here.
+        """
+        waiter: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._answer_all())
+        return await waiter
+
+    async def _answer_all(self) -> None:
+        """A few in each turn of the loop: hundreds at once would hold up everybody else."""
+        while self._waiting:
+            look = asyncio.ensure_future(self._looked())
+            await asyncio.wait([look])
+            waiting, self._waiting = self._waiting, []
+            for number, waiter in enumerate(waiting, 1):
+                if waiter.done():  # It was given up.
+                    continue
+                if (error := look.exception()) is not None:
+                    waiter.set_exception(error)
+                else:
+                    waiter.set_result(look.result())
+                if number % _ANSWERS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    async def _looked(self) -> Response:
+        options = self._context.options
+        found, cluster = await asyncio.gather(look(self._context), self._cluster())
+        body: dict[str, Any] = {
+            "status": "ready" if found.ready else "starting",
+            "inSync": found.in_sync,
+            "version": options.version,
+            "engine": self._context.service.reactor.engine,
+            "engineReason": self._context.service.reactor.engine_reason,
+            "nice": options.nice,
+            "worker": options.worker,
+            "shards": found.shards,
+            "openToAll": options.insecure_open,
+        }
+        if options.ring_size > 1:
+            # Whether brokers prove to one another that they know a secret (cluster.secret_file).
+            body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
+            body |= _peers(options.ordinal, cluster)
+        if found.degraded:
+            body["degraded"] = found.degraded
+        if found.ready:
+            return json_response(body)
+        body["reason"] = " ".join(found.waiting)
+        return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    async def ready(self, request: Request) -> Response:
+        """200 when the broker is ready, with ?insync when it is in sync as well; else 503."""
+        thorough = request.value("insync") == "" or request.flag("insync", default=False)
+        found = await look(self._context, thorough=thorough)
+        body: dict[str, Any] = {"ready": found.ready}
+        if thorough:
+            body["inSync"] = found.in_sync
+        if reasons := found.waiting + found.degraded:
+            body["reason"] = " ".join(found.waiting) or "; ".join(found.degraded)
+        if not reasons:
+            return json_response(body)
+        return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    async def _cluster(self) -> dict[str, Any]:
+        """What the supervisor says of the other brokers; nothing if it does not answer."""
+        if self._context.options.ring_size == 1:
+            return {}
+        try:
+            async with asyncio.timeout(_STATUS_TIMEOUT_S):
+                return await self._context.supervisor.request("cluster", {})
+        except (BarcoError, TimeoutError):
+            return {}
+
+    async def brokers(self, request: Request) -> Response:
+        """PolarStreams' discovery document, and where every shard is."""
+        options = self._context.options
+        ports = options.ports
+        cluster = options.ring_size > 1
+        neighbours = self._context.service.neighbours
+        ordinals = range(options.ring_size) if cluster else [options.ordinal]
+        body: dict[str, Any] = {
+            "length": options.ring_size,
+            "names": [neighbours.host(n) for n in ordinals],
+            "producerPort": ports.get("produce"),
+            "consumerPort": ports.get("consume"),
+        }
+        if "binary" in ports:
+            body["producerBinaryPort"] = ports["binary"]
+        body |= {
+            "discoveryPort": ports.get("discovery"),
+            "metricsPort": ports.get("metrics"),
+            "cluster": cluster_mark(options.cluster_uuid),
+            "version": options.version,
+            "workers": options.workers,
+            "slicesPerRange": options.slices_per_range,
+            "shardEndpoints": options.shard_endpoints,
+        }
+        if cluster:
+            body["brokers"] = described_brokers(self._context)
+        return json_response(body)
+
+    async def topology(self, request: Request) -> Response:
+        """The ring, its slices and their owners, and the generations."""
+        context, options = self._context, self._context.options
+        answers = await context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
+        body = {
+            "cluster": cluster_mark(options.cluster_uuid),
+            "ringSize": options.ring_size,
+            "slicesPerRange": options.slices_per_range,
+            "brokers": described_brokers(context),
+            "ranges": described_ranges(context),
+            "shards": described_shards(context, answers),
+        }
+        return json_response(body)
+
+    async def metrics(self, request: Request) -> Response:
+        """Counters of the whole broker, for Prometheus."""
+        context = self._context
+        answers, cluster = await asyncio.gather(
+            context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
+            self._cluster(),
+        )
+        stats = {w: answer for w, answer in answers.items() if not isinstance(answer, BarcoError)}
+        text = exposition(
+            stats,
+            workers=len(context.processes),
+            version=context.options.version,
+            gossip=cluster.get("gossip", {}),
+        )
+        return Response(200, text, (("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")))
+
+    async def openapi(self, request: Request) -> Response:
+        """This API as an OpenAPI 3.1 document."""
+        return Response(200, self._openapi, (("Content-Type", JSON),))
+
+
+def _peers(ordinal: int, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The other brokers in the body of /status."""
+    refusals = cluster.get("refusals", {})
+    peers = []
+    for broker in cluster.get("brokers", []):
+        if broker["ordinal"] != ordinal:
+            kept = ("ordinal", "address", "state", "connected", "version", "incarnation", "topics")
+            peers.append({name: broker[name] for name in kept if name in broker})
+    return {"peers": peers, "refusals": refusals}

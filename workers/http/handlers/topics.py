@@ -1,0 +1,158 @@
+"""Topics: list, look at, create, change, delete."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from barco import limits
+from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
+from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_names
+from barco.workers.http.base.messages import Request, Response, check_topic, json_response
+
+_NUMBERS = {
+    "retentionHours": ("retention_hours", limits.RETENTION_HOURS_MAX),
+    "retention_hours": ("retention_hours", limits.RETENTION_HOURS_MAX),
+    "retentionBytes": ("retention_bytes", 2**62),
+    "retention_bytes": ("retention_bytes", 2**62),
+}
+_STORED = ("retention_hours", "retention_bytes", "compression", "timestamps")
+"""The settings as records have them."""
+
+_SHOWN = ("retentionHours", "retentionBytes", "compression", "timestamps")
+
+_WORDS = {"compression": COMPRESSIONS, "timestamps": TIMESTAMPS}
+
+
+class Topics:
+    """Handlers of /v1/topics."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def every(self, request: Request) -> Response:
+        """Names and settings of all topics."""
+        merged = _merge(await self._context.ask_all("topics", {"topic": None}))
+        topics = [self._document(name, merged[name]) for name in sorted(merged)]
+        return json_response({"topics": [topic for topic in topics if topic is not None]})
+
+    async def get(self, request: Request) -> Response:
+        """One topic, with its slices."""
+        topic = check_topic(request.variables["topic"])
+        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        document = self._document(topic, merged[topic]) if topic in merged else None
+        if document is None:
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+        document["slices"] = [
+            {
+                "token": self._context.token(number),
+                "rangeIndex": self._context.index(number),
+                "startOffset": str(start),
+                "endOffset": str(end),
+                "lastTimestamp": last,
+            }
+            for number, start, end, last in sorted(merged[topic]["streams"])
+        ]
+        return json_response(document)
+
+    async def put(self, request: Request) -> Response:
+        """Create a topic or change its settings: 201 for a new one."""
+        topic = check_topic(request.variables["topic"])
+        settings = _settings(request.json())
+        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        known = merged.get(topic)
+        exists = known is not None and known["exists"]
+        if not exists and self._context.service.topics.known() >= limits.TOPICS_MAX:
+            raise TooManyRequestsError(
+                f"The broker has {limits.TOPICS_MAX} topics, which is its limit."
+            )
+        before = known["record"] if known else None
+        record = self._next(topic, before)
+        if exists and before and not before["deleted"]:
+            record["created_us"] = before["created_us"]
+            # What is not mentioned stays as it is.
+            record |= {name: before.get(name) for name in _STORED}
+        await self._context.change_all("topic_apply", {"record": record | settings})
+        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic and its events."""
+        topic = check_topic(request.variables["topic"])
+        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        if topic not in merged or not merged[topic]["exists"]:
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+        record = self._next(topic, merged[topic]["record"])
+        await self._context.change_all("topic_apply", {"record": record | {"deleted": True}})
+        return Response(204)
+
+    def _next(self, topic: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
+        now_us = self._context.service.wall_us()  # To be shown; versions say what is newer.
+        return {
+            "topic": topic,
+            "version": before["version"] + 1 if before else 1,
+            "changed_us": now_us,
+            "author": self._context.peer,
+            "created_us": now_us,
+        }
+
+    def _document(self, topic: str, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+        if not entry["exists"]:
+            return None
+        record = entry["record"]
+        if record is not None and record["deleted"]:
+            record = None  # Written to again after it was deleted.
+        options = self._context.options
+        hours, size, compression, timestamps = (
+            record.get(name) if record else None for name in _STORED
+        )
+        return {
+            "topic": topic,
+            "retentionHours": options.retention_hours if hours is None else hours,
+            "retentionBytes": options.retention_bytes if size is None else size,
+            "compression": compression or options.compression,
+            "timestamps": timestamps or TIMESTAMPS[0],
+            "createdAt": record["created_us"] if record else None,
+            "events": sum(end - start for _, start, end, _ in entry["streams"]),
+        }
+
+
+def _merge(answers: Mapping[int, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What all shards know: the latest record, and the streams of all."""
+    merged: dict[str, dict[str, Any]] = {}
+    for answer in answers.values():
+        for name, entry in answer.items():
+            into = merged.setdefault(name, {"record": None, "exists": False, "streams": []})
+            into["exists"] = into["exists"] or entry["exists"]
+            into["streams"] += entry["streams"]
+            record = entry["record"]
+            if record is not None and (
+                into["record"] is None or _stamp(into["record"]) < _stamp(record)
+            ):
+                into["record"] = record
+    return merged
+
+
+def _stamp(record: Mapping[str, Any]) -> tuple[int, int, int]:
+    return record["version"], record["changed_us"], record["author"]
+
+
+def _settings(given: Any) -> dict[str, int | str]:
+    """The settings in a request's body, checked; unknown names are refused."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RequestError("The body is to be a JSON object.")
+    check_names("setting", given, {*_NUMBERS, *_WORDS}, _SHOWN)
+    settings: dict[str, int | str] = {}
+    for name, value in given.items():
+        if name in _WORDS:
+            if value not in _WORDS[name]:
+                raise RequestError(f"{name} is one of {', '.join(_WORDS[name])}.")
+            settings[name] = value
+            continue
+        stored, most = _NUMBERS[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise RequestError(f"{name} is a whole number from 0 (no limit) to {most}.")
+        settings[stored] = value
+    return settings

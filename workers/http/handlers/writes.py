@@ -1,0 +1,174 @@
+"""Staged writes: tasks bring events, a driver makes them visible. At the slices' own workers."""
+
+import re
+from typing import Any
+
+from barco import limits
+from barco.errors import (
+    FarTimestampError,
+    MisdirectedError,
+    NotReadyError,
+    RequestError,
+    TopicNotFoundError,
+    UnsupportedMediaTypeError,
+)
+from barco.protocol.batch import CONTENT_TYPE
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_names
+from barco.workers.http.base.messages import (
+    Request,
+    Response,
+    check_topic,
+    json_response,
+    media_type,
+    parse_number,
+)
+
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
+_STATES = ("prepared", "committed")
+
+
+class Writes:
+    """Handlers of /v1/writes."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def stage(self, request: Request) -> Response:
+        """A batch of events for one slice; nobody sees it."""
+        kind = request.header("content-type")
+        if kind is None or media_type(kind) != CONTENT_TYPE:
+            raise UnsupportedMediaTypeError(f"The body is to be {CONTENT_TYPE}.")
+        writer, batch = _write_of(request)
+        attempt = _name("attempt", request.required("attempt"), limits.ATTEMPT_NAME_BYTES_MAX)
+        topic = check_topic(request.required("topic"))
+        index = self._own(parse_number("slice", request.required("slice")))
+        seq = parse_number("seq", request.required("seq"))
+        self._check_exists(topic)
+        staging = self._context.service.staging
+        near = self._near if self._checks_times(topic) else None
+        rows = await staging.stage(writer, batch, attempt, (topic, index), seq, request.body, near)
+        return json_response({"rows": rows, "duplicate": rows == 0})
+
+    async def put(self, request: Request) -> Response:
+        """Prepare it, or commit it; or say that its tasks are alive."""
+        writer, batch = _write_of(request)
+        given = request.json()
+        if given == {"state": "staged"}:
+            return json_response(self._context.service.staging.touch(writer, batch))
+        if isinstance(given, dict):
+            check_names("field", given, ("state", "attempts", "rows"))
+        if not isinstance(given, dict) or given.keys() != {"state", "attempts", "rows"}:
+            raise RequestError("The body is a JSON object with state, attempts and rows.")
+        if given["state"] not in _STATES:
+            raise RequestError(f"A write's state is set to one of {', '.join(_STATES)}.")
+        attempts = _attempts(given["attempts"])
+        rows = self._rows(given["rows"])
+        for topic in {topic for topic, _ in rows}:
+            self._check_exists(topic)
+        staging = self._context.service.staging
+        if given["state"] == "committed":
+            self._check_leads()
+        act = staging.prepare if given["state"] == "prepared" else staging.commit
+        return json_response(await act(writer, batch, attempts, rows))
+
+    async def get(self, request: Request) -> Response:
+        """What this worker knows of it."""
+        return json_response(self._context.service.staging.state(*_write_of(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Give it up."""
+        await self._context.service.staging.abort(*_write_of(request))
+        return Response(204)
+
+    def _own(self, index: int) -> int:
+        """Every process that holds the shard keeps a copy; `_check_leads` says who commits."""
+        options = self._context.options
+        if index >= options.slices_per_range:
+            raise RequestError(f"There are slices 0 to {options.slices_per_range - 1}.")
+        # Slices are of the token range of the shard endpoint that was asked.
+        number = self._context.first_slice(options.peer) + index
+        if number not in self._context.numbers_of(options.peer):
+            raise self._misdirected(self._context.owner(number))
+        return index
+
+    def _check_leads(self) -> None:
+        if not self._context.service.staging.leads:
+            options = self._context.options
+            leader = self._context.owner(self._context.numbers_of(options.peer)[0])
+            if leader != options.peer:
+                raise self._misdirected(leader)
+            raise NotReadyError("This process is about to lead the slices.")
+
+    def _misdirected(self, owner: int) -> MisdirectedError:
+        process = self._context.options.replicas.process(owner)
+        endpoint = self._context.service.neighbours.endpoint(process)
+        return MisdirectedError("The slices belong to another worker.", owner=endpoint)
+
+    def _checks_times(self, topic: str) -> bool:
+        """Whether timestamps far from now are refused: where the topic's settings are sure."""
+        service = self._context.service
+        return service.staging.leads and not service.topics.any_time(topic)
+
+    def _near(self, time_us: int) -> None:
+        if not self._context.service.reactor.time_plausible(time_us):
+            raise FarTimestampError(
+                f"The timestamp {time_us} is not within 10 years before now and a day after: "
+                "microseconds since 1970 are expected; the topic setting timestamps=any takes "
+                "it as it is.",
+                timestampUs=str(time_us),
+            )
+
+    def _check_exists(self, topic: str) -> None:
+        service = self._context.service
+        topics = service.topics
+        record = topics.record(topic)
+        # The leader says so; others hear of a new topic only with its next group.
+        if (
+            self._context.options.auto_create
+            or not service.staging.leads
+            or (record is not None and not record.deleted)
+        ):
+            return
+        if topic not in topics.names():
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+
+    def _rows(self, given: Any) -> dict[tuple[str, int], int]:
+        rows: dict[tuple[str, int], int] = {}
+        if not isinstance(given, dict):
+            raise RequestError("rows is an object: topic, then slice, then the number of events.")
+        for topic, slices in given.items():
+            check_topic(topic)
+            if not isinstance(slices, dict):
+                raise RequestError("Each topic in rows has an object: slice to number of events.")
+            for text, count in slices.items():
+                if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 2**63:
+                    raise RequestError("A number of events in rows is a whole number from 1.")
+                rows[topic, self._own(parse_number("slice", text))] = count
+        return rows
+
+
+def _write_of(request: Request) -> tuple[str, int]:
+    """Writer and batch, the name of a write."""
+    writer = _name("writer", request.variables["writer"], limits.WRITER_NAME_BYTES_MAX)
+    return writer, parse_number("batch", request.variables["batch"])
+
+
+def _name(what: str, text: str, most: int) -> str:
+    if len(text) > most or not _NAME.fullmatch(text):
+        raise RequestError(
+            f"The {what} has 1 to {most} of the characters a-z, A-Z, 0-9, '_', '.', ':' and '-'."
+        )
+    return text
+
+
+def _attempts(given: Any) -> list[str]:
+    if not isinstance(given, list) or len(given) > limits.COMMIT_ATTEMPTS_MAX:
+        raise RequestError(f"attempts is a list of at most {limits.COMMIT_ATTEMPTS_MAX} names.")
+    names = [
+        _name("attempt", each if isinstance(each, str) else "", limits.ATTEMPT_NAME_BYTES_MAX)
+        for each in given
+    ]
+    if len(set(names)) < len(names):
+        raise RequestError("An attempt is named twice.")
+    return names

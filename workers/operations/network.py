@@ -1,0 +1,138 @@
+"""How a worker reaches the others: hand-off, operations, links, and who leads what.
+
+Everything that is asked of another process goes through here; replication has links of its own,
+which `links` hands to it.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from barco._native import Reactor
+from barco.errors import BarcoError
+from barco.model.options import WorkerOptions
+from barco.protocol.link import HAND_OFF, RPC
+from barco.workers.operations.service import ShardService
+from barco.workers.peers.leaders import News
+from barco.workers.peers.links import LinkServer, open_link, own_hello
+from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
+from barco.workers.peers.siblings import HandOff, socket_path
+
+EXCHANGE_SECONDS = 1.0
+"""How often the news of leaders is compared with one sibling; changes are told at once."""
+
+TELL_SECONDS_MAX = 1.0
+
+log = logging.getLogger("barco.worker")
+
+
+class Network:
+    """The connections of one worker."""
+
+    def __init__(
+        self, options: WorkerOptions, reactor: Reactor, service: ShardService, session: int
+    ) -> None:
+        self._options = options
+        self._service = service
+        self.hello = own_hello(options, session)
+        bytes_max = frame_bytes_max(options.event_bytes_max)
+        first = options.peer - options.worker
+        paths = {
+            first + number: socket_path(options.data_dir, number, "rpc")
+            for number in range(options.replicas.processes)
+        }
+        self._others = [peer for peer in paths if peer != options.peer]
+        self.siblings = Siblings(
+            worker=options.peer,
+            paths=paths,
+            operation=service.operation,
+            bytes_max=bytes_max,
+            dial=self._dial,
+        )
+        self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
+        self.hand_off = HandOff(reactor, options, self.hello, service.neighbours.endpoint)
+        service.unreached = self._unreached
+        self.links = LinkServer(self.hello, options.brokers, options.key)
+        self.links.handle(HAND_OFF, self.hand_off.take)
+        self.links.handle(RPC, self._rpc.take)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.on_lead: Callable[[int], None] = lambda epoch: None
+        """Called when this worker's replica leads a new generation, of that epoch."""
+
+    async def start(self) -> None:
+        """Listen, connect to the siblings, route what is known; then keep up with the news."""
+        options, leaders = self._options, self._service.leaders
+        rpc_path = socket_path(options.data_dir, options.worker, "rpc")
+        await self._rpc.start(rpc_path)
+        os.chmod(rpc_path, 0o600)
+        for fd in options.listeners.get("replication", ()):
+            self.links.start(fd)
+        for shard in range(options.replicas.shards):
+            self.hand_off.lead(shard, leaders.leader(shard))
+        leaders.on_change = self.hand_off.lead
+        self._service.neighbours.on_change = self.hand_off.rename
+        self._service.neighbours.vouched = self._vouched
+        self.hand_off.start()
+        if options.ring_size > 1:
+            self._spawn(self._exchange())
+
+    def _vouched(self, shard: int) -> bool:
+        for process in self._options.replicas.holders(shard):
+            if process[0] == self._options.process[0]:
+                peer = self._options.replicas.peer(process)
+                return peer == self._options.peer or self.siblings.reached(peer)
+        return False
+
+    def led_by(self, epoch: int, ordinal: int) -> None:
+        """What this worker's own replica says of its shard: who leads that generation.
+
+        `barco.workers.peers.leaders.NOBODY` for a generation whose leader has been stopped. The
+        siblings are told at once.
+        """
+        shard = self._options.shard_number
+        if self._service.leaders.learn(shard, epoch, ordinal):
+            if ordinal == self._options.process[0]:
+                self.on_lead(epoch)
+            for peer in self._others:
+                self._spawn(self._tell(peer, [[shard, epoch, ordinal]]))
+
+    def _unreached(self) -> list[int]:
+        shards = range(self._options.replicas.shards)
+        return [shard for shard in shards if not self.hand_off.reaches(shard)]
+
+    async def close(self) -> None:
+        """End all connections but those of the reactor."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.links.close()
+        await self.hand_off.close()
+        await self._rpc.close()
+        await self.siblings.close()
+
+    async def _dial(self, peer: int) -> socket.socket:
+        process = self._options.replicas.process(peer)
+        _, end = await open_link(self._options, process, self.hello, RPC)
+        return end
+
+    async def _exchange(self) -> None:
+        """Whatever news got lost: compare notes with one sibling after the other."""
+        for peer in itertools.cycle(self._others):
+            await self._tell(peer, self._service.leaders.all())
+            await asyncio.sleep(EXCHANGE_SECONDS)
+
+    async def _tell(self, peer: int, news: list[News]) -> None:
+        try:
+            theirs = await self.siblings.call(peer, "leaders", {"news": news}, TELL_SECONDS_MAX)
+            self._service.leaders.learn_all(theirs)
+        except BarcoError:
+            pass  # It is away; it asks when it is back.
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,459 @@
+"""What a worker does for its siblings and for its own HTTP routes: the operations on its shard.
+
+Every operation is named, takes and returns plain values, and is called the same way from the
+worker itself and over the sockets of `barco.workers.peers.rpc`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from barco import limits
+from barco.errors import NotReadyError, NotRegisteredError, RequestError
+from barco.model.options import WorkerOptions
+from barco.workers.groups.consumption import Consumption
+from barco.workers.groups.polls import PollRequest, Said, Written
+from barco.workers.groups.views import GroupView, Member
+from barco.workers.peers.leaders import Leaders
+from barco.workers.peers.neighbours import Neighbours
+from barco.workers.seams import (
+    Gate,
+    LogReaderLike,
+    ReactorLike,
+    SiblingsLike,
+    SpoolLike,
+    SupervisorLike,
+)
+from barco.workers.shard import internal
+from barco.workers.shard.appends import Appends
+from barco.workers.shard.reads import Extent, Reads
+from barco.workers.shard.topics import TopicRecord, TopicRegistry
+from barco.workers.shard.waiting import Waiters
+from barco.workers.writes.copies import told
+from barco.workers.writes.staging import Staging
+
+Args = Mapping[str, Any]
+
+LEADERS_ONLY = frozenset(
+    ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
+    + ("topic_apply", "behind")
+)
+"""Operations on what only the leader has, or that write to the log."""
+Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
+
+
+async def _no_splits(
+    topic: str, slice: int, start: int, piece_bytes: int
+) -> tuple[int, list[tuple[int, int]]]:
+    return 0, []
+
+
+UNOPENED = ("ping", "standing", "stats", "leaders", "written")
+"""Answered before the shard is recovered."""
+
+CONSUMING = ("poll", "commit", "goodbye")
+READING = ("read", "plan")
+
+
+class Open:
+    """The gate of a shard with one member."""
+
+    def serves_consumers(self) -> bool:
+        """Nobody else does."""
+        return True
+
+    def readable(self) -> bool:
+        """All of it is here."""
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """It has no followers to tell of."""
+        return {}
+
+
+class ShardService:
+    """The shard of this worker, as a set of named operations."""
+
+    gate: Gate = Open()
+    """Set by the host of a replica."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        reactor: ReactorLike,
+        reader: LogReaderLike,
+        supervisor: SupervisorLike,
+        spool: SpoolLike,
+        now_us: Callable[[], int],
+        wall_us: Callable[[], int],
+    ) -> None:
+        """`now_us`: the log's own clock, for all that ages. `wall_us`: to be shown, no more."""
+        self.options, self.now_us = options, now_us
+        self.slices = options.replicas.slices_of(options.shard_number)
+        self.epoch = 0
+        self.leading = False
+        """Whether this worker leads its shard; else it shows what is committed, and no more."""
+        self.first_slice = options.range_index * options.slices_per_range
+        self.lineage: Callable[[], list[dict[str, Any]]] = list
+        """The generations of the shard, oldest first; set by the worker that opened them."""
+        self.more_stats: Callable[[], dict[str, int]] = dict
+        self.health: Callable[[], dict[str, int]] = dict
+        """Figures of the storage; set by the worker as well."""
+        self.splits: Splits = _no_splits
+        """Where large slices can be cut (`StreamExtents.splits`); set by the worker as well."""
+        self.disks: Callable[[], Mapping[int, str]] = dict
+        """By ordinal the disks that the shard's lineage names; set by the host of a replica."""
+        self.unreached: Callable[[], list[int]] = list
+        """Shards whose leader is not known, or not connected to; set by the network."""
+        self.wall_us = wall_us
+        self.reactor = reactor
+        self.appends = Appends(reactor)
+        self.waiters = Waiters(reactor)
+        self.reads = Reads(reactor, reader)
+        self.leaders = Leaders(options)
+        """Who leads each shard of the ring."""
+        self.neighbours = Neighbours(options, self.leaders)
+        """The other brokers, as far as the supervisor has heard."""
+        self.membership = GroupView(supervisor, options.placement)
+        self.topics = TopicRegistry(reactor, self.appends, self.slices)
+        self.consumption = Consumption(
+            reactor,
+            reads=self.reads,
+            appends=self.appends,
+            waiters=self.waiters,
+            membership=self.membership,
+            slices=self.slices,
+            first_slice=self.first_slice,
+            peer=options.peer,
+            now_us=now_us,
+        )
+        self.written = Written()
+        """The answers that this worker has given to consumers, whoever owns the slices."""
+        self.staging = Staging(
+            reactor,
+            self.appends,
+            spool,
+            now_us=now_us,
+            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
+        )
+        self.topics.on_deleted = self.staging.topic_deleted
+        self.membership.on_change = self.consumption.membership_changed
+        self._operations = self._named()
+
+    def _named(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        """The operations, by the names that frames carry."""
+        return {
+            **self._copies(),
+            **self._consumers(),
+            "ping": self._ping,
+            "standing": self._standing,
+            "leaders": self._leaders,
+            "start_group": self._start_group,
+            "groups": self._groups,
+            "positions": self._positions,
+            "seek": self._seek,
+            "forget": self._forget,
+            "read": self._read,
+            "plan": self._plan,
+            "topics": self._topics,
+            "topic_apply": self._topic_apply,
+            "stats": self._stats,
+        }
+
+    def follow(self, epoch: int) -> None:
+        """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
+        self.epoch = epoch
+        self.leading = False
+        self.staging.rest()
+        self.consumption.close()
+        self.waiters.wake()
+
+    def open(self, epoch: int) -> None:
+        """The shard's generation is open here and its state restored: lead it."""
+        self.epoch = epoch
+        self.leading = True
+        self.topics.open()
+        self.consumption.open(epoch)
+        self.staging.open(self.topics.deleted())
+
+    async def adopt_topics(self, siblings: SiblingsLike) -> int:
+        """Learn of topic settings decided while this worker was away; returns how many."""
+        taken = 0
+        shards = range(self.options.replicas.shards)
+        leaders = {self.leaders.peer(shard) for shard in shards} - {None, self.options.peer}
+        others = sorted(worker for worker in leaders if worker is not None)
+        answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
+        for answer in answers.values():
+            if isinstance(answer, dict):
+                taken += await self.topics.adopt(answer.values())
+        return taken
+
+    def upcall(self, upcall: Sequence[Any]) -> bool:
+        """Take an upcall of the reactor, if it is one for the shard: appended or stable."""
+        if upcall[0] == "appended":
+            _, tag, status, _, _, offset = upcall
+            self.appends.appended(tag, status, offset)
+        elif upcall[0] == "stable":
+            self.waiters.look()
+        else:
+            return False
+        return True
+
+    async def operation(self, op: str, args: Args) -> Any:
+        """One operation by name."""
+        found = self._operations.get(op)
+        if found is None:
+            raise RequestError(f"There is no operation {op[:64]!r}.")
+        if not self.epoch and op not in UNOPENED:
+            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+        if not self.leading and op in LEADERS_ONLY:
+            raise NotReadyError("This worker does not lead the shard (any more).")
+        if op in CONSUMING and not self.gate.serves_consumers():
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
+        bounds = op == "topics" and args["topic"] is not None
+        if (bounds or op in READING) and not self.gate.readable():
+            raise NotReadyError("This replica is catching up.")
+        return await found(args)
+
+    # --- Consumption -----------------------------------------------------------------------------
+
+    def _consumers(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        return {
+            "poll": self._poll,
+            "wait": self._wait,
+            "commit": self._commit,
+            "behind": self._behind,
+            "goodbye": self._goodbye,
+            "revoke": self._revoke,
+            "written": self._written,
+        }
+
+    async def _member(self, args: Args) -> Member:
+        await self.membership.at_least(args["version"])
+        member = self.membership.get(args["consumer"])
+        if member is None or member.session != args["session"]:
+            raise NotRegisteredError("The consumer was registered again, or has gone.")
+        return member
+
+    async def _poll(self, args: Args) -> dict[str, Any]:
+        request = PollRequest(
+            member=await self._member(args),
+            budget=args["budget"],
+            stored=args["stored"],
+            frame=args.get("frame", 0),
+            delivery=args["delivery"],
+            said=Said(*args["said"]),
+            first=args["first"],
+        )
+        result = await self.consumption.poll(request)
+        return {
+            "extents": [extent_to_list(extent, self.first_slice) for extent in result.extents],
+            "unavailable": [self.first_slice + index for index in result.unavailable],
+            "superseded": result.superseded,
+        }
+
+    async def _wait(self, args: Args) -> bool:
+        """Until the consumer has something to get, or (with topic) the stable end passes offset."""
+        timeout = min(args["timeout"], limits.POLL_WAIT_MS_MAX / 1000)
+        if (topic := args.get("topic")) is None:
+            return await self.consumption.wait(await self._member(args), timeout)
+        index, offset = args["slice"], args["offset"]
+        return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
+
+    async def _commit(self, args: Args) -> list[list[Any]]:
+        key = (args["consumer"], args["session"])
+        fenced = await self.consumption.commit(key, Said(*args["said"]))
+        lost = [[topic, self.first_slice + index] for topic, index in fenced]
+        return lost + await self._behind(args)
+
+    async def _behind(self, args: Args) -> list[list[Any]]:
+        """Of these ends of what a consumer received, those that the group has not committed: the
+        worker that gave it, and kept account of it, may have died or been deposed since."""
+        group, committed = args["group"], self.consumption.committed
+        mine = ((t, p, end, p - self.first_slice) for t, p, end in args["ends"])
+        return [
+            [topic, number]
+            for topic, number, end, index in mine
+            if index in self.slices and committed(group, topic, index) < end
+        ]
+
+    async def _goodbye(self, args: Args) -> None:
+        key = (args["consumer"], args["session"])
+        said = Said(*args["said"])
+        await self.consumption.goodbye(key, commit=args["commit"], said=said)
+
+    async def _written(self, args: Args) -> list[Any] | None:
+        answer = self.written.answer((args["consumer"], args["session"]))
+        return None if answer is None else [answer.name, answer.ends, answer.at]
+
+    async def _revoke(self, args: Args) -> None:
+        self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
+
+    async def _start_group(self, args: Args) -> None:
+        slots = [(topic, index) for topic in args["topics"] for index in self.slices]
+        await self.consumption.start_group(args["group"], slots, args["start"])
+
+    async def _groups(self, args: Args) -> list[str]:
+        return self.consumption.groups()
+
+    async def _positions(self, args: Args) -> list[dict[str, Any]]:
+        found = await self.consumption.positions(args["group"])
+        return [{**each, "slice": self.first_slice + each["slice"]} for each in found]
+
+    async def _seek(self, args: Args) -> dict[int, int]:
+        topic, to = args["topic"], args["to"]
+        offsets: dict[int, int] = {}
+        for index in self.slices:
+            start, end = self.reads.bounds(topic, index)
+            if isinstance(to, dict):
+                if (number := self.first_slice + index) in to:
+                    offsets[index] = min(max(start, to[number]), end)
+            elif to == "earliest":
+                offsets[index] = start
+            elif to == "latest":
+                offsets[index] = end
+            else:
+                offsets[index] = await self.reads.at_timestamp(topic, index, int(to))
+        await self.consumption.seek(args["group"], topic, offsets)
+        return offsets
+
+    async def _forget(self, args: Args) -> int:
+        return await self.consumption.forget(args["group"])
+
+    # --- Events ----------------------------------------------------------------------------------
+
+    async def _read(self, args: Args) -> dict[str, Any]:
+        """Events of one slice, without a group; the bounds are those from before the read."""
+        topic, index = args["topic"], args["slice"]
+        start, end = self.reads.bounds(topic, index)
+        where = args["from"]
+        if where == "earliest":
+            offset = await self.reads.earliest(topic, index)
+        elif where == "latest":
+            offset = end
+        elif isinstance(where, str):
+            offset = await self.reads.at_timestamp(topic, index, int(where))
+        else:
+            offset = where
+        answer: dict[str, Any] = {"epoch": self.epoch, "start": start, "end": end}
+        answer |= {"offset": offset, "extent": None, "known": end > 0}
+        if start <= offset < end and args["budget"] > 0:
+            extent = await self.reads.read(
+                topic,
+                index,
+                offset,
+                args["budget"],
+                stored=args["stored"],
+                columns=args.get("columns"),
+                stop=args.get("stop"),
+                frame=args.get("frame", 0),
+            )
+            # Where retention has been, events begin later than the log says.
+            answer["start"] = max(start, extent.start) if extent.chunks else end
+            answer["end"] = max(end, extent.high_watermark)
+            if extent.chunks:
+                answer["extent"] = extent_to_list(extent, self.first_slice)
+                answer["stopped"] = True  # At the place that was asked for, if there was one.
+        return answer
+
+    async def _plan(self, args: Args) -> dict[int, dict[str, Any]]:
+        """For readers of whole slices: their sizes, where to cut them, where a time begins."""
+        topic, piece_bytes, at_us = args["topic"], args["piece_bytes"], args["at_us"]
+        plans: dict[int, dict[str, Any]] = {}
+        for index in self.slices:
+            start, end = self.reads.bounds(topic, index)
+            if start >= end:
+                continue
+            plan = plans[self.first_slice + index] = {}
+            if piece_bytes:
+                first = await self.reads.earliest(topic, index)
+                plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
+                plan["splits"] = [list(cut) for cut in cuts]
+            if at_us is not None:
+                plan["at"] = await self.reads.at_timestamp(topic, index, at_us)
+        return plans
+
+    # --- Topics and the shard itself ------------------------------------------------------------
+
+    async def _topics(self, args: Args) -> dict[str, Any]:
+        if not self.leading:
+            self.topics.open()  # Changes come in with the leader's groups.
+        described = self.topics.describe(args["topic"])
+        if (only := described.get(args["topic"])) is not None:
+            for stream in only["streams"]:
+                stream[1] = await self.reads.earliest(args["topic"], stream[0])
+        for entry in described.values():
+            for stream in entry["streams"]:
+                stream[0] += self.first_slice
+        return described
+
+    async def _topic_apply(self, args: Args) -> None:
+        await self.topics.apply(TopicRecord.from_dict(args["record"]))
+
+    def _copies(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        return {"staged": self._staged, "staged_piece": self._staged_piece}
+
+    async def _staged(self, args: Args) -> dict[str, Any]:
+        return told(self.staging, args)
+
+    async def _staged_piece(self, args: Args) -> bytes:
+        stream = (args["topic"], args["slice"])
+        return await self.staging.piece(
+            args["writer"], args["batch"], args["attempt"], stream, args["seq"]
+        )
+
+    async def _leaders(self, args: Args) -> list[Any]:
+        """Take a sibling's news of who leads, and give all of ours."""
+        self.leaders.learn_all(args["news"])
+        return [list(each) for each in self.leaders.all()]
+
+    async def _ping(self, args: Args) -> dict[str, Any]:
+        return {
+            "worker": self.options.worker,
+            "epoch": self.epoch,
+            "leading": self.leading,
+            "engine": self.reactor.engine,
+            "engineReason": self.reactor.engine_reason,
+            "slices": [self.slices.start, self.slices.stop - 1],
+            "seat": self.options.seat,
+            "shard": self.options.shard_number,
+            "lineage": self.lineage(),
+            "replication": self.gate.status(),
+        }
+
+    async def _standing(self, args: Args) -> dict[str, Any]:
+        """For readiness, of this broker and of others: small, for it is asked often."""
+        return {
+            "epoch": self.epoch,
+            "leading": self.leading,
+            "replication": self.gate.status(),
+            "unreached": self.unreached(),
+            "storage": self.health(),
+        }
+
+    async def _stats(self, args: Args) -> dict[str, Any]:
+        stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
+        stats["internal_events_skipped"] = internal.skipped()
+        stats["long_polls_waiting"] = len(self.waiters)
+        stats["group_offsets"] = self.consumption.cursor_count
+        stats["consumers_registered"] = self.membership.member_count
+        return stats
+
+
+def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
+    """Plain values, for a frame; the slice is numbered through the ring."""
+    return [
+        extent.topic,
+        first_slice + extent.slice,
+        extent.start,
+        extent.end,
+        extent.high_watermark,
+        extent.chunks,
+        extent.cost,
+        extent.columns,
+    ]
+
+
+def extent_from_list(given: Sequence[Any]) -> Extent:
+    """The opposite."""
+    return Extent(*given)

@@ -1,0 +1,1 @@
+"""The other workers, of this broker and of others: who leads what, and connections to them."""

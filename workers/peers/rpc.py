@@ -1,0 +1,430 @@
+"""Worker to worker: operations, over the Unix sockets of one broker and over links to others.
+
+A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args"} or {"id",
+"cancel"} one way, {"id", "ok", "result" | "error"} the other. Lengths are checked before anything
+is allocated. A worker is named by its number in the cluster; with one broker that is its own.
+"""
+
+import asyncio
+import functools
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from barco import limits
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    NotReadyError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RequestError,
+)
+from barco.log import Seldom
+from barco.protocol.link import Hello
+from barco.workers.peers.rpc_frames import Frames
+
+Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+
+CONNECT_TIMEOUT_S = 1.0
+REQUESTS_MAX = 32_768
+"""Operations of one sibling under way; most of them are long polls, which only wait."""
+
+HOME_ONLY = frozenset(("leaders",))
+"""Operations that workers of other brokers may not call: what this broker's own processes hold they
+know best, and a wrong word about it would stop it (`barco.workers.peers.leaders`)."""
+
+ASKED_OBJECTS_MAX = 2**20
+"""In one request; positions of a hundred thousand slices are a third of it."""
+
+_seldom = Seldom(logging.getLogger("barco.rpc"))
+
+
+def frame_bytes_max(event_bytes_max: int) -> int:
+    """The largest frame: a full poll, one event over its budget, and what stands around them."""
+    return 2 * limits.POLL_BYTES_MAX + 2 * event_bytes_max
+
+
+def _forget(
+    under_way: dict[int, asyncio.Task[None]], number: int, task: asyncio.Task[None]
+) -> None:
+    del under_way[number]
+
+
+def _error_classes() -> dict[str, type[BarcoError]]:
+    """By slug. Of those that share one the most general: what it adds is in the detail."""
+    found: dict[str, type[BarcoError]] = {BrokerError.slug: BrokerError}
+    todo = [BarcoError]
+    while todo:
+        cls = todo.pop()
+        found.setdefault(cls.slug, cls)
+        todo += cls.__subclasses__()
+    return found
+
+
+def pack_error(error: BarcoError) -> dict[str, Any]:
+    """An error as plain values."""
+    return {"slug": error.slug, "detail": error.detail, "fields": error.fields}
+
+
+def unpack_error(given: Mapping[str, Any]) -> BarcoError:
+    """The error again, of its own class; of an unknown one, a failure of the broker."""
+    cls = _error_classes().get(str(given.get("slug")), BrokerError)
+    fields = given.get("fields")
+    return cls(str(given.get("detail", "")), **(fields if isinstance(fields, dict) else {}))
+
+
+class RpcServer:
+    """Answers the siblings."""
+
+    def __init__(self, operation: Operation, *, bytes_max: int) -> None:
+        self._operation = operation
+        self._bytes_max = bytes_max
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Answering] = set()
+        self._remote: dict[tuple[int, int], _Answering] = {}
+        """By broker and worker: each has one connection."""
+        self._shares: dict[int, _Share] = {}
+        self._adopting: set[asyncio.Task[Any]] = set()
+
+    def take(self, theirs: Hello, end: socket.socket) -> None:
+        """A connection that a worker of another broker has opened to ask."""
+        caller = (theirs.ordinal, theirs.worker)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(
+            loop.connect_accepted_socket(functools.partial(self._accept, caller), end)
+        )
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
+    async def start(self, path: str) -> None:
+        """Listen on this Unix socket; a stale one of a dead predecessor is replaced."""
+        self._server = await asyncio.get_running_loop().create_unix_server(self._accept, path)
+
+    def _accept(self, caller: tuple[int, int] | None = None) -> "_Answering":
+        operation = self._operation if caller is None else self._from_afar
+        share = None
+        if caller is not None:
+            share = self._shares.setdefault(caller[0], _Share(self._bytes_max * 3 // 2))
+        connection = _Answering(operation, self._bytes_max, self._gone, share)
+        self._connections.add(connection)
+        if caller is not None:
+            if (before := self._remote.get(caller)) is not None:
+                before.close()  # Of what it called before nobody waits any more.
+            self._remote[caller] = connection
+        return connection
+
+    def _gone(self, connection: "_Answering") -> None:
+        self._connections.discard(connection)
+        for caller, each in list(self._remote.items()):
+            if each is connection:
+                del self._remote[caller]
+
+    async def _from_afar(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op in HOME_ONLY:
+            raise RequestError(f"{op} is for workers of the same broker.")
+        return await self._operation(op, args)
+
+    async def close(self) -> None:
+        """Stop listening, and drop what is under way."""
+        if self._server is not None:
+            self._server.close()
+        running = [task for connection in self._connections for task in connection.under_way]
+        for connection in list(self._connections):
+            connection.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class _Share:
+    """Memory of what one other broker asks: of its frames that come in, and of its requests under
+    way. Over it nothing more is read of that broker; what others have is theirs."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held = 0
+        self._waiting: list[_Answering] = []
+
+    def may_take(self, size: int) -> bool:
+        """Whether there is so much; one of any size has room where nothing else is."""
+        return self._held == 0 or self._held + size <= self._bytes_max
+
+    def take(self, size: int) -> None:
+        """Whether there is so much or not, up to twice the bound, then ProtocolError."""
+        if self._held + size > 2 * self._bytes_max:
+            raise ProtocolError("a broker asks for too much at once")
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        """All who wait look again."""
+        self._held -= size
+        while self._waiting:
+            asyncio.get_running_loop().call_soon(self._waiting.pop().go_on)
+
+    def wait(self, connection: "_Answering") -> None:
+        """It goes on when others have given something back."""
+        self._waiting.append(connection)
+
+
+class _Answering(Frames):
+    """A sibling's connection, and what it has asked for."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        bytes_max: int,
+        gone: "Callable[[_Answering], None]",
+        share: _Share | None,
+    ) -> None:
+        """share: of memory, for who asks from another broker."""
+        super().__init__(bytes_max, ASKED_OBJECTS_MAX)
+        self._operation = operation
+        self._gone = gone
+        self._share = share
+        self._begun = 0
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """Operations that are not answered yet."""
+        return list(self._running.values())
+
+    def may_begin(self, size: int) -> bool:
+        if self._share is None:
+            return True
+        if not self._share.may_take(size):
+            self._share.wait(self)
+            return False
+        self._begun = size
+        self._share.take(size)
+        return True
+
+    def received(self, message: dict[str, Any], size: int) -> None:
+        self._end_begun()
+        number = message["id"]
+        running = self._running.get(number)
+        if message.get("cancel"):
+            if running is not None:
+                running.cancel()
+            return
+        if running is not None or len(self._running) >= REQUESTS_MAX:
+            raise ProtocolError("too many operations at once, or one twice")
+        if self._share is not None:
+            self._share.take(size)
+        running = asyncio.create_task(self._answer(message))
+        if self._share is not None:
+            give_back = self._share.give_back
+            running.add_done_callback(lambda _: give_back(size))
+        self._running[number] = running
+        running.add_done_callback(functools.partial(_forget, self._running, number))
+
+    def _end_begun(self) -> None:
+        if self._share is not None and self._begun:
+            self._share.give_back(self._begun)
+            self._begun = 0
+
+    def lost(self) -> None:
+        self._end_begun()
+        self._gone(self)
+        for running in self.under_way:
+            running.cancel()
+
+    async def _answer(self, message: Mapping[str, Any]) -> None:
+        answer: dict[str, Any] = {"id": message["id"], "ok": True}
+        op = str(message.get("op"))
+        try:
+            answer["result"] = await self._operation(op, message.get("args") or {})
+        except BarcoError as error:
+            answer = {"id": message["id"], "ok": False, "error": pack_error(error)}
+        except Exception as error:  # noqa: BLE001 - logged, and answered as the broker's failure.
+            _seldom.error("operation %.64r of a sibling failed: %.200r", op, error)
+            failure = BrokerError("The worker that owns the slice failed.")
+            answer = {"id": message["id"], "ok": False, "error": pack_error(failure)}
+        self.send(answer)
+
+
+class _Calling(Frames):
+    """A connection to a sibling, and the calls that wait on it."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._last = 0
+
+    def start(self, op: str, args: Mapping[str, Any]) -> "_Call":
+        """Send a request; its answer is waited for later."""
+        self._last += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last] = future
+        self.send({"id": self._last, "op": op, "args": args})
+        return _Call(self, self._last, future)
+
+    def end(self, number: int) -> None:
+        """Nobody waits for this answer any more."""
+        future = self._waiting.pop(number, None)
+        if future is not None and (not future.done() or future.cancelled()):
+            self.send({"id": number, "cancel": True})
+
+    def received(self, message: dict[str, Any], size: int) -> None:
+        future = self._waiting.get(message["id"])
+        if future is None or future.done():
+            return
+        if message.get("ok"):
+            future.set_result(message.get("result"))
+        else:
+            future.set_exception(unpack_error(message.get("error") or {}))
+
+    def lost(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(OutcomeUnknownError("The worker went away."))
+                future.exception()  # Looked at: one that was given up needs no warning.
+
+
+class _Call:
+    """A call under way. It ends with `result`, or with `drop`."""
+
+    def __init__(self, connection: _Calling, number: int, future: asyncio.Future[Any]) -> None:
+        self._connection = connection
+        self._number = number
+        self._future = future
+
+    async def result(self, timeout: float) -> Any:
+        """What was answered, or a BarcoError."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._future
+        except TimeoutError:
+            raise OutcomeUnknownError("A worker did not answer in time.") from None
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Cancel it there if it is not answered."""
+        self._connection.end(self._number)
+
+
+class Siblings:
+    """All workers of the cluster, this one included: calls to itself do not leave the process.
+
+    `paths`: the sockets of this broker's workers, by their numbers. `dial` opens a link to a worker
+    of another broker, or raises a BarcoError.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: int,
+        paths: Mapping[int, str],
+        operation: Operation,
+        bytes_max: int,
+        dial: Callable[[int], Awaitable[socket.socket]] | None = None,
+    ) -> None:
+        self._worker = worker
+        self._paths = paths
+        self._operation = operation
+        self._bytes_max = bytes_max
+        self._dial = dial
+        self._connections: dict[int, _Calling] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+
+    async def call(
+        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+    ) -> Any:
+        """The result of one operation. NotReadyError: it was never asked (not written)."""
+        if worker == self._worker:
+            return await self._operation(op, args)
+        connection = await self._connect(worker)
+        return await connection.start(op, args).result(timeout)
+
+    def reached(self, worker: int) -> bool:
+        """Whether there is a connection to it."""
+        connection = self._connections.get(worker)
+        return connection is not None and not connection.closed
+
+    async def _connect(self, worker: int) -> _Calling:
+        async with self._locks.setdefault(worker, asyncio.Lock()):
+            connection = self._connections.get(worker)
+            if connection is None or connection.closed:
+                connection = await self._open(worker)
+                self._connections[worker] = connection
+            return connection
+
+    async def _open(self, worker: int) -> _Calling:
+        loop = asyncio.get_running_loop()
+        try:
+            if (path := self._paths.get(worker)) is not None:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    return (await loop.create_unix_connection(self._calling, path))[1]
+            if self._dial is not None:
+                end = await self._dial(worker)
+                return (await loop.create_connection(self._calling, sock=end))[1]
+        except (OSError, TimeoutError):
+            pass
+        raise NotReadyError(f"Worker {worker}, which owns the slice, is restarting.", worker=worker)
+
+    def _calling(self) -> _Calling:
+        return _Calling(self._bytes_max)
+
+    async def broadcast(
+        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
+    ) -> dict[int, Any]:
+        """The results by worker; a BarcoError stands for itself. Anything else is raised."""
+        # Without a task for each: what is far is sent for first, then comes what is here.
+        calls: dict[int, _Call] = {}
+        results: dict[int, Any] = {}
+        try:
+            for worker in [worker for worker in args if worker != self._worker]:
+                try:
+                    calls[worker] = (await self._connect(worker)).start(op, args[worker])
+                except BarcoError as error:
+                    results[worker] = error
+            if self._worker in args:
+                results[self._worker] = await self._caught(self._operation(op, args[self._worker]))
+            for worker, call in calls.items():
+                results[worker] = await self._caught(call.result(timeout))
+        finally:
+            for call in calls.values():
+                call.drop()
+        return {worker: results[worker] for worker in args}
+
+    @staticmethod
+    async def _caught(awaitable: Awaitable[Any]) -> Any:
+        try:
+            return await awaitable
+        except BarcoError as error:
+            return error
+
+    async def first_true(
+        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float
+    ) -> set[int]:
+        """Who answered with a true value first; the other calls are cancelled. Empty: none did."""
+        if len(args) == 1:
+            ((worker, only),) = args.items()
+            answer = await self._caught(self.call(worker, op, only, timeout + 5.0))
+            return {worker} if answer is True else set()
+        tasks = {
+            asyncio.create_task(self._caught(self.call(worker, op, given, timeout + 5.0))): worker
+            for worker, given in args.items()
+        }
+        end = asyncio.get_running_loop().time() + timeout
+        waiting = set(tasks)
+        try:
+            while waiting and (left := end - asyncio.get_running_loop().time()) > 0:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                if found := {tasks[task] for task in done if task.result() is True}:
+                    return found
+            return set()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""The worker as a process: what it is built of, its memory, its loop, its supervisor."""

@@ -1,0 +1,113 @@
+"""What a worker is made of, as its options say: files, reactor, and the memory of each part."""
+
+import logging
+from typing import TypeVar
+
+from barco._native import Reactor
+from barco.errors import OperatorError
+from barco.model.options import WorkerOptions
+from barco.model.token import TOKEN_MIN
+from barco.types import KiB, MiB, SliceIndex
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.files.spool import Spool
+from barco.workers.storage.stores.retention import Policy
+from barco.workers.storage.stores.shard_files import ShardFiles
+
+Store = TypeVar("Store", bound=ShardFiles)
+
+log = logging.getLogger("barco.worker")
+
+
+def shard_range(options: WorkerOptions) -> tuple[range, int]:
+    """The worker's slices, and the token at which its range starts."""
+    slices = options.replicas.slices_of(options.shard_number)
+    start, _ = options.placement.slice_bounds(options.range_index, SliceIndex(slices.start))
+    return slices, start
+
+
+def make_store(kind: type[Store], options: WorkerOptions, bulk: BulkIo) -> Store:
+    """The files of the worker's shard, or of its replica of one."""
+    _, token = shard_range(options)
+    return kind(
+        layout.shard_path(options.data_dir, options.worker),
+        bulk,
+        cluster_uuid=bytes.fromhex(options.cluster_uuid),
+        token=token,
+        segment_bytes=options.segment_bytes,
+        policy=Policy(
+            hours=options.retention_hours,
+            shard_bytes=options.retention_bytes // options.replicas.processes,
+            sole_member=options.ring_size == 1,
+        ),
+        on_error=lambda error: log.error(str(error)),
+    )
+
+
+def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
+    """Where events wait for the commit of their write."""
+    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
+
+
+def arena_bytes(options: WorkerOptions) -> int:
+    """A quarter of the budget, a power of two, and room for three of the largest requests."""
+    size = 8 * MiB
+    while size * 2 <= options.memory_bytes // 4 or size < 3 * options.request_bytes_max:
+        size *= 2
+    return size
+
+
+def read_bytes(options: WorkerOptions) -> int:
+    """Buffers for reads from disk: an eighth of the budget, and room for the largest chunk.
+
+    With the arena, bodies and answers (a quarter each) that leaves an eighth for the index and for
+    Python; what lies free between the pieces in use is given back (footprint).
+    """
+    return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
+
+
+def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
+    """The native loop for the generation that will be opened, with the start's own number."""
+    slices, _ = shard_range(options)
+    reactor = Reactor(
+        engine=options.engine,
+        arena_bytes=arena_bytes(options),
+        request_bytes_max=options.request_bytes_max,
+        event_bytes_max=options.event_bytes_max,
+        body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
+        auto_create=options.auto_create,
+        worker=options.shard,
+        workers=options.workers,
+        ring_size=options.ring_size,
+        range_index=options.range_index,
+        peer=options.peer,
+        peers=options.replicas.peers,
+        slices=options.slices_per_range,
+        slice_first=slices.start,
+        slice_last=slices.stop - 1,
+        range_token=TOKEN_MIN,
+        cluster_uuid=bytes.fromhex(options.cluster_uuid),
+        session=session,
+        epoch=epoch,
+        connections_max=options.connections_max,
+        compression=options.compression,
+    )
+    for name in ("localhost", *options.hosts):
+        reactor.add_host(name)
+    return reactor
+
+
+def bound_state(options: WorkerOptions, reactor: Reactor) -> None:
+    """The state of the shard opens each segment, as one group: it must leave room for others.
+
+    Raises OperatorError when it does not fit any more.
+    """
+    most = min(arena_bytes(options) // 2, options.segment_bytes // 4)
+    state = reactor.bound_state(most)
+    if state > most * 3 // 2:
+        raise OperatorError(
+            f"the topics, producers and group offsets of this shard take {state // KiB} KiB, "
+            f"for which these limits are too small: raise limits.memory_bytes (a worker's "
+            f"{options.memory_bytes // MiB} MiB) and storage.segment_bytes "
+            f"({options.segment_bytes // MiB} MiB) to what they were"
+        )

@@ -1,1 +1,0 @@
-"""The only package that touches the kernel's event interfaces: the native reactor under asyncio."""

@@ -1,0 +1,1 @@
+"""Files of a shard as such: names, segments, journals, and disk work off the append path."""

@@ -1,0 +1,1 @@
+"""What segments hold: walks over groups, sidecars, the catalog of a shard."""

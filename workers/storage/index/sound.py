@@ -1,0 +1,134 @@
+"""Whether one segment is what it was: its groups, their chain, and what stands between them.
+
+Pure, as `scan`. Unlike a scan it knows where the segment begins and ends: what comes before and
+after it, and the tail of its generation, are decided. So nothing that is not as it must be is torn.
+"""
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
+from barco.types import MiB
+from barco.workers.storage.index.scan import (
+    Buffer,
+    GroupHeader,
+    Read,
+    Tags,
+    body_intact,
+    parse_header,
+)
+
+WINDOW_BYTES = 1 * MiB
+"""Read at a time: what a scrub has of the memory for reads."""
+
+Link = tuple[int, int]
+"""(gseq, prev_crc) of a group: its place in the chain."""
+
+
+class Soundness(NamedTuple):
+    """How far a segment is sound."""
+
+    next: Link
+    """Of the group after the last sound one."""
+    end: int
+    """Where that one ends."""
+    damage: str
+    """What is wrong with what stands there; empty: nothing, the segment is sound."""
+
+
+Walk = Generator[Read, Buffer, Soundness]
+
+
+def check_group(
+    tags: Tags, group: Buffer, link: Link, segment: int | None = None
+) -> GroupHeader | str:
+    """The header of a whole group if it is the one that must be there, else what is wrong.
+
+    Its padding counts: the copies of a group are the same, byte for byte.
+    """
+    header = parse_header(group)
+    if header is None:
+        return "not a group"
+    if wrong := misplaced(tags, header, link, segment):
+        return wrong
+    if header.group_bytes > len(group):
+        return "the group is cut off"
+    if not body_intact(header, group):
+        return "the body's checksum is wrong"
+    padding = group[GROUP_HEADER_BYTES + header.body_bytes : header.group_bytes]
+    return "something is behind the body" if any(padding) else header
+
+
+def misplaced(tags: Tags, header: GroupHeader, link: Link, segment: int | None) -> str:
+    """Why a valid header is not the one that continues the chain here; empty when it is."""
+    own = (tags.cluster_uuid, tags.token, tags.epoch)
+    if (header.cluster_uuid, header.token, header.epoch) != own or (
+        tags.session is not None and header.session != tags.session
+    ):
+        return "a group of another generation"
+    if segment is not None and header.segment_index != segment:
+        return "a group of another segment"
+    if (header.gseq, header.prev_crc) != link:
+        return f"group {header.gseq} stands where group {link[0]} should"
+    return ""
+
+
+def check_segment(size: int, index: int, tags: Tags, link: Link, last: int | None) -> Walk:
+    """Walks a segment of `size` bytes from its first group, which must be the one at `link`.
+
+    `last`: its last group; None: it is not known, and whatever is not zeros counts.
+    """
+    offset, wanted = 0, WINDOW_BYTES
+    while last is None or link[0] <= last:
+        asked = min(wanted, size - offset)
+        if asked <= 0:
+            damage = "" if last is None else "the file is shorter than it was"
+            return Soundness(link, offset, damage)
+        view = memoryview((yield Read(0, offset, asked)))
+        if len(view) < asked:
+            size = offset + len(view)
+        window = _check_window(view, index, tags, link, last)
+        view.release()
+        link, offset = window.next, offset + window.used
+        if window.damage:
+            return Soundness(link, offset, window.damage)
+        if window.ended:
+            break
+        if offset + window.wanted > size:
+            return Soundness(link, offset, "the group is longer than its file")
+        wanted = max(window.wanted, WINDOW_BYTES)
+    return Soundness(link, offset, "")
+
+
+class _Window(NamedTuple):
+    next: Link
+    used: int
+    damage: str = ""
+    ended: bool = False
+    wanted: int = 0
+    """Bytes of the next group, of which not all are in the window."""
+
+
+def _check_window(
+    view: memoryview, index: int, tags: Tags, link: Link, last: int | None
+) -> _Window:
+    at = 0
+    while at < len(view):
+        if last is not None and link[0] > last:
+            return _Window(link, at, ended=True)
+        header = parse_header(view, at)
+        if header is None:
+            blank = not bytes(view[at : at + PAGE_BYTES]).strip(b"\0")
+            if blank and last is None:
+                return _Window(link, at, ended=True)
+            return _Window(link, at, "zeros" if blank else "not a group")
+        end = at + header.group_bytes
+        if end > len(view):
+            if wrong := misplaced(tags, header, link, index):
+                return _Window(link, at, wrong)
+            return _Window(link, at, wanted=header.group_bytes)
+        found = check_group(tags, view[at:end], link, index)
+        if isinstance(found, str):
+            return _Window(link, at, found)
+        link, at = (found.gseq + 1, found.header_crc), end
+    return _Window(link, at)

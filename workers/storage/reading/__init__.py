@@ -1,0 +1,1 @@
+"""Committed chunks and groups from the disk, verified."""

@@ -1,0 +1,1 @@
+"""A shard's files behind one object: recovery, retention, scrub, generations."""
