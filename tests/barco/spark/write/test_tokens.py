@@ -107,7 +107,7 @@ def test_buffers_of_other_lengths_are_refused() -> None:
         {"key_offsets": at, "keys": b"ab", "key_valid": b"\1"},
         {"timestamps_us": np.array([1], np.int64).data},
         {"timestamps_us": np.array([0, 1], np.int64).data},
-        {"timestamps_us": np.array([1, 2**33], np.int64).data},
+        {"timestamps_us": np.array([1, -(2**33)], np.int64).data},
     ):
         with pytest.raises(ValueError):
             _native.batch_columns(at, b"ab", **more)
