@@ -1,8 +1,20 @@
-"""`python -m barco`, the same as the command `barco`."""
+"""`barco` and `python -m barco`: Ctrl-C is quiet also while the command is still being imported."""
 
+import importlib
 import sys
 
-from barco.cli import main
+INTERRUPTED = 130
+"""128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
+
+
+def main() -> int:
+    """Run the command that the arguments name; returns its exit code."""
+    try:
+        # Here: it takes a while, in which Ctrl-C may come.
+        return int(importlib.import_module("barco.cli").main())
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
 
 if __name__ == "__main__":
     sys.exit(main())

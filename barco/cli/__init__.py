@@ -5,6 +5,7 @@ does it and returns the exit code: 0 success, 2 usage, 78 configuration refused,
 """
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -53,15 +54,10 @@ Exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    modules = _modules(arguments)
-    parser = _parser(modules)
+    if sys.stdout is None:  # Closed by whoever started this: `barco status >&-`.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives.
     try:
-        args = parser.parse_args(arguments)
-    except SystemExit as ended:
-        return _flushed(ended.code if isinstance(ended.code, int) else 2)
-    try:
-        return _flushed(modules[args.command].run(args))
+        return _run(list(sys.argv[1:] if argv is None else argv))
     except BarcoError as error:
         print(f"barco: {one_line(error.detail)}", file=sys.stderr)
         return error.exit_code
@@ -69,6 +65,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        print("barco: what it prints can not be written: no space is left", file=sys.stderr)
+        _reader_left()
+        return 1
+
+
+def _run(arguments: Sequence[str]) -> int:
+    modules = _modules(arguments)
+    parser = _parser(modules)
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return _flushed(ended.code if isinstance(ended.code, int) else 2)
+    return _flushed(modules[args.command].run(args))
 
 
 def one_line(detail: str) -> str:

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     identity = load_identity(args.data_dir)
     running = layout.is_locked(args.data_dir)
     wishes = Wishes(args.groups, args.chunks, args.events, args.topic, args.verify, args.hash)
+    numbers = shard_numbers(args.shard, processes(identity))
     show = _print_json if args.json else _print_text
     show(
         {
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         }
     )
     problems = 0
-    for number in shard_numbers(args.shard, processes(identity)):
+    for number in numbers:
         path = layout.shard_path(args.data_dir, number)
         uuid = bytes.fromhex(identity.cluster_uuid)
         if args.aside:

@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +35,27 @@ Examples:
   barco produce orders orders.ndjson --key-field customer --json
 
 {talk.EXIT_CODES}"""
+
+
+PATIENCE_SECONDS = 2.0
+"""Without an acknowledgement: then the command says what it waits for."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """How far a command is."""
+
+    events: int = 0
+    """Acknowledged."""
+    bytes: int = 0
+    """Of the values that were read."""
+    under_way: bool = False
+    """Whether something was read that has to be acknowledged."""
+
+    @property
+    def told(self) -> str:
+        """The events, for people."""
+        return f"{self.events:,} event{'' if self.events == 1 else 's'}"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -69,20 +92,37 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         return talk.fail(f"cannot read {args.file}: {error.strerror}")
     began = time.monotonic()
-    with stream, barco.Producer(args.endpoint, delivery_timeout_s=args.timeout) as producer:
-        if args.raw:
-            events, size = _send_raw(producer, args, stream)
-        else:
-            events, size = _send_lines(producer, args, stream)
+    sent = Sent()
+    waiting = threading.Timer(PATIENCE_SECONDS, _tell_waiting, (args, sent))
+    waiting.daemon = True
+    try:
+        with stream, barco.Producer(args.endpoint, delivery_timeout_s=args.timeout) as producer:
+            if not stream.isatty():  # A person who is typing has not sent anything yet.
+                waiting.start()
+            (_send_raw if args.raw else _send_lines)(producer, args, stream, sent)
+    except KeyboardInterrupt:
+        talk.say(f"interrupted: {sent.told} acknowledged in {args.topic}, perhaps more stored")
+        raise
+    finally:
+        waiting.cancel()
     elapsed = time.monotonic() - began
     if args.json:
         talk.print_json(
-            {"topic": args.topic, "events": events, "bytes": size, "seconds": round(elapsed, 3)}
+            {
+                "topic": args.topic,
+                "events": sent.events,
+                "bytes": sent.bytes,
+                "seconds": round(elapsed, 3),
+            }
         )
     else:
-        plural = "" if events == 1 else "s"
-        talk.say(f"{events:,} event{plural} acknowledged in {args.topic}")
+        talk.say(f"{sent.told} acknowledged in {args.topic}")
     return 0
+
+
+def _tell_waiting(args: argparse.Namespace, sent: Sent) -> None:
+    if sent.under_way and not sent.events:
+        talk.say(f"nothing is acknowledged yet by {args.endpoint}: waiting {args.timeout:g} s")
 
 
 def open_input(name: str) -> BinaryIO:
@@ -101,23 +141,25 @@ def settle(futures: "deque[Future[int]]", *, all: bool = False) -> int:
 
 
 def _send_raw(
-    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO
-) -> tuple[int, int]:
+    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO, sent: Sent
+) -> None:
     value = b"".join(iter(lambda: stream.read(1024 * 1024), b""))
+    sent.bytes, sent.under_way = len(value), True
     producer.send(args.topic, value, args.key).result()
-    return 1, len(value)
+    sent.events = 1
 
 
 def _send_lines(
-    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO
-) -> tuple[int, int]:
+    producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO, sent: Sent
+) -> None:
     field = KeyField(args.key_field) if args.key_field else None
     key = None if args.key is None else args.key.encode()
     futures: deque[Future[int]] = deque()
-    events = size = 0
     for lines in blocks(stream):
         keys = [key] * len(lines) if field is None else field.keys(lines)
         futures.append(producer.send_many(args.topic, lines, keys))
-        size += sum(map(len, lines))
-        events += settle(futures)
-    return events + settle(futures, all=True), size
+        sent.bytes += sum(map(len, lines))
+        sent.under_way = True
+        sent.events += settle(futures)
+    while futures:
+        sent.events += futures.popleft().result()

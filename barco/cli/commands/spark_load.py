@@ -4,9 +4,11 @@ import argparse
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -81,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         return talk.fail("give files to load, or --to DIR to write a topic there", 2)
     if args.to and (args.key_field or args.format or args.writer_id):
         return talk.fail("--key-field, --format and --writer-id are for loading files", 2)
-    missing = _missing()
+    missing = _missing() or _missing_file(args)
     if missing:
         return talk.fail(missing)
     began = time.monotonic()
@@ -115,6 +117,16 @@ def _to_files(load: Any, args: argparse.Namespace) -> dict[str, Any]:
             spark, args.endpoint, args.topic, args.to, overwrite=args.overwrite
         )
     return {"events": events, "directory": args.to}
+
+
+def _missing_file(args: argparse.Namespace) -> str:
+    """A file that is plainly on this machine and is not there: Spark needs seconds to say so."""
+    if args.master is not None or "HADOOP_CONF_DIR" in os.environ:
+        return ""
+    for name in args.files:
+        if not any(each in name for each in ":*?[{") and not Path(name).exists():
+            return f"cannot read {name}: there is no such file"
+    return ""
 
 
 def _missing() -> str:

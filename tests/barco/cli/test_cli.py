@@ -187,3 +187,49 @@ def test_a_cluster_gives_nothing_up(tmp_path: Path) -> None:
     assert run("recover", str(path)).returncode == 0
     done = run("recover", str(path), "--accept-data-loss")
     assert done.returncode == 78 and "repaired from the two others" in done.stderr
+
+
+def test_a_full_or_closed_output_is_one_line(tmp_path: Path) -> None:
+    """Not a traceback: `barco dump > /dev/full`, `barco dump >&-`."""
+    assert run("format", "--data-dir", str(tmp_path)).returncode == 0
+    dump = f"{sys.executable} -m barco dump {tmp_path}"
+    full = subprocess.run(
+        f"{dump} > /dev/full", check=False, shell=True, capture_output=True, text=True
+    )
+    assert full.returncode == 1
+    assert full.stderr == "barco: what it prints can not be written: no space is left\n"
+    closed = subprocess.run(f"{dump} >&-", check=False, shell=True, capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_ctrl_c_is_quiet_while_the_command_is_imported() -> None:
+    """`serve` imports for most of a second, and people who mistype are faster."""
+    code = (
+        "import importlib, os, signal, sys\n"
+        "usual = importlib.import_module\n"
+        "def slow(name, *rest):\n"
+        "    if name.startswith('barco.cli'):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return usual(name, *rest)\n"
+        "importlib.import_module = slow\n"
+        "sys.argv = ['barco', 'serve']\n"
+        "assert 'barco.cli' not in sys.modules\n"
+        "from barco.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_file_that_is_not_there_is_told_before_spark_starts() -> None:
+    """Spark takes seconds to begin with."""
+    done = run("spark-load", "nofile.ndjson", "--topic", "flights")
+    assert done.returncode == 1
+    assert done.stderr == "barco: cannot read nofile.ndjson: there is no such file\n"
+
+
+def test_dump_refuses_a_shard_before_it_prints(tmp_path: Path) -> None:
+    """What it prints may go to a file."""
+    assert run("format", "--data-dir", str(tmp_path)).returncode == 0
+    done = run("dump", str(tmp_path), "--shard", "-1")
+    assert done.returncode != 0 and done.stdout == ""
