@@ -4,7 +4,6 @@ import argparse
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import sys
 import threading
 import time
@@ -121,7 +120,7 @@ def _to_files(load: Any, args: argparse.Namespace) -> dict[str, Any]:
 
 def _missing_file(args: argparse.Namespace) -> str:
     """A file that is plainly on this machine and is not there: Spark needs seconds to say so."""
-    if args.master is not None or "HADOOP_CONF_DIR" in os.environ:
+    if args.master is not None or _shared.other_file_system():
         return ""
     for name in args.files:
         if not any(each in name for each in ":*?[{") and not Path(name).exists():

@@ -131,6 +131,11 @@ def java_missing() -> str:
     return ""
 
 
+def other_file_system() -> bool:
+    """Whether plain paths may be another file system's for Spark than this machine's."""
+    return "HADOOP_CONF_DIR" in os.environ
+
+
 def _java_version(program: str) -> int | None:
     """17 of `openjdk version "17.0.1"`, 8 of "1.8.0_392"; None: it does not say."""
     try:
