@@ -120,7 +120,7 @@ def _to_files(load: Any, args: argparse.Namespace) -> dict[str, Any]:
 
 def _missing_file(args: argparse.Namespace) -> str:
     """A file that is plainly on this machine and is not there: Spark needs seconds to say so."""
-    if args.master is not None or _shared.other_file_system():
+    if args.master is not None or talk.other_file_system():
         return ""
     for name in args.files:
         if not any(each in name for each in ":*?[{") and not Path(name).exists():
