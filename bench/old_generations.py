@@ -4,15 +4,27 @@ import json
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES
+from barco.model.generation import Ballot, Generation, Gid, Kind, Parent, Successor
+from barco.protocol.replication import (
+    AcceptedRecord,
+    DecidedRecord,
+    OpenedRecord,
+    PromisedRecord,
+)
+from barco.protocol.replication_codec import to_map
+from barco.types import Epoch
+from barco.workers.replication.journal import read_journal
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.index.scan import SegmentSummary, parse_header
 from barco.workers.storage.index.sidecar import IndexBuilder, write_sidecar
-from barco.workers.storage.stores.replicas import EMPTY_STATE
+from barco.workers.storage.stores.loading import EMPTY_STATE
 
 PAGE = 4096
 MAGIC, VERSION, GEN_START = 0x50524742, 1, 1
@@ -72,18 +84,33 @@ def _write(shard: Path, uuid: bytes, epoch: int, base: int) -> tuple[int, int]:
     return len(groups), at
 
 
+def _votes(before: Generation, tail: int) -> tuple[Generation, list[tuple[int, dict[str, Any]]]]:
+    """The generation that a start opened, and what its machine wrote down until then."""
+    gid, epoch = before.gid, Epoch(before.gid.epoch + 1)
+    ballot = Ballot(1, before.leader.ordinal, SESSION)
+    parents = (Parent(gid, tail),)
+    child = replace(before, gid=Gid(gid.token, epoch), session=SESSION, parents=parents)
+    value = Successor(tail, Kind.RELEAD, (child,))
+    votes = PromisedRecord(gid, ballot), AcceptedRecord(gid, ballot, value)
+    records = [(gid.epoch, to_map(each)) for each in (*votes, DecidedRecord(gid, value))]
+    return child, [*records, (epoch, to_map(OpenedRecord(child)))]
+
+
 def add_old_generations(data_dir: Path, count: int) -> None:
     """Adds sealed generations to the directory of a single broker with one worker, at rest."""
     identity = json.loads((data_dir / "broker.json").read_text())
     uuid = bytes.fromhex(identity["cluster_uuid"])
     shard = layout.shard_path(data_dir, 0)
     lineage = Lineage.load(shard)
-    newest = lineage.generations()[-1]
-    parent = (newest.epoch, newest.tail or 0)
+    opened = [each for each in read_journal(lineage) if isinstance(each, OpenedRecord)]
+    generation = max((each.generation for each in opened), key=lambda each: each.gid.epoch)
+    tail, records, ends = 0, [], []
     for number in range(count):
-        epoch = newest.epoch + 1 + number
-        tail, end_bytes = _write(shard, uuid, epoch, number * EVENTS)
-        lineage.opened(epoch, SESSION, [parent])
-        lineage.sealed(epoch, tail, 0, end_bytes)
-        parent = (epoch, tail)
+        generation, votes = _votes(generation, tail)
+        records += votes
+        tail, end_bytes = _write(shard, uuid, generation.gid.epoch, number * EVENTS)
+        ends.append((generation.gid.epoch, tail, 0, end_bytes))
+    lineage.add_journal(records)
+    for end in ends:
+        lineage.sealed(*end)
     os.sync()

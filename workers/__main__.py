@@ -12,8 +12,6 @@ from barco.model.options import WorkerOptions
 from barco.workers.process.build import make_reactor, make_store, read_bytes
 from barco.workers.process.selector import ReactorSelector
 from barco.workers.storage.files.bulk import open_bulk
-from barco.workers.storage.stores.replicas import ReplicaStore
-from barco.workers.storage.stores.store import ShardStore
 from barco.workers.worker import Worker
 
 EXIT_CONFIG = 78
@@ -54,12 +52,8 @@ def main(arguments: list[str]) -> int:
     pin(options.core)
     bulk = open_bulk(options.engine, read_bytes(options))
     session = int.from_bytes(os.urandom(7), "little")
-    if options.ring_size > 1:
-        store: ShardStore | ReplicaStore = make_store(ReplicaStore, options, bulk)
-        reactor = make_reactor(options, 0, session)
-    else:
-        store = alone = make_store(ShardStore, options, bulk)
-        reactor = make_reactor(options, alone.next_epoch, session)
+    store = make_store(options, bulk)
+    reactor = make_reactor(options, session)
     selector = ReactorSelector(reactor)
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)

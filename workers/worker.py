@@ -10,7 +10,7 @@ from typing import Any
 
 from barco import limits
 from barco._native import Reactor
-from barco.errors import BarcoError, DiskFullError, NotReadyError
+from barco.errors import BarcoError, NotReadyError
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.workers.groups.idle import expire
@@ -22,33 +22,21 @@ from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.neighbours import token_of_shard
 from barco.workers.peers.siblings import HTTP
-from barco.workers.process.build import bound_state, make_spool
+from barco.workers.process.build import make_spool
 from barco.workers.process.footprint import Footprint
 from barco.workers.process.selector import Upcall
 from barco.workers.process.supervision import Supervision
 from barco.workers.replication.host import ReplicaHost
 from barco.workers.shard.topic_retention import TopicRetention
 from barco.workers.storage.files.bulk import BulkIo
-from barco.workers.storage.index.scan import SegmentSummary
-from barco.workers.storage.stores.recovery import RecoveryReport
 from barco.workers.storage.stores.replicas import ReplicaStore
-from barco.workers.storage.stores.store import ShardStore
 
 IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0
-DISK_FULL_RETRY_SECONDS = 2.0
-PEERS_SECONDS = 2.0
-"""Siblings that are slower than this to start are not waited for."""
-
-SEAL_SECONDS = 1.0
-"""For the last append, where the drain took all of its time."""
 
 HANDOVER_SECONDS = 8.0
 """At a stop, for another broker that holds the shard and is catching up: so that it can take over,
 or acknowledge what the next leader appends."""
-
-RESIGN_SECONDS = 4.0
-"""For the next in line to take over, at a stop; who is in sync needs a tenth of a second."""
 
 DRAIN_SECONDS = 10.0
 """For requests under way at a stop; the supervisor allows `limits.DRAIN_SECONDS_MAX` in all."""
@@ -63,7 +51,7 @@ class Worker:
         self,
         options: WorkerOptions,
         reactor: Reactor,
-        store: ShardStore | ReplicaStore,
+        store: ReplicaStore,
         bulk: BulkIo,
         session: int,
     ) -> None:
@@ -95,26 +83,23 @@ class Worker:
             "aborted": self._aborted,
             "appended": self._service.upcall,
             "stable": self._service.upcall,
-            "segment_wanted": lambda upcall: self._spawn(self._next_segment()),
-            "segment_sealed": lambda upcall: self._spawn(self._segment_sealed(upcall[1])),
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
         self._readiness = Readiness(self._service)
-        self._replica: ReplicaHost | None = None
-        if isinstance(store, ReplicaStore):
-            self._replica = ReplicaHost(
-                options,
-                session,
-                reactor=reactor,
-                store=store,
-                bulk=bulk,
-                service=self._service,
-                network=self._network,
-                fatal=self._fatal,
-            )
-            names = "built", "landed", "segment_wanted", "segment_sealed", "frame", "replica_closed"
-            self._upcalls |= dict.fromkeys(names, self._replica.upcall)
+        self._replica = ReplicaHost(
+            options,
+            session,
+            reactor=reactor,
+            store=store,
+            bulk=bulk,
+            service=self._service,
+            network=self._network,
+            opened=self._opened,
+            fatal=self._fatal,
+        )
+        names = "built", "landed", "segment_wanted", "segment_sealed", "frame", "replica_closed"
+        self._upcalls |= dict.fromkeys(names, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------
 
@@ -127,7 +112,8 @@ class Worker:
         self._end = asyncio.get_running_loop().create_future()
         self._supervision.on_view = self._service.membership.apply
         self._supervision.on_cluster = self._service.neighbours.apply
-        self._network.on_lead = self._tell_lead
+        if self._options.ring_size > 1:
+            self._network.on_lead = self._tell_lead
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
@@ -148,13 +134,8 @@ class Worker:
 
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
-        if self._replica is not None:
-            groups, seconds = await self._replica.open(), 0.0
-            self._app.open()
-            epoch = self._replica.epoch
-        else:
-            report = await self._open_alone(self._store)
-            epoch, groups, seconds = self._service.epoch, report.groups, report.seconds
+        await self._replica.open()
+        self._app.open()
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
@@ -167,9 +148,9 @@ class Worker:
                 "pid": os.getpid(),
                 "engine": self._reactor.engine,
                 "engine_reason": self._reactor.engine_reason,
-                "epoch": epoch,
-                "recovered_groups": groups,
-                "recovery_seconds": round(seconds, 3),
+                "epoch": self._replica.epoch,
+                "recovered_groups": self._replica.recovered_groups,
+                "recovery_seconds": round(self._replica.recovery_seconds, 3),
             }
         )
         if not writable:
@@ -179,41 +160,9 @@ class Worker:
         gc.collect()
         gc.freeze()
 
-    async def _open_alone(self, store: Any) -> RecoveryReport:
-        """The only member of its shard: seals the newest generation and opens the next."""
-        report: RecoveryReport = await store.recover(
-            self._reactor.restore, self._reactor.apply_group
-        )
-        bound_state(self._options, self._reactor)
-        epoch, parents = store.open_generation(self._session)
-        assert epoch == self._reactor.log_state()["epoch"]
-        await store.start(
-            self._reactor.locate,
-            self._reactor.locate_timestamp,
-            self._reactor.locate_appended,
-            self._reactor.truncate_stream,
-        )
-        await self._first_segment()
-        self._reactor.open_generation(parents)
-        while self._reactor.log_state()["stable_gseq"] < 1:
-            await asyncio.sleep(0.001)  # GEN_START: from here on the generation exists
-        self._service.lineage = store.topology
-        self._service.more_stats, self._service.health = store.stats, store.health
-        self._service.splits = store.extents.splits
-        self._service.open(epoch)
-        staging = self._service.staging
-        begun = await staging.recover()
-        await self._network.start()
-        await self._service.adopt_topics(self._network.siblings)
-        # READY means that every slice can be written to through this worker.
-        await self._network.hand_off.connected(PEERS_SECONDS)
-        self._app.open()
-        self._spawn(staging.complete(begun))
-        return report
-
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
-        if self._replica is not None and status == 0:
+        if status == 0:
             await self._readiness.await_others(self._network.siblings, HANDOVER_SECONDS)
         self._app.close("The broker is stopping.")
         self._service.staging.stop()
@@ -224,15 +173,9 @@ class Worker:
         end = time.monotonic() + DRAIN_SECONDS
         while status == 0 and time.monotonic() < end and not self._idle():
             await asyncio.sleep(0.005)
-        if self._replica is not None:
-            if status == 0:
-                await self._replica.driver.resign(RESIGN_SECONDS)
-            await self._replica.close()
-        elif status == 0:
-            self._reactor.seal()
-            end = max(end, time.monotonic() + SEAL_SECONDS)
-            while time.monotonic() < end and not self._sealed():
-                await asyncio.sleep(0.002)
+        if status == 0:
+            await self._replica.leave()
+        await self._replica.close()
         await self._network.close()
         for task in self._background:
             task.cancel()
@@ -243,10 +186,6 @@ class Worker:
 
     def _idle(self) -> bool:
         return not self._requests and self._reactor.idle()
-
-    def _sealed(self) -> bool:
-        state = self._reactor.log_state()
-        return bool(state["failed"]) or state["stable_gseq"] >= state["gseq"]
 
     def _finish(self, status: int) -> None:
         if self._end is not None and not self._end.done():
@@ -293,7 +232,7 @@ class Worker:
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
 
-    async def _retention(self) -> None:
+    async def _topic_retention(self, now_us: int) -> int:
         topics = TopicRetention(
             self._service.topics,
             self._reactor,
@@ -301,15 +240,21 @@ class Worker:
             slices=self._service.slices,
             slices_in_all=self._options.slices_per_range,
         )
-        # Of a topic's own retention the log remembers only what its last snapshot had seen, so that
-        # comes first; whole segments have time.
-        await self._retain(topics.run_once)
+        return await topics.run_once(now_us)
+
+    def _opened(self) -> None:
+        """Of a topic's own retention the log remembers only what its last snapshot had seen, so
+        whoever begins to lead looks at once; whole segments have time."""
+        self._spawn(self._retain(self._topic_retention))
+
+    async def _retention(self) -> None:
+        await self._retain(self._topic_retention)
         while True:
             await asyncio.sleep(self._options.retention_seconds)
             await self._retain(self._store.run_retention)
-            if self._replica is not None and self._store.held_back:
+            if self._store.held_back:
                 self._replica.driver.renew()
-            await self._retain(topics.run_once)
+            await self._retain(self._topic_retention)
 
     async def _idle_positions(self) -> None:
         service = self._service
@@ -369,45 +314,11 @@ class Worker:
         if task is not None and self._app.interruptible(task):
             task.cancel()
 
-    async def _first_segment(self) -> None:
-        """On a full disk nothing is deleted but what retention says: then it is waited for room."""
-        assert isinstance(self._store, ShardStore)
-        while True:
-            try:
-                self._reactor.add_segment(*await self._store.next_segment())
-                return
-            except DiskFullError as error:
-                self._app.close("The disk is full: free some space, or lower the retention.")
-                log.error("the disk is full, the shard cannot open: %s", error)
-                await self._store.run_retention(time.time_ns() // 1000)
-                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
-
-    async def _next_segment(self) -> None:
-        assert isinstance(self._store, ShardStore)
-        while True:
-            try:
-                index, fd, capacity = await self._store.next_segment()
-            except DiskFullError as error:
-                log.error("the disk is full, produces answer 507: %s", error)
-                self._reactor.set_disk_full(True)
-                await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
-                continue
-            self._reactor.set_disk_full(False)
-            self._reactor.add_segment(index, fd, capacity)
-            return
-
-    async def _segment_sealed(self, index: int) -> None:
-        assert isinstance(self._store, ShardStore)
-        body = self._reactor.export_index(index)
-        summary = SegmentSummary(*self._reactor.segment_summary(index))
-        await self._store.segment_sealed(index, body, summary)
-        self._reactor.drop_index(index)
-
 
 class _LateReader:
     """The store's reader, which is there only once recovery is done."""
 
-    def __init__(self, store: ShardStore | ReplicaStore) -> None:
+    def __init__(self, store: ReplicaStore) -> None:
         self._store = store
 
     async def read(

@@ -559,8 +559,10 @@ static void sweep(struct reactor *reactor)
 
 static void tell_stable(struct reactor *reactor)
 {
-    if (reactor->log->gated && reactor->log->stable_gseq != reactor->last_landed) {
+    if ((reactor->log->gated || reactor->opening) &&
+        reactor->log->stable_gseq != reactor->last_landed) {
         reactor->last_landed = reactor->log->stable_gseq;
+        reactor->opening = false;
         if (reactor->last_landed > 0 && !intake_landed(reactor)) {
             struct upcall *up = reactor_upcall(reactor, UPCALL_LANDED, reactor->last_landed);
             up->pos = reactor->log->options.epoch;

@@ -151,6 +151,7 @@ struct reactor {
     uint64_t body_bytes, control_bytes, control_open;
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool selector_ready, notify, draining, routed, io_failed, blocked_any, disk_full;
+    bool opening; /* a generation without followers has begun: its first group is told */
     int64_t now_ms, wall_us, swept_ms, monotonic_us;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
     int64_t append_us; /* how long appends take, a moving average */

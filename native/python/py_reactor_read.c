@@ -450,9 +450,10 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
         return NULL;
     const struct log *log = reactor->log;
     const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
-    return Py_BuildValue("{s:K,s:K,s:K,s:O,s:K,s:I,s:i,s:K,s:O,s:L}", "gseq",
+    return Py_BuildValue("{s:K,s:K,s:I,s:K,s:O,s:K,s:I,s:i,s:K,s:O,s:L}", "gseq",
                          (unsigned long long)(log->next_gseq - 1), "stable_gseq",
-                         (unsigned long long)log->stable_gseq, "committed",
+                         (unsigned long long)log->stable_gseq, "stable_crc", log->stable_crc,
+                         "committed",
                          (unsigned long long)log_committed(log), "settled",
                          log_settled(log) ? Py_True : Py_False, "epoch",
                          (unsigned long long)log->options.epoch, "header_crc", log->prev_crc,

@@ -24,14 +24,16 @@ static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
     unsigned long long epoch, session;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "KK", &epoch, &session))
+    int followers = true;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "KK|p", &epoch, &session, &followers))
         return NULL;
     if (!log_settled(reactor->log) || reactor->log->queue != NULL)
         return PyErr_Format(PyExc_RuntimeError, "appends of the generation before are under way");
     intake_disarm(reactor);
-    log_begin(reactor->log, epoch, session, true);
+    log_begin(reactor->log, epoch, session, followers);
     forget_upcalls(reactor);
     reactor->last_landed = 0;
+    reactor->opening = !followers;
     Py_RETURN_NONE;
 }
 
@@ -171,7 +173,8 @@ static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
 
 PyMethodDef reactor_replica_methods[] = {
     {"begin_generation", Reactor_begin_generation, METH_VARARGS,
-     "begin_generation(epoch, session): another generation, with followers, from group 1 on."},
+     "begin_generation(epoch, session, followers=True): another generation, from group 1 on."
+     " Without followers what is stable is committed, and only the first group is told."},
     {"follow", Reactor_follow, METH_NOARGS, "Groups come from a leader from now on."},
     {"take_group", Reactor_take_group, METH_VARARGS,
      "take_group(bytes) -> taken | wait | gap | strange | damaged | closed."},

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import secrets
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from faultlab.images import Disk, images
 from faultlab.recorder import (
     EPOCH,
+    SEGMENT_BYTES,
     SESSION,
     TOKEN,
     UUID,
@@ -23,13 +25,22 @@ from faultlab.recorder import (
 )
 from faultlab.round import TOTALS
 
+from barco.cluster.state.core import Settings
 from barco.limits import GROUP_HEADER_BYTES
+from barco.model.generation import genesis
+from barco.workers.replication.alone import one_line
+from barco.workers.replication.driver import Driver
+from barco.workers.replication.wire import identity
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.storage.files.errors import CorruptLogError
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.index import scan
-from barco.workers.storage.stores.recovery import recover_shard
+from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.retention import Policy
+
+ME = identity(0, "ab" * 16)
+GENESIS = genesis(TOKEN, 2**63, (0,))
 
 IMAGES_SHORT = 10_000
 IMAGES_LONG = 100_000
@@ -136,36 +147,59 @@ def write_shard(shard: Path, disk: Disk) -> None:
         path.write_bytes(data)
 
 
-def recover(shard: Path, reactor: Any, *, die_at: int = 0) -> Any:
-    """The real recovery into a real core; with `die_at` it dies at this group."""
-    seen = 0
+class Dying:
+    """A core whose process dies when it is given its `die_at`-th group."""
 
-    def die(_: memoryview) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == die_at:
+    def __init__(self, reactor: Any, die_at: int) -> None:
+        self._reactor, self._left = reactor, die_at
+
+    def load_group(self, group: memoryview) -> None:
+        self._left -= 1
+        if self._left == 0:
             raise KeyboardInterrupt
+        self._reactor.load_group(group)
 
-    def restore(view: memoryview) -> None:
-        die(view)
-        reactor.restore(view)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
 
-    def apply_group(view: memoryview) -> None:
-        die(view)
-        reactor.apply_group(view)
 
-    async def main() -> Any:
+def recover(shard: Path, reactor: Any, *, die_at: int = 0) -> int:
+    """A start of the only member of the shard, with a real core, until it leads; the tail that it
+    found. With `die_at` it dies at this group."""
+
+    async def main() -> int:
         bulk = open_bulk("threads")
+        store = ReplicaStore(
+            shard,
+            bulk,
+            cluster_uuid=UUID,
+            token=TOKEN,
+            segment_bytes=SEGMENT_BYTES,
+            policy=Policy(0, 0, sole_member=True),
+            on_error=lambda error: None,
+        )
         try:
-            return await recover_shard(
-                shard,
-                cluster_uuid=UUID,
-                token=TOKEN,
+            core = Dying(reactor, die_at)
+            found = await store.recover(core)
+            led = asyncio.get_running_loop().create_future()
+            driver = Driver(
+                Settings(me=ME, session=secrets.randbits(62), ranges=(GENESIS,)),
+                {},
+                reactor=core,  # type: ignore[arg-type]
+                store=store,
                 bulk=bulk,
-                restore=restore,
-                apply_group=apply_group,
+                group_bytes_max=SEGMENT_BYTES,
+                on_lead=led.set_result,
+                on_follow=lambda generation: led.cancel(),
+                on_stop=lambda reason: led.cancel(),
+                fatal=lambda *reason: led.cancel(),
             )
+            driver.start(await one_line(store, GENESIS, ME, bulk, found))
+            await asyncio.wait_for(led, 60)
+            await driver.close()
+            return max(((e, each.tail) for e, each in found.items() if each.tail))[1]
         finally:
+            await store.close()
             bulk.close()
 
     return asyncio.run(main())
@@ -194,11 +228,10 @@ def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
         walked: list[scan.GroupHeader] = []
         disk.scan(walked, trust=True)  # One, where the last group is a snapshot.
         with pytest.raises(KeyboardInterrupt):
-            recover(shard, make_reactor(epoch=3), die_at=min(1 + number % 2, len(walked)))
+            recover(shard, make_reactor(epoch=0), die_at=min(1 + number % 2, len(walked)))
         for _ in range(2):
-            reactor = make_reactor(epoch=3)
-            report = recover(shard, reactor)
-            assert report.T == wanted
+            reactor = make_reactor(epoch=0)
+            assert recover(shard, reactor) == wanted
             assert ends(reactor) == recording.groups[wanted - 1].ends
             reactor.close()
 
@@ -206,16 +239,18 @@ def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
 def test_what_recovery_believes_is_made_stable_first(
     root: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last append of a killed process may be in the device's cache: synced, then sealed."""
+    """The last append of a killed process may be in the device's cache: synced, then voted on."""
     disk = Disk(recording)
     disk.advance(recording.stable)
     write_shard(root, disk)
     steps: list[str] = []
-    sync, sealed = os.fdatasync, Lineage.sealed
+    sync, sealed, vote = os.fdatasync, Lineage.sealed, Lineage.add_journal
     monkeypatch.setattr(os, "fdatasync", lambda fd: (steps.append("sync"), sync(fd)))
     monkeypatch.setattr(Lineage, "sealed", lambda *given: (steps.append("sealed"), sealed(*given)))
-    recover(root, make_reactor(epoch=3))
-    assert steps == ["sync"] * len(disk.files) + ["sealed"]
+    monkeypatch.setattr(Lineage, "add_journal", lambda *g: (steps.append("vote"), vote(*g)))
+    recover(root, make_reactor(epoch=0))
+    assert steps[: len(disk.files) + 1] == ["sync"] * len(disk.files) + ["vote"]
+    assert "sealed" in steps
 
 
 # --- What producers are told after a crash ---------------------------------------------------

@@ -36,6 +36,9 @@ class Broker:
         self.waiting: list[on.Event] = []
         """Arrived during a pause."""
         self.leads: dict[Gid, Generation] = {}
+        self.led: Gid | None = None
+        """The last generation that it led, and how far the machine knows it (`alone`)."""
+        self.told = 0
         self.draining: set[Gid] = set()
         self.closed: set[Gid] = set()
         self.refuses: dict[int, int] = {}
@@ -79,6 +82,7 @@ class Broker:
         self.paused = False
         self.waiting.clear()
         self.leads.clear()
+        self.led, self.told = None, 0
         self.draining.clear()
         self.closed.clear()
         self.intake.crash()
@@ -98,7 +102,7 @@ class Broker:
         world = self.world
         if world.native and self.intake.take(event):
             return
-        for each in (*self.intake.events(), event):
+        for each in (*self.intake.events(), *self.untold(), event):
             world.steps += 1
             if world.trace is not None:
                 world.trace.append((world.time, self.ordinal, each))
@@ -210,9 +214,36 @@ class Broker:
         self.world.oracle.stored(self, gid, log)
         if self.world.native and not self.paused and self.intake.landed(gid, last):
             pass
+        elif self.alone and gid == self.led:
+            self.commit_alone(gid, last.gseq)
         elif not self.world.early_stable:
             self.step(on.Stable(gid, last.gseq, last.header_crc))
         self.maybe_drained(gid)
+
+    # --- The only member: its core commits by itself ----------------------------------------
+
+    @property
+    def alone(self) -> bool:
+        """Whether the core tells of no group that it builds."""
+        return self.world.native and len(self.world.brokers) == 1
+
+    def commit_alone(self, gid: Gid, gseq: int) -> None:
+        """What is stable is answered; only that the generation is open is told."""
+        if self.paused:
+            self.step(on.Tick())
+            return
+        self.world.oracle.committed(self, gid, gseq)
+        if gseq == 1 or not self.told:
+            self.step(on.Tick())
+
+    def untold(self) -> list[on.Event]:
+        """Before each step: how far the core has come by itself."""
+        log = self.disk.logs.get(self.led) if self.led is not None and self.alone else None
+        if not log or log[-1].gseq <= self.told or not self.world.tells:
+            return []
+        assert self.led is not None
+        self.told = log[-1].gseq
+        return [on.Stable(self.led, self.told, log[-1].header_crc)]
 
     def _serve(self, effect: do.Serve) -> None:
         last = min(effect.last, effect.first + FETCH_GROUPS_MAX)
@@ -225,6 +256,7 @@ class Broker:
     def _lead(self, effect: do.Lead) -> None:
         generation = effect.generation
         self.leads[generation.gid] = generation
+        self.led, self.told = generation.gid, 0
         self.world.oracle.led(self, generation)
         self.build(generation.gid)
         self.world.work(self, generation.gid)
@@ -237,7 +269,8 @@ class Broker:
         gseq, crc = disk.end(gid)
         head = GroupHead(gseq + 1, crc, self.world.new_content(self, gid, gseq + 1), 4096)
         self.submit(gid, head)
-        self.step(on.Built(gid, head))
+        if not self.alone:
+            self.step(on.Built(gid, head))
         return True
 
     def _drain(self, effect: do.Drain) -> None:
@@ -254,6 +287,8 @@ class Broker:
         self.draining.discard(gid)
         self.leads.pop(gid, None)
         gseq, crc = self.disk.end(gid)
+        if not self.world.tells and gid == self.led:
+            gseq, crc = self.told, 0
         self.step(on.Drained(gid, gseq, crc))
 
     def _stop_leading(self, effect: do.StopLeading) -> None:

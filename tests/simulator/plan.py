@@ -80,6 +80,10 @@ FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 """With broker D, ranges are split and merged."""
 
 
+ONE = {"crash": 6, "power": 4, "pause": 3, "slow": 2, "elect": 8, "full": 1, "resign": 1, "heal": 4}
+"""A single member has nobody to be cut off from, and no other copy of what rots."""
+
+
 def plan(
     seed: int,
     seconds: float,
@@ -87,18 +91,20 @@ def plan(
     four: bool = False,
     forget: bool = False,
     rollback: bool = False,
+    one: bool = False,
 ) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
+    kinds = ONE if one else kinds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
     faults, time = [], 1.0 + rng.random()
     while time < seconds:
         kind = rng.choices(names, weights)[0]
-        one, two = rng.sample(range(4 if four else 3), 2)
-        faults.append(Fault(time, kind, one, two, rng.random()))
+        first, second = (0, 0) if one else rng.sample(range(4 if four else 3), 2)
+        faults.append(Fault(time, kind, first, second, rng.random()))
         time += pace * rng.expovariate(1.0) + (1e-3 if rng.random() < 0.8 else 20 * pace)
     return faults
 
@@ -269,6 +275,7 @@ def run(
     four: bool = False,
     forget: bool = False,
     rollback: bool = False,
+    one: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -278,7 +285,7 @@ def run(
 ) -> Outcome:
     """One seed: faults, then a healed quorum that must make progress. `native`: whether the core
     takes what it may; None: in half of the worlds without a mutant."""
-    world = World(seed, mutant=mutant, brokers=4 if four else 3, trace=trace)
+    world = World(seed, mutant=mutant, brokers=4 if four else 1 if one else 3, trace=trace)
     world.native = mutant is None and seed % 2 == 1 if native is None else native
     world.oracle.lemmas = lemmas
     if made is not None:
@@ -297,7 +304,7 @@ def run(
             broker.rate = rng.choice((1.0, 1.0, 1.2, 0.8))
             world.at(rng.random(), world.start, broker.ordinal)
         if faults is None:
-            kinds = {"four": four, "forget": forget, "rollback": rollback}
+            kinds = {"four": four, "forget": forget, "rollback": rollback, "one": one}
             faults = plan(seed, seconds, **kinds)
         for fault in faults:
             world.run(fault.time)

@@ -3,6 +3,7 @@
 import pytest
 
 from .plan import Outcome, run
+from .world import World
 
 SECONDS = 30.0
 
@@ -45,3 +46,19 @@ def test_work_is_done_at_all() -> None:
     outcome = run(0, SECONDS, faults=[])
     check(outcome)
     assert outcome.acks > 100 and outcome.generations == 2
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_broker(seed: int) -> None:
+    """Developer mode; in every other world its core commits by itself, as the real one does."""
+    check(run(seed, SECONDS, one=True))
+
+
+def test_the_machine_of_one_broker_has_to_know_how_far_its_core_is() -> None:
+    """Else it decides on an end that lies before what was acknowledged."""
+
+    def silent(world: World) -> None:
+        world.tells = False
+
+    found = [run(seed, SECONDS, one=True, native=True, made=silent).violation for seed in range(4)]
+    assert [each and each.invariant for each in found] == ["I2"] * 4

@@ -25,7 +25,7 @@ TRACE_EVENTS = 4000
 
 
 class World:
-    """Brokers A, B, C of one range and, for splits, D; ordinals 0, 1, 2, 3."""
+    """Brokers A, B, C of one range and, for splits, D; ordinals 0, 1, 2, 3. Or A alone."""
 
     frozen = False
     """True: nothing happens by itself; the explorer chooses what is next."""
@@ -39,7 +39,7 @@ class World:
         self.trace: deque[tuple[float, int, Any]] | None = (
             deque(maxlen=TRACE_EVENTS) if trace else None
         )
-        self.ranges = (genesis(START, END, (0, 1, 2)),)
+        self.ranges = (genesis(START, END, tuple(range(min(brokers, 3)))),)
         self.oracle = Oracle(self)
         self.loss = self.duplication = 0.0
         self.delay = self.usual_delay = 0.0005
@@ -53,7 +53,9 @@ class World:
         self._count = 0
         self.brokers = [Broker(self, Disk(self.new_identity(o))) for o in range(brokers)]
         self.native = False
-        """The core takes what it may (`intake.py`)."""
+        """The core takes what it may (`intake.py`), and commits by itself what it leads alone."""
+        self.tells = True
+        """False: the machine of a single member never hears how far its core is."""
         self.warned: list[tuple[int, str]] = []
         self.copies: dict[int, Any] = {}
         """Of data directories, by ordinal."""

@@ -7,7 +7,8 @@ from typing import Any
 from barco.cluster.state.core import Settings
 from barco.cluster.state.events import Tick
 from barco.model.generation import genesis
-from barco.workers.replication.driver import Driver, identity
+from barco.workers.replication.driver import Driver
+from barco.workers.replication.wire import identity
 
 
 class Broken:

@@ -55,7 +55,7 @@ READING = ("read", "plan")
 
 
 class Open:
-    """The gate of a shard with one member."""
+    """The gate of a shard whose replica is not there yet."""
 
     def serves_consumers(self) -> bool:
         """Nobody else does."""

@@ -129,13 +129,6 @@ class HandOff:
         self._standing.discard(peer)
         self.connect(peer)
 
-    async def connected(self, timeout: float) -> bool:
-        """Whether all connections stand, at the latest after `timeout` seconds."""
-        if not self._tasks:
-            return True
-        _, pending = await asyncio.wait(self._tasks.values(), timeout=timeout)
-        return not pending
-
     def _wanted(self, peer: int) -> bool:
         sibling = self._replicas.process(peer)[0] == self._options.process[0]
         return sibling or peer in self._led_by.values()

@@ -1,7 +1,6 @@
 """What a worker is made of, as its options say: files, reactor, and the memory of each part."""
 
 import logging
-from typing import TypeVar
 
 from barco._native import Reactor
 from barco.errors import OperatorError
@@ -11,10 +10,8 @@ from barco.types import KiB, MiB, SliceIndex
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.spool import Spool
+from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.retention import Policy
-from barco.workers.storage.stores.shard_files import ShardFiles
-
-Store = TypeVar("Store", bound=ShardFiles)
 
 log = logging.getLogger("barco.worker")
 
@@ -26,10 +23,10 @@ def shard_range(options: WorkerOptions) -> tuple[range, int]:
     return slices, start
 
 
-def make_store(kind: type[Store], options: WorkerOptions, bulk: BulkIo) -> Store:
-    """The files of the worker's shard, or of its replica of one."""
+def make_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
+    """The files of the worker's replica of a shard."""
     _, token = shard_range(options)
-    return kind(
+    return ReplicaStore(
         layout.shard_path(options.data_dir, options.worker),
         bulk,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
@@ -66,8 +63,8 @@ def read_bytes(options: WorkerOptions) -> int:
     return max(options.memory_bytes // 8, 2 * options.event_bytes_max, 8 * MiB)
 
 
-def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
-    """The native loop for the generation that will be opened, with the start's own number."""
+def make_reactor(options: WorkerOptions, session: int) -> Reactor:
+    """The native loop, which has no generation yet; `session`: the start's own number."""
     slices, _ = shard_range(options)
     reactor = Reactor(
         engine=options.engine,
@@ -88,7 +85,7 @@ def make_reactor(options: WorkerOptions, epoch: int, session: int) -> Reactor:
         range_token=TOKEN_MIN,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
         session=session,
-        epoch=epoch,
+        epoch=0,
         connections_max=options.connections_max,
         compression=options.compression,
     )

@@ -6,6 +6,7 @@ groups) goes on beside, and is told when it is done.
 
 import asyncio
 import logging
+import math
 import random
 import socket
 from collections import OrderedDict, deque
@@ -18,7 +19,7 @@ from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Recovered, Settings
 from barco.errors import ConfigError
-from barco.model.generation import Generation, Gid, GroupHead, Identity
+from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
 from barco.protocol.replication_codec import to_map
@@ -36,7 +37,8 @@ from barco.workers.replication.serving import Serving
 from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.replication.watched import told
 from barco.workers.storage.files.bulk import BulkIo
-from barco.workers.storage.stores.replicas import Found, ReplicaStore
+from barco.workers.storage.stores.loading import Found
+from barco.workers.storage.stores.replicas import ReplicaStore
 
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""
@@ -131,7 +133,7 @@ class Driver:
         journal = read_journal(self._store.lineage)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
-        self.logs.adopt(self._token)
+        self.logs.adopt(self._token, alone=not self._links)
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
         if (unclean := self._machine.unclean()) > 0:
@@ -139,7 +141,8 @@ class Driver:
             log.warning(text, unclean, self._token)
         for link in self._links.values():
             link.start()
-        self._store.repair_from(self._mending)
+        if self._links:
+            self._store.repair_from(self._mending)
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
 
@@ -253,8 +256,9 @@ class Driver:
             if self._due == due:
                 return
             self._timer.cancel()
-        self._due = due
-        self._timer = self._loop.call_at(due, self._tick)
+        self._due, self._timer = due, None
+        if due < math.inf:
+            self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
@@ -321,7 +325,7 @@ class Driver:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
-        self._inputs.take(hello, identity(hello.ordinal, hello.disk_uuid), end)
+        self._inputs.take(hello, wire.identity(hello.ordinal, hello.disk_uuid), end)
         self._sessions[hello.ordinal] = hello.session
 
     def _input_lost(self, end: Input) -> None:
@@ -339,9 +343,12 @@ class Driver:
 
     def _hear_core(self) -> None:
         """Before each step: the machine decides on what is, not on what was."""
-        news = self._reactor.intake_news()
-        if news is not None:
+        event: ev.Event | None = None
+        if (news := self._reactor.intake_news()) is not None:
             event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
+        elif (alone := self.logs.untold()) is not None:
+            event = ev.Stable(*alone)
+        if event is not None:
             self._carry_out(self._machine.step(self._loop.time(), event), None)
 
     def _arranges(self) -> None:
@@ -491,8 +498,3 @@ _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
     fx.Stop: Driver._stop,
     fx.Warn: Driver._warn,
 }
-
-
-def identity(ordinal: int, disk_uuid: str) -> Identity:
-    """Of a broker, from the texts of broker.json."""
-    return Identity(ordinal, bytes.fromhex(disk_uuid))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A worker of a cluster as the host of one replica: store, driver, service and routes together.
+"""A worker as the host of one replica: store, driver, service and routes together.
 
 The shard's operations are open for as long as this process leads; reads by position and the lists
 of topics also while it follows, up to what is committed.
@@ -7,6 +7,7 @@ of topics also while it follows, up to what is committed.
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,11 +26,19 @@ from barco.workers.peers.leaders import NOBODY
 from barco.workers.peers.links import open_link
 from barco.workers.process.build import arena_bytes, bound_state
 from barco.workers.process.selector import Upcall
-from barco.workers.replication.driver import Driver, identity
+from barco.workers.replication.alone import one_line
+from barco.workers.replication.driver import Driver
 from barco.workers.replication.link import Dial
 from barco.workers.replication.watched import watched
+from barco.workers.replication.wire import identity
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
+
+RESIGN_SECONDS = 4.0
+"""For the next in line to take over, at a stop; who is in sync needs a tenth of a second."""
+
+SEAL_SECONDS = 1.0
+"""For the last append, where nobody takes over."""
 
 log = logging.getLogger("barco.replication")
 
@@ -58,17 +67,22 @@ class ReplicaHost:
         bulk: BulkIo,
         service: ShardService,
         network: Network,
+        opened: Callable[[], None],
         fatal: Callable[..., None],
     ) -> None:
+        """`opened`: called whenever the shard's operations have been opened here."""
         self._options = options
         self._reactor = reactor
         self._store = store
         self._service = service
         self._network = network
-        self._fatal = fatal
+        self._opened, self._fatal = opened, fatal
         self._opening: asyncio.Task[None] | None = None
         self._sealing: set[asyncio.Task[None]] = set()
-        me = identity(options.ordinal, options.disk_uuid)
+        self._bulk = bulk
+        self._me = me = identity(options.process[0], options.disk_uuid)
+        self.recovered_groups, self.recovery_seconds = 0, 0.0
+        """What `open` has walked."""
         others = [process for process in options.members if process != options.process]
         dials: dict[int, Dial] = {
             process[0]: functools.partial(open_link, options, process, network.hello, REPLICATION)
@@ -96,9 +110,16 @@ class ReplicaHost:
             fatal=fatal,
         )
 
-    async def open(self) -> int:
-        """Recovers, listens, takes part; returns how many generations have a log here."""
+    async def open(self) -> None:
+        """Recovers, listens, takes part."""
+        began = time.monotonic()
         found = await self._store.recover(self._reactor)
+        if len(self._options.members) == 1:
+            found = await one_line(
+                self._store, genesis_of(self._options), self._me, self._bulk, found
+            )
+        self.recovered_groups = self._store.walked_groups
+        self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()
         bound_state(self._options, self._reactor)
         self._service.lineage = self._store.topology
@@ -110,13 +131,27 @@ class ReplicaHost:
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)
-        return len(found)
 
     @property
     def epoch(self) -> int:
         """Of the newest generation known."""
         generation = self.driver.generation
         return generation.gid.epoch if generation is not None else 1
+
+    async def leave(self) -> None:
+        """Before an orderly stop: somebody else leads from now on, or the log gets its last word,
+        by which damage to its end is known from a torn write."""
+        await self.driver.resign(RESIGN_SECONDS)
+        if not self.driver.leading:
+            return
+        self._reactor.seal()
+        end = time.monotonic() + SEAL_SECONDS
+        while time.monotonic() < end and not self._settled():
+            await asyncio.sleep(0.002)
+
+    def _settled(self) -> bool:
+        state = self._reactor.log_state()
+        return bool(state["failed"] or state["settled"])
 
     async def close(self) -> None:
         """Before the store is closed."""
@@ -170,7 +205,8 @@ class ReplicaHost:
                 return
             await asyncio.sleep(0.001)
         self._service.open(epoch)
-        self._network.led_by(epoch, self._options.ordinal)
+        self._opened()
+        self._network.led_by(epoch, self._me.ordinal)
         try:
             await self._service.adopt_topics(self._network.siblings)
         except BarcoError as error:

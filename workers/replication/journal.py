@@ -6,7 +6,7 @@ gathers meanwhile goes with the next one.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from barco.cluster.state.effects import Persist
 from barco.errors import BarcoError
@@ -28,6 +28,13 @@ def _epoch(record: JournalRecord) -> int:
     if isinstance(record, (DoubtRecord, HeardRecord)):
         return GENESIS_EPOCH  # Of no generation.
     return record.generation.gid.epoch if isinstance(record, OpenedRecord) else record.gid.epoch
+
+
+async def add_records(lineage: Lineage, bulk: BulkIo, records: Sequence[JournalRecord]) -> None:
+    """Makes these records stable. Raises what writing them raises (BarcoError)."""
+    plain = [(_epoch(each), to_map(each)) for each in records]
+    if plain:
+        await bulk.run(lineage.add_journal, plain)
 
 
 class Journal:
@@ -62,9 +69,8 @@ class Journal:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
-                records = [(_epoch(each), to_map(each)) for one in batch for each in one.records]
-                if records:
-                    await self._bulk.run(self._lineage.add_journal, records)
+                records = [each for one in batch for each in one.records]
+                await add_records(self._lineage, self._bulk, records)
             except Exception as error:
                 # Whatever it was: these are not stable, and so nothing after them may count.
                 self._broken = True

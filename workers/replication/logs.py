@@ -14,6 +14,7 @@ from barco._native import Reactor
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.types import KiB
+from barco.workers.storage.stores.recovery import pack_parents
 from barco.workers.storage.stores.replicas import ReplicaStore
 
 SETTLE_SECONDS = 0.0005
@@ -84,15 +85,18 @@ class Logs:
         self._wanting = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.token = 0
+        self._alone = False
+        """What is led has no followers: the core commits it by itself, and tells of no group."""
 
-    def adopt(self, token: int) -> None:
-        """After recovery: the core may hold a generation already."""
+    def adopt(self, token: int, *, alone: bool = False) -> None:
+        """After recovery: the core may hold a generation already. `alone`: there is no other
+        member, so nothing more of it will come."""
         self.token = token
         if self._store.epoch:
             self.current = Gid(token, self._store.epoch)  # type: ignore[arg-type]
             self._landed = self._reactor.log_state()["stable_gseq"]
             generation = self._store.lineage.get(self._store.epoch)
-            if generation is not None and not generation.sealed:
+            if generation is not None and not generation.sealed and not alone:
                 self._reactor.follow()
 
     # --- Groups -------------------------------------------------------------------------------
@@ -229,10 +233,22 @@ class Logs:
 
     def landed(self, gseq: int, header_crc: int, epoch: int) -> None:
         """All groups of the core up to this one are stable."""
-        if self.current is not None and self.current.epoch == epoch and gseq > self._landed:
+        if (alone := self.untold()) is not None:
+            self._stable(*alone)
+        elif self.current is not None and self.current.epoch == epoch and gseq > self._landed:
             self._landed = gseq
             self._stable(self.current, gseq, header_crc)
         self._feed()
+
+    def untold(self) -> tuple[Gid, int, int] | None:
+        """(generation, gseq, header_crc) up to where what is led alone has become stable."""
+        if self.leading is None or not self._alone:
+            return None
+        state = self._reactor.log_state()
+        if state["stable_gseq"] <= self._landed:
+            return None
+        self._landed = state["stable_gseq"]
+        return self.leading, self._landed, state["stable_crc"]
 
     def want_segment(self) -> None:
         """The core needs its next segment."""
@@ -271,7 +287,15 @@ class Logs:
             except DiskFullError as error:
                 log.error("the disk is full: %s", error)
                 self._reactor.set_disk_full(True)
+                await self._expire()
                 await asyncio.sleep(DISK_FULL_RETRY_SECONDS)
+
+    async def _expire(self) -> None:
+        """On a full disk nothing is deleted but what retention says, and that at once."""
+        try:
+            await self._store.run_retention(self._reactor.log_state()["clock_us"])
+        except (BarcoError, OSError) as error:
+            log.error("retention failed: %s", error)
 
     # --- Generations --------------------------------------------------------------------------
 
@@ -367,7 +391,8 @@ class Logs:
             self._reactor.replicated(tail)
             await self._store.seal(self._store.epoch, tail)
         self.current = self.leading = None
-        await self._store.begin(generation.gid.epoch, generation.session)
+        self._alone = len(generation.members) == 1
+        await self._store.begin(generation.gid.epoch, generation.session, followers=not self._alone)
         self._wanting = False
         self._free = self._landed = 0
         self.current, self._beginning = generation.gid, None
@@ -393,7 +418,7 @@ class Logs:
             return  # Fenced before it began.
         self._opening = generation.gid
         await self._quiet(self.current)
-        parents = [(parent.gid.epoch, parent.tail) for parent in generation.parents]
+        parents: list[tuple[int, int]] = [(p.gid.epoch, p.tail) for p in generation.parents]
         await self._store.restore_state(parents)
         if self._opening is None:
             return
@@ -403,7 +428,7 @@ class Logs:
             return  # Fenced meanwhile: another has it by now.
         self._wanting = False
         self.leading = generation.gid
-        self._reactor.open_generation(self._store.pack_parents(parents))
+        self._reactor.open_generation(pack_parents(parents))
         opened()
 
     async def _seal(self, gid: Gid, tail: int) -> None:

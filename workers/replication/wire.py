@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 
 from barco.errors import ProtocolError
+from barco.model.generation import Identity
 from barco.types import KiB
 
 MESSAGE_BYTES_MAX = 64 * KiB
@@ -26,6 +27,11 @@ def encode(message: Mapping[str, Any], group_bytes: int = 0) -> bytes:
     if len(body) > MESSAGE_BYTES_MAX:
         raise ProtocolError(f"a message of {len(body)} bytes is too large")
     return HEAD.pack(len(body), group_bytes) + body
+
+
+def identity(ordinal: int, disk_uuid: str) -> Identity:
+    """Of a broker, from the texts of its hello or of broker.json."""
+    return Identity(ordinal, bytes.fromhex(disk_uuid))  # type: ignore[arg-type]
 
 
 _TEXT = {str}

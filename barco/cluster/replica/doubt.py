@@ -48,6 +48,8 @@ class Doubt(Standing):
         self._stood = {}
         self._news_at = None
         self._began_in_doubt = self._doubted == UNKNOWN
+        if not self._members_besides():
+            self._settle_doubt()  # Nobody else has heard of anything.
 
     def forgetful(self) -> bool:
         """Whether this member takes part in nothing, until the others have answered."""

@@ -168,7 +168,11 @@ class Lineage(Acceptor):
             return
         if self._names_me(held):
             self._lead(held)
-        elif held.member and generation.gid not in self._followed:
+        elif (
+            held.member
+            and len(generation.members) > 1  # Else nobody is there who could be followed.
+            and generation.gid not in self._followed
+        ):
             self._followed.add(generation.gid)
             self._effects.append(Follow(generation))
             self._acknowledge(held)

@@ -8,6 +8,8 @@ messages lately, within bounds. One that always came in time is missed sooner th
 that has other things to do.
 """
 
+import math
+
 from barco.cluster.state.core import Core
 from barco.cluster.state.held import Held
 from barco.limits import (
@@ -192,7 +194,9 @@ class Peers(Core):
             if not opened:
                 ordinals |= {member.ordinal for member in generation.members}
         ordinals.discard(self._me.ordinal)
-        if not ordinals:
+        if not ordinals:  # The only member. While it leads there is nothing to wait for either.
+            if opened and all(held.leading is not None for held in opened):
+                self._ping_at = math.inf
             return
         views = tuple(
             View(

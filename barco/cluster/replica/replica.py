@@ -20,6 +20,9 @@ What the protocol asks of whoever carries out the effects:
   those groups come before. What `AppendForeign` asks for later is fetched, and is appended.
 * `Lead(generation)`: build GEN_START as group 1, tell `Built`, go on as the leader.
   `StopLeading`: end every pending call as "unknown", build nothing more.
+  Of a generation with a single member no `Built` need be told, and what is stable is committed
+  without a `Commit`: then `Stable` tells how far it is when its first group is stable, and before
+  each step.
 * A generation whose `Decided` record is in the journal ends with its T, whether `Seal` was carried
   out or not.
 """
@@ -124,7 +127,7 @@ class Replica(Conflict):
         return effects
 
     def deadline(self) -> float:
-        """When the next `Tick` is due, in seconds on the clock of `now`."""
+        """When the next `Tick` is due, in seconds on the clock of `now`; infinite: at no time."""
         due = self._ping_at
         for proposal in self._proposals.values():
             due = min(due, proposal.resend_at)

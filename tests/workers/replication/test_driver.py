@@ -9,7 +9,8 @@ from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
 from barco.cluster.state.effects import Send, Stop
 from barco.model.generation import genesis
-from barco.workers.replication.driver import Driver, identity
+from barco.workers.replication.driver import Driver
+from barco.workers.replication.wire import identity
 
 SETTINGS = Settings(me=identity(0, "ab" * 16), session=7, ranges=(genesis(0, 100, (0, 1, 2)),))
 

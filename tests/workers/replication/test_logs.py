@@ -26,6 +26,7 @@ class Core:
             "gseq": self.taken,
             "stable_gseq": self.taken,
             "header_crc": 100 + self.taken,
+            "stable_crc": 100 + self.taken,
             "settled": True,
         }
 
@@ -50,7 +51,7 @@ class Store:
     async def restore_state(self, parents: Any) -> None:
         await asyncio.sleep(0)
 
-    async def begin(self, epoch: int, session: int) -> None:
+    async def begin(self, epoch: int, session: int, *, followers: bool = True) -> None:
         await asyncio.sleep(0)
         self.epoch = epoch
 
@@ -58,9 +59,6 @@ class Store:
         self.segment_wanted.set()
         await self.segment.wait()
         return 0, 5, 4096
-
-    def pack_parents(self, parents: Any) -> bytes:
-        return b""
 
 
 def run(test: Callable[[Logs, Core, Store, list[Any]], Coroutine[Any, Any, None]]) -> None:

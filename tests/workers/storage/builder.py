@@ -120,9 +120,11 @@ class Log:
         return paths
 
 
-def simple(groups: int = 6, segments: int = 1, epoch: int = 2, in_flight: int = 1) -> Log:
+def simple(
+    groups: int = 6, segments: int = 1, epoch: int = 2, in_flight: int = 1, session: int = SESSION
+) -> Log:
     """`groups` data groups in each of `segments` segments, two topics of two slices."""
-    log = Log(epoch=epoch, in_flight=in_flight)
+    log = Log(epoch=epoch, in_flight=in_flight, session=session)
     for _ in range(segments):
         log.roll()
         for number in range(groups):

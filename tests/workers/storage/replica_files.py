@@ -11,7 +11,7 @@ MIB = 1 << 20
 class Core:
     """Has one generation, and one full segment of it."""
 
-    def begin_generation(self, epoch, session):
+    def begin_generation(self, epoch, session, followers=True):
         self.epoch = epoch
 
     def log_state(self):

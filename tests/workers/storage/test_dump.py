@@ -5,12 +5,12 @@ import os
 
 import builder
 import pytest
+from single import start
 
 from barco.cli import main
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
-from barco.workers.storage.stores import recovery
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_dump_tells_that_a_broker_runs(data_dir, capsys):
         os.close(lock)
 
 
-def test_recover_asks_first(data_dir, capsys, go):
+def test_recover_asks_first(data_dir, capsys, go, monkeypatch):
     assert main(["recover", str(data_dir)]) == 0
     assert "nothing is damaged" in capsys.readouterr().out
     damage(data_dir, 4, 0, 3 * 4096 + 200)
@@ -161,11 +161,6 @@ def test_recover_asks_first(data_dir, capsys, go):
     assert json.loads(capsys.readouterr().out)["lost_groups"] == [4, 10]
     uuid = bytes.fromhex(datadir.load(data_dir).cluster_uuid)
 
-    async def start(bulk):
-        return await recovery.recover_shard(
-            shard, cluster_uuid=uuid, token=builder.TOKEN, bulk=bulk,
-            restore=lambda _: None, apply_group=lambda _: None,
-        )  # fmt: skip
-
-    assert go(start).T == 3
+    monkeypatch.setattr(builder, "UUID", uuid)
+    assert start(shard, go).parent == (4, 3)
     assert main(["recover", str(data_dir)]) == 0

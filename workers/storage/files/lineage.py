@@ -121,6 +121,8 @@ class Lineage:
                 _apply(content.generations, record)
                 if record.get("t") == "journal":
                     content.journal.append(record["r"])
+        for record in content.journal:
+            _end_alone(content.generations, record)
         for epoch in epochs:
             content.generations.setdefault(epoch, Generation(epoch))
         return cls(shard, files, content)
@@ -243,6 +245,16 @@ def _learn(generations: dict[int, Generation], record: dict[str, Any]) -> None:
         generation = generations.setdefault(epoch, Generation(epoch))
         generation.session = session
         generation.parents = tuple((gid[1], tail) for gid, tail in parents)
+
+
+def _end_alone(generations: dict[int, Generation], record: dict[str, Any]) -> None:
+    """At a start: where a generation with a single member ended, whose seal was not written any
+    more. All of it was here when that was decided, so a log that ends before it is damaged."""
+    for _, _, _, _, members, parents in record["value"][2] if record.get("t") == "decided" else ():
+        for (_, epoch), tail in parents if len(members) == 1 else ():
+            parent = generations.get(epoch)
+            if parent is not None and parent.tail is None:
+                parent.tail = tail
 
 
 def _apply(generations: dict[int, Generation], record: dict[str, Any]) -> None:

@@ -1,22 +1,38 @@
 """How the history of a shard comes into the core: as its newest log, or as state alone."""
 
 import os
+import struct
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage.files.bulk import BulkIo
-from barco.workers.storage.files.errors import explain
+from barco.workers.storage.files.errors import CorruptLogError, explain
 from barco.workers.storage.files.lineage import Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS
 from barco.workers.storage.index import scan
 from barco.workers.storage.stores.recovery import SegmentFiles, drive
 
+EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
+"""A snapshot of a shard that never had an event (native/log/snapshot.c)."""
+
+
+class Found(NamedTuple):
+    """What recovery found of a generation's log."""
+
+    tail: int
+    header_crc: int
+    suspect: bool
+    sealed: bool
+    """As lineage.log has it."""
+    committed: int = 0
+    """gseq up to which the groups that were walked say that it was committed."""
+
 
 class LogCore(Protocol):
     """The part of `_native.Reactor` that the files need."""
 
-    def begin_generation(self, epoch: int, session: int, /) -> None: ...
+    def begin_generation(self, epoch: int, session: int, followers: bool = True, /) -> None: ...
     def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
     def load_group(self, group: bytes | memoryview, /) -> None: ...
     def restore(self, snapshot: bytes | memoryview, /) -> None: ...
@@ -59,6 +75,9 @@ class Load:
     def __call__(self, header: Any, group: memoryview, segment: int, at: int) -> None:
         if header.flags & (scan.GEN_START | scan.SNAPSHOT):
             self._start(segment, header.session)
+        elif self.fd < 0:
+            name, reason = self._sources[segment].name, "its segment does not begin with a snapshot"
+            raise CorruptLogError(name, at, header.gseq, reason, durable=0)
         self._core.load_group(group)
 
     def _start(self, segment: int, session: int) -> None:

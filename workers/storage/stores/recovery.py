@@ -1,19 +1,16 @@
-"""The start of a shard: find the end of its history, rebuild the state, seal the generation.
+"""The walk over a generation's files: where its history ends, and what is made of its end.
 
-A restarted leader never appends to its old generation (rule L6): recovery seals it at T and the
-worker opens the next. Every step can be interrupted and repeated: nothing is decided anew once it
-is in lineage.log, and only zeros are ever cut from a file.
+And what an operator may do: give up what is corrupt. Nothing is decided anew once it is in
+lineage.log, every step can be interrupted and repeated, and only zeros are ever cut from a file.
 """
 
 import os
 import struct
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
+from barco.limits import PAGE_BYTES
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain, fsync_directory
@@ -24,74 +21,26 @@ from barco.workers.storage.files.trash import discard, empty_trash
 from barco.workers.storage.index import scan
 from barco.workers.storage.index.sidecar import read_summary
 
-GENESIS_EPOCH = 1
-"""Of every range: empty, without files; the first start opens epoch 2 on it."""
-
 _PARENT = struct.Struct("<QQ")
-
-Restore = Callable[[memoryview], None]
-"""Receives the body of a snapshot group: the whole state of the shard, replacing any before."""
-
-ApplyGroup = Callable[[memoryview], None]
-"""Receives one whole group (header, chunks, padding) that follows the snapshot."""
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found and did; for the log, /status and the first group of the child."""
+    """What recovery found and did, of the newest generation that holds anything."""
 
-    lineage: Lineage
-    epoch: int = GENESIS_EPOCH
-    """Of the newest generation that holds anything: the parent of the one to be opened."""
+    epoch: int = 0
+    """0: none does."""
     T: int = 0
     """Its agreed tail."""
-    groups: int = 0
-    bytes: int = 0
-    """Walked to rebuild the state (sealed segments with an index are not walked)."""
-    torn_bytes: int = 0
-    seconds: float = 0.0
     stop: str = "new"
-    """new (an empty shard), end, torn, sealed (an earlier recovery was interrupted) or lost."""
-    reason: str = ""
+    """new (an empty shard), end, torn, sealed (its end was agreed on before) or lost."""
     lost: tuple[int, int] | None = None
-    empty_epochs: list[int] = field(default_factory=list)
-    """Generations without a single group (a crash while opening them), now removed."""
-    temporaries: int = 0
-
-    @property
-    def next_epoch(self) -> int:
-        """The epoch of the generation to open."""
-        return self.lineage.next_epoch
-
-    @property
-    def parents(self) -> list[tuple[int, int]]:
-        """(epoch, T) of the parents of the generation to open."""
-        return [(self.epoch, self.T)]
+    """The first and last known gseq that were given up, of any generation."""
 
 
 def pack_parents(parents: list[tuple[int, int]]) -> bytes:
     """Parents as pairs of u64 epoch and u64 T, little-endian: what `open_generation` takes."""
     return b"".join(_PARENT.pack(*parent) for parent in parents)
-
-
-async def recover_shard(
-    shard_dir: str | os.PathLike[str],
-    *,
-    cluster_uuid: bytes,
-    token: int,
-    bulk: BulkIo,
-    restore: Restore,
-    apply_group: ApplyGroup,
-    lineage: Lineage | None = None,
-) -> RecoveryReport:
-    """Recovers and seals the newest generation; the shard is then ready for `open_next`.
-
-    The callbacks get views that are valid only during the call. Raises CorruptLogError (rule S5:
-    the shard must not start), DataDirError, DiskFullError, OperatorError or DiskError.
-    """
-    shard = Path(shard_dir)
-    tags = scan.Tags(cluster_uuid, token, 0)
-    return await _recover(shard, tags, bulk, restore, apply_group, False, lineage)
 
 
 async def recover_accepting_loss(
@@ -100,70 +49,45 @@ async def recover_accepting_loss(
     """`barco recover --accept-data-loss`: gives up the groups from a corruption on.
 
     Only on an operator's word, and only while no broker runs. The loss is recorded in lineage.log
-    (`report.lost`: first and last known gseq); the bytes stay in their files. Without corruption
-    it changes nothing that a normal start would not.
+    (`report.lost`: first and last known gseq); the bytes stay in their files. The generations of
+    the shard have ended then. Raises DataDirError, DiskFullError, OperatorError or DiskError.
     """
-    return await _recover(
-        Path(shard_dir), scan.Tags(cluster_uuid, token, 0), bulk, _ignore, _ignore, True
-    )
-
-
-def open_next(report: RecoveryReport, session: int) -> int:
-    """Records the next generation in lineage.log and returns its epoch; then make its segments."""
-    epoch = report.next_epoch
-    report.lineage.opened(epoch, session, report.parents)
-    return epoch
-
-
-def _ignore(_: memoryview) -> None:
-    pass
-
-
-async def _recover(
-    shard: Path,
-    tags: scan.Tags,
-    bulk: BulkIo,
-    restore: Restore,
-    apply_group: ApplyGroup,
-    accept_loss: bool,
-    lineage: Lineage | None = None,
-) -> RecoveryReport:
-    began = time.monotonic()
-    layout.make_directory(shard)
-    temporaries = remove_temporaries(shard)
+    shard = Path(shard_dir)
+    remove_temporaries(shard)
     empty_trash(shard)
-    lineage = lineage or Lineage.load(shard)
-    report = RecoveryReport(lineage, temporaries=temporaries)
+    lineage = Lineage.load(shard)
+    report = RecoveryReport()
     for generation in reversed(lineage.generations()):
         # Older ones are sealed, unless lineage.log is damaged.
         if generation.expired or (report.T and generation.sealed):
             continue
-        own = scan.Tags(tags.cluster_uuid, tags.token, generation.epoch, generation.session)
+        tags = scan.Tags(cluster_uuid, token, generation.epoch, generation.session)
         sources = sources_of(shard, generation)
-        feed = _Feed(_ignore, _ignore) if report.T else _Feed(restore, apply_group)
         with SegmentFiles(sources) as files:
             result = await drive(
                 scan.scan_generation(
                     sources,
-                    own,
-                    feed,
+                    tags,
+                    _look,
                     first=generation.begin[1:],
                     tail=generation.tail,
-                    accept_loss=accept_loss,
+                    accept_loss=True,
                 ),
                 files,
                 bulk,
             )
         if not generation.sealed:
             await make_stable(sources, bulk)
-        _record(report, generation, result)
+        _record(report, lineage, generation, result)
         if result.tail == 0:
-            report.empty_epochs.append(generation.epoch)
             remove_empty(shard, generation.epoch, result)
             continue
         trim(shard, generation.epoch, sources, result)
-    report.seconds = time.monotonic() - began
     return report
+
+
+def _look(header: scan.GroupHeader, group: memoryview, segment: int, at: int) -> None:
+    """Nobody wants the groups; they are walked."""
 
 
 async def make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
@@ -210,42 +134,17 @@ def _sync(path: str) -> None:
         os.close(fd)
 
 
-def _record(report: RecoveryReport, generation: Generation, result: scan.ScanResult) -> None:
+def _record(
+    report: RecoveryReport, lineage: Lineage, generation: Generation, result: scan.ScanResult
+) -> None:
     """Makes the verdict on one generation stable, before anything builds on it."""
-    lineage, epoch = report.lineage, generation.epoch
+    epoch = generation.epoch
     if result.lost is not None:
         lineage.lost(epoch, *result.lost)
         report.lost = result.lost
     lineage.sealed(epoch, result.tail, result.end_segment, result.end_bytes)
     if result.tail and not report.T:
-        report.epoch, report.T = epoch, result.tail
-        report.groups, report.bytes = result.groups, result.bytes
-        report.stop, report.reason = result.stop, result.reason
-    report.torn_bytes += result.torn_bytes
-
-
-class _Feed:
-    """Hands groups to the state: a snapshot replaces it, anything with chunks is added."""
-
-    def __init__(self, restore: Restore, apply_group: ApplyGroup) -> None:
-        self._restore = restore
-        self._apply = apply_group
-        self._began = False
-
-    def __call__(self, header: scan.GroupHeader, group: memoryview, segment: int, at: int) -> None:
-        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
-            self._restore(group[GROUP_HEADER_BYTES:][: header.body_bytes])
-            self._began = True
-        elif not self._began:
-            raise CorruptLogError(
-                f"segment {segment}",
-                at,
-                header.gseq,
-                "it does not begin with a snapshot",
-                durable=0,
-            )
-        elif header.chunk_count:
-            self._apply(group)
+        report.epoch, report.T, report.stop = epoch, result.tail, result.stop
 
 
 def sources_of(shard: Path, generation: Generation) -> list[scan.SegmentSource]:

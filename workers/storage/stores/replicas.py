@@ -11,9 +11,7 @@ machine's own records in the same file say.
 
 import asyncio
 import os
-import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from barco.errors import BarcoError, DiskFullError
 from barco.workers.storage.files import kept, layout
@@ -29,19 +27,22 @@ from barco.workers.storage.index.scan import SegmentSummary, Tags
 from barco.workers.storage.index.sidecar import write_sidecar
 from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.copied import CopiedLog, Position
-from barco.workers.storage.stores.loading import Load, LogCore, StateReplay, walk_generation
+from barco.workers.storage.stores.loading import (
+    EMPTY_STATE,
+    Found,
+    Load,
+    LogCore,
+    StateReplay,
+    walk_generation,
+)
 from barco.workers.storage.stores.recovery import (
     clear_torn,
     make_stable,
-    pack_parents,
     sources_of,
 )
 from barco.workers.storage.stores.retention import Policy
 from barco.workers.storage.stores.scrub import RepairSource
 from barco.workers.storage.stores.shard_files import ShardFiles
-
-EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
-"""A snapshot of a shard that never had an event (native/log/snapshot.c)."""
 
 CUT_AFTER_SECONDS = 1.0
 """Freeing 128 MiB is 20 to 40 ms of work that a fail-over must not wait for."""
@@ -52,18 +53,6 @@ is asked for, then the process ends and another leads."""
 
 State = tuple[int, int]
 """(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
-
-
-class Found(NamedTuple):
-    """What recovery found of a generation's log."""
-
-    tail: int
-    header_crc: int
-    suspect: bool
-    sealed: bool
-    """As lineage.log has it."""
-    committed: int = 0
-    """gseq up to which the groups that were walked say that it was committed."""
 
 
 class ReplicaStore(ShardFiles):
@@ -92,8 +81,8 @@ class ReplicaStore(ShardFiles):
             on_error=on_error,
         )
         self.groups = GroupFiles(self._shard, bulk, self._catalog.files)
-        self.epoch = 0
-        """Of the generation that the core has; 0: none."""
+        self.epoch = self.walked_groups = 0
+        """Of the generation that the core has, 0: none; how many groups recovery has looked at."""
         self._preparing = asyncio.Lock()
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
@@ -166,12 +155,15 @@ class ReplicaStore(ShardFiles):
             load = Load(self._core, generation, sources)
             result = await walk_generation(*self._of(generation), sources, load)
         except CorruptLogError as error:
-            self._on_error(error.to_be_repaired())
-            self._hurt.append(error)
             if load is not None and load.fd >= 0:
                 self._core.begin_generation(generation.epoch, 0)  # It forgets the descriptor.
                 os.close(load.fd)
+            if self._policy.sole_member:
+                raise  # Nobody has another copy: an operator has to decide.
+            self._on_error(error.to_be_repaired())
+            self._hurt.append(error)
             return found
+        self.walked_groups += result.groups
         self.epoch, self._next_index = generation.epoch, result.end_segment + 1
         self._fds[result.end_segment] = load.fd
         return found._replace(header_crc=result.last_crc)
@@ -188,14 +180,18 @@ class ReplicaStore(ShardFiles):
         try:
             result = await walk_generation(*self._of(generation), sources, load)
         except CorruptLogError as error:
+            if self._policy.sole_member:
+                raise
             self._on_error(error.to_be_repaired())
             suspect = True
             self._damaged.add(generation.epoch)
             result = await walk_generation(*self._of(generation), sources, load, accept_loss=True)
+        self.walked_groups += result.groups
         await make_stable(sources, self._bulk)
         if not suspect:
             await self._drop_behind(generation.epoch, result)
-            await clear_torn(sources, result, self._bulk)
+            if result.tail:  # Else there is no file of it any more.
+                await clear_torn(sources, result, self._bulk)
         position = Position(result.tail, result.last_crc, result.end_segment, result.end_bytes)
         if result.tail == 0:
             position.segment = -1
@@ -226,13 +222,13 @@ class ReplicaStore(ShardFiles):
 
     # --- The core's generation ----------------------------------------------------------------
 
-    async def begin(self, epoch: int, session: int) -> None:
+    async def begin(self, epoch: int, session: int, *, followers: bool = True) -> None:
         """The core leaves its generation, of which nothing may be under way, and has this one."""
         assert epoch > self.epoch
         async with self._pool.installing:  # No segment gets its name in the middle of this.
             if self.epoch:
                 self._leave()
-            self._core.begin_generation(epoch, session)
+            self._core.begin_generation(epoch, session, followers)
             self.epoch, self._next_index = epoch, 0
         self.reader.open_epoch = epoch
         if self._retention is not None:
@@ -333,7 +329,7 @@ class ReplicaStore(ShardFiles):
                 )
                 return
             except CorruptLogError as error:
-                if attempt == REPLAYS_MAX - 1 or self.scrub is None:
+                if attempt == REPLAYS_MAX - 1 or self.scrub is None or self.scrub.source is None:
                     raise
                 self._on_error(error.to_be_repaired())
                 self._core.restore(EMPTY_STATE)
@@ -346,16 +342,14 @@ class ReplicaStore(ShardFiles):
     def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
         """The nearest ancestor with a group; a generation without any hands on its parents'."""
         for epoch, tail in parents:
+            generation = self.lineage.get(epoch)
+            if generation is not None and generation.lost is not None:
+                tail = generation.tail or 0  # An operator gave up the rest, perhaps after its end.
             if tail:
                 return (epoch, tail)
-            generation = self.lineage.get(epoch)
             if generation is not None and (found := self._resolve(generation.parents)) != (0, 0):
                 return found
         return (0, 0)
-
-    def pack_parents(self, parents: Sequence[tuple[int, int]]) -> bytes:
-        """Parents as the core takes them."""
-        return pack_parents(list(parents))
 
     async def keep(self, session: int | None, groups: list[bytes | bytearray]) -> int:
         """Keeps the next groups of the core's generation, of which nothing may be under way.
@@ -441,7 +435,8 @@ class ReplicaStore(ShardFiles):
             task.add_done_callback(self._cutting.discard)
 
     async def _cut(self, epoch: int, index: int, used: int) -> None:
-        await asyncio.sleep(CUT_AFTER_SECONDS)
+        if not self._policy.sole_member:
+            await asyncio.sleep(CUT_AFTER_SECONDS)
         try:
             await self._bulk.run(cut, layout.segment_path(self._shard, epoch, index), used)
             self._catalog.cut(SegmentKey(epoch, index))
@@ -459,7 +454,9 @@ class ReplicaStore(ShardFiles):
         """Segments with history, and where it ends."""
         history: list[int] = []
         place = (0, 0)
-        for index in range(self._core.log_state()["segment"] + 1 if tail else 0):
+        generation = self.lineage.get(self.epoch)
+        first = generation.begin[0] if generation is not None else 0  # Where retention has been.
+        for index in range(first, self._core.log_state()["segment"] + 1 if tail else 0):
             try:
                 summary = SegmentSummary(*self._core.segment_summary(index))
             except ValueError:

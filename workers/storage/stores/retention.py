@@ -111,7 +111,8 @@ class Retention:
         """Deletes what is due; returns how many segments. One failure ends the run: DiskError."""
         candidates = await self._candidates()
         doomed = plan(candidates, self._policy, now_us)
-        self.held_back = held_back(candidates, self._policy, now_us)
+        if not self._policy.sole_member:
+            self.held_back = held_back(candidates, self._policy, now_us)
         for key in doomed:
             await self._mark(key)
             await self._delete(key)

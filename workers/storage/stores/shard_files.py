@@ -1,7 +1,5 @@
-"""What every store of a shard's files has, whoever decides on the generations.
-
-`ShardStore` (the only member decides by itself) and `ReplicaStore` (the members decide) build on
-it: one catalog, one pool of segments, one reader, one retention, and the same figures for both.
+"""The files of a shard, whatever its generations are: one catalog, one pool of segments, one
+reader, one retention, and their figures. `ReplicaStore` builds on it.
 """
 
 import asyncio
@@ -72,7 +70,7 @@ class ShardFiles:
         self._next_index = 0
         self._fds: dict[int, int] = {}
         self._indexing: asyncio.Task[None] | None = None
-        self._sealing = asyncio.Lock()
+        self._sealing, self._expiring = asyncio.Lock(), asyncio.Lock()
 
     def _count_given_up(self) -> int:
         """Groups that an operator has given up (`barco recover --accept-data-loss`): told at every
@@ -180,7 +178,8 @@ class ShardFiles:
 
     async def run_retention(self, now_us: int) -> int:
         """Deletes what is due by the log's own clock, `now_us`; returns how many segments."""
-        return await self._retention.run(now_us) if self._retention is not None else 0
+        async with self._expiring:
+            return await self._retention.run(now_us) if self._retention is not None else 0
 
     @property
     def held_back(self) -> bool:

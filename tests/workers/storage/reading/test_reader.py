@@ -8,6 +8,7 @@ from typing import Any
 
 import builder
 import pytest
+from single import start
 
 from barco import _native
 from barco.workers.shard.reads import split_chunks
@@ -18,7 +19,6 @@ from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.index.catalog import Catalog
 from barco.workers.storage.index.sidecar import location_at
 from barco.workers.storage.reading.reader import LogReader
-from barco.workers.storage.stores.recovery import recover_shard
 from barco.workers.storage.stores.retention import Policy, Retention
 
 
@@ -403,11 +403,4 @@ def test_retention_while_a_reader_reads(shard, go):
     again = Lineage.load(shard)
     assert again.get(2).expired and not again.get(3).expired
 
-    async def restart(bulk):
-        report = await recover_shard(
-            shard, cluster_uuid=builder.UUID, token=builder.TOKEN, bulk=bulk,
-            restore=lambda _: None, apply_group=lambda _: None,
-        )  # fmt: skip
-        assert report.epoch == 3 and report.T == 39
-
-    go(restart)
+    assert start(shard, go).parent == (3, 39)

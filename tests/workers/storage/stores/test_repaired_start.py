@@ -12,7 +12,7 @@ from .test_scrub import Members, a_log
 class Loading(Core):
     """Takes what recovery loads."""
 
-    def begin_generation(self, epoch, session):
+    def begin_generation(self, epoch, session, followers=True):
         self.groups = 0
 
     def load_segment(self, index, fd, capacity):
