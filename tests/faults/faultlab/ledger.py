@@ -32,6 +32,10 @@ class Ledger:
     _committed: dict[tuple[str, int], list[tuple[float, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _had: dict[tuple[str, str], dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    """By group and consumer: the highest number that it was given of each key."""
+    _stored: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What is at (slice, offset), as the first answer had it."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -53,8 +57,10 @@ class Ledger:
         with self._lock:
             for batch in batches:
                 self._check_order(group, who, batch)
+                self._check_stored(batch)
                 self._check_position(group, who, asked, batch)
                 for value in batch.values:
+                    self._check_late(group, who, value)
                     self.counts["again" if value in self._got[group] else "delivered"] += 1
                     self._got[group].setdefault(value, now)
 
@@ -74,6 +80,35 @@ class Ledger:
                 if int(number) <= last.get(key, -1):
                     self.wrong.append(f"{group}/{who}: {value} comes after {last[key]}")
                 last[key] = int(number)
+
+    def _check_late(self, group: str, who: str, value: str) -> None:
+        """Across answers: what nobody of the group had is not given after what follows it. (What
+        somebody had may come again, in whatever answer.)"""
+        key, _, number = value.rpartition(" ")
+        highest = self._had[group, who].get(key, -1)
+        if value in self.acked and value not in self._got[group] and int(number) < highest:
+            self.wrong.append(f"{group}/{who}: {value} is given for the first time after {highest}")
+        self._had[group, who][key] = max(highest, int(number))
+
+    def _check_stored(self, batch: Batch) -> None:
+        """Every answer, to whomever, has the same at the same place."""
+        if batch.place < 0:
+            return  # Of a client that does not tell.
+        for offset, value in enumerate(batch.values, batch.start):
+            first = self._stored.setdefault((batch.place, offset), value)
+            if first != value:
+                self.wrong.append(f"slice {batch.place}: {first} and {value} are both at {offset}")
+
+    def check_log(self) -> None:
+        """At the end: what was acknowledged is in the log once, each key as it was sent."""
+        last: dict[str, int] = {}
+        for (place, offset), value in sorted(self._stored.items()):
+            if value not in self.acked:
+                continue
+            key, _, number = value.rpartition(" ")
+            if int(number) <= last.get(key, -1):
+                self.wrong.append(f"slice {place}: {value} at {offset} is behind {last[key]}")
+            last[key] = int(number)
 
     def _check_position(self, group: str, who: str, asked: float, batch: Batch) -> None:
         before = [end for at, end in self._committed[group, batch.place] if at < asked]

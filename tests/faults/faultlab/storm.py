@@ -343,6 +343,7 @@ class Storm:
         self._drop(mortal)
         last = time.monotonic()
         worst = self._await_all(last)
+        self.ledger.check_log()
         for consumer in self._consumers:
             if consumer not in mortal:
                 consumer.stop()
