@@ -69,7 +69,7 @@ class Worker:
             now_us=self._log_clock,
             wall_us=lambda: time.time_ns() // 1000,
         )
-        self._network = Network(options, reactor, self._service, session)
+        self._network = Network(options, reactor, self._service, session, self._fatal)
         self._app = App(
             self._service, siblings=self._network.siblings, supervisor=self._supervision
         )

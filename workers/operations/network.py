@@ -21,6 +21,7 @@ from barco.workers.peers.leaders import News
 from barco.workers.peers.links import LinkServer, open_link, own_hello
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.peers.siblings import HandOff, socket_path
+from barco.workers.replication.watched import watched
 
 EXCHANGE_SECONDS = 1.0
 """How often the news of leaders is compared with one sibling; changes are told at once."""
@@ -34,9 +35,16 @@ class Network:
     """The connections of one worker."""
 
     def __init__(
-        self, options: WorkerOptions, reactor: Reactor, service: ShardService, session: int
+        self,
+        options: WorkerOptions,
+        reactor: Reactor,
+        service: ShardService,
+        session: int,
+        fatal: Callable[[str], None],
     ) -> None:
+        """`fatal`: told when its work ends with what nobody expects; the process then ends."""
         self._options = options
+        self._fatal = fatal
         self._service = service
         self.hello = own_hello(options, session)
         bytes_max = frame_bytes_max(options.event_bytes_max)
@@ -56,7 +64,7 @@ class Network:
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
         self.hand_off = HandOff(reactor, options, self.hello, service.neighbours.endpoint)
         service.unreached = self._unreached
-        self.links = LinkServer(self.hello, options.brokers, options.key)
+        self.links = LinkServer(self.hello, options.brokers, options.key, fatal)
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,6 +141,6 @@ class Network:
             pass  # It is away; it asks when it is back.
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
+        task = watched(coroutine, "news of leaders was not told", self._fatal)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

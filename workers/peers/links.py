@@ -18,6 +18,7 @@ from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
 from barco.protocol import door, frame
 from barco.protocol.link import Hello, hello_from, refusal
+from barco.workers.replication.watched import watched
 
 HELLO_BYTES_MAX = 1024
 HELLO_SECONDS_MAX = 2.0
@@ -54,8 +55,14 @@ def own_hello(options: WorkerOptions, session: int) -> Hello:
 class LinkServer:
     """Takes the connections of other brokers' workers, and gives each to whom it is for."""
 
-    def __init__(self, hello: Hello, brokers: Sequence[str], key: bytes) -> None:
-        """`brokers`: the address of each, by ordinal. `key`: what callers have to know."""
+    def __init__(
+        self, hello: Hello, brokers: Sequence[str], key: bytes, fatal: Callable[[str], None]
+    ) -> None:
+        """`brokers`: the address of each, by ordinal. `key`: what callers have to know.
+
+        `fatal`: told when who takes a connection over raises what nobody expects.
+        """
+        self._fatal = fatal
         self._hello = hello
         self._brokers = [str(ipaddress.ip_address(address)) for address in brokers]
         self._key = key
@@ -92,7 +99,7 @@ class LinkServer:
         same = [task for task, other in self._tasks.items() if other == host]
         if len(same) >= GREETING_MAX:
             same[0].cancel()
-        task = asyncio.create_task(coroutine)
+        task = watched(coroutine, "a connection was not taken over", self._fatal)
         self._tasks[task] = host
         task.add_done_callback(self._tasks.pop)
 
@@ -138,6 +145,11 @@ class LinkServer:
                     self._tell(who, why)
         except (ProtocolError, OSError, TimeoutError) as error:
             self._tell(who, str(error) or "it said nothing in time")
+        except Exception as error:
+            if handed_over:
+                raise  # Whose state is half changed is not to go on (I12).
+            # A greeting promises nothing, and no stranger ends a process with one.
+            self._tell(who, f"its greeting met a bug: {error!r}", error)
         finally:
             if not handed_over:
                 end.close()
@@ -162,13 +174,13 @@ class LinkServer:
         if not door.proves(given, self._key, door.CALLER, *greetings):
             raise ProtocolError(door.DIFFERENT)
 
-    def _tell(self, who: str, why: str) -> None:
+    def _tell(self, who: str, why: str, error: Exception | None = None) -> None:
         """Once for each reason: who is refused tries again."""
         if self._refused.get(who) != why:
             if len(self._refused) >= GREETING_MAX:
                 self._refused.clear()
             self._refused[who] = why
-            log.warning("refused a connection of worker %s: %s", who, why)
+            log.warning("refused a connection of worker %s: %s", who, why, exc_info=error)
 
 
 async def open_link(

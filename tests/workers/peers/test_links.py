@@ -6,12 +6,14 @@ import dataclasses
 import os
 import socket
 import struct
+from types import SimpleNamespace
 
 import pytest
 
 from barco.errors import NotReadyError, ProtocolError
 from barco.protocol import door, frame
 from barco.protocol.link import HAND_OFF, RPC, Hello, hello_from, refusal
+from barco.workers.operations.network import Network
 from barco.workers.peers import links
 
 from ..twin import Broker
@@ -64,9 +66,10 @@ def test_what_is_no_hello(message):
         hello_from(message)
 
 
-async def served(taken):
+async def served(taken, fatal=None):
     listener = socket.create_server(("127.0.0.1", 0))
-    server = links.LinkServer(MINE, ["127.0.0.1"] * 3, KEY)
+    said = [] if fatal is None else fatal
+    server = links.LinkServer(MINE, ["127.0.0.1"] * 3, KEY, said.append)
     server.handle(HAND_OFF, lambda hello, end: taken.append((hello, end)))
     server.start(listener.fileno())
     return server, listener
@@ -114,6 +117,62 @@ def test_a_link_is_handed_over_whole():
             await links.open_link(options, (1, 0), hello, HAND_OFF)
 
     asyncio.run(main())
+
+
+def refuses_with(error):
+    def take(*given):
+        raise error
+
+    return take
+
+
+def test_who_takes_a_connection_over_ends_the_process_with_a_bug():
+    """An OSError there is the connection's end; anything else has left who knows what behind."""
+
+    async def main():
+        fatal = []
+        server, listener = await served([], fatal)
+        with listener:
+            options = options_for(listener.getsockname()[1])
+            hello = links.own_hello(options, session=9)
+            for error in (ConnectionResetError("it went"), KeyError("what")):
+                assert not fatal
+                server.handle(HAND_OFF, refuses_with(error))
+                _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+                with end:
+                    await until(lambda: not server._tasks)
+        await server.close()
+        assert fatal == ["a connection was not taken over, this is a bug: KeyError('what')"]
+
+    asyncio.run(main())
+
+
+def test_a_bug_in_a_greeting_ends_that_connection_only(monkeypatch, caplog):
+    async def main():
+        fatal = []
+        server, listener = await served([], fatal)
+        with listener:
+            options = options_for(listener.getsockname()[1])
+            hello = links.own_hello(options, session=9)
+            with monkeypatch.context() as patched:
+                patched.setattr(links, "refusal", refuses_with(KeyError("what")))
+                with pytest.raises(ProtocolError):
+                    await links.open_link(options, (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            end.close()
+        await server.close()
+        assert not fatal
+
+    asyncio.run(main())
+    assert "its greeting met a bug: KeyError('what')" in caplog.text and "Traceback" in caplog.text
+
+
+async def until(true):
+    for _ in range(500):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that")
 
 
 @pytest.mark.parametrize(
@@ -261,5 +320,28 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out():
         for _, writer in crowd:
             writer.close()
         await server.close()
+
+    asyncio.run(main())
+
+
+def test_news_that_cannot_be_told_ends_the_process(tmp_path):
+    """Only that the other one is away is expected."""
+
+    async def main():
+        fatal = []
+        options = dataclasses.replace(Broker().options(0), workers=2, data_dir=tmp_path)
+        service = SimpleNamespace(
+            operation=None,
+            neighbours=SimpleNamespace(endpoint=None),
+            leaders=SimpleNamespace(learn=lambda *news: True, learn_all=lambda news: None),
+        )
+        network = Network(options, None, service, 7, fatal.append)
+        for error in (NotReadyError("It is away."), KeyError("what")):
+            assert not fatal
+            network.siblings.call = refuses_with(error)
+            network.led_by(1, 1)
+            assert network._tasks
+            await until(lambda: not network._tasks)
+        assert fatal == ["news of leaders was not told, this is a bug: KeyError('what')"]
 
     asyncio.run(main())
