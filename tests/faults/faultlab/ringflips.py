@@ -1,4 +1,4 @@
-"""A bit flips in the log of one broker of a ring: told, repaired or not served, and never wrong.
+"""A bit flips in the log or the votes of a broker in a ring: told, repaired, refused, never wrong.
 
 The broker is down meanwhile. What it then serves goes into the history, where the checker holds it
 against what all three have in the end. Damage that the ring has not repaired by then is taken back
@@ -22,8 +22,9 @@ from faultlab.ring import Node
 from faultlab.scene import RingScene
 from faultlab.wire import Wire
 
-REGIONS = ("sealed", "stable", "tail")
-"""Of an older generation or a full segment; of the last segment, known to be stable; its end."""
+REGIONS = ("sealed", "stable", "tail", "votes")
+"""Of an older generation or a full segment; of the last segment, known to be stable; its end; one
+of the two copies of what was voted, and of what is known of the generations."""
 
 TAKE_OVER_S = 1.0
 """The end of a log that only its leader is known to have must be on another broker's as well."""
@@ -69,6 +70,9 @@ class Flip:
 def choose(data_dir: Path, region: str, rng: random.Random) -> Flip | None:
     """Somewhere in a group of one of the three shards; None if there is no such region."""
     shard = layout.shard_path(data_dir, rng.randrange(3))
+    if region == "votes":
+        path = shard / rng.choice((layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME))
+        return one_bit(path, rng.randrange(path.stat().st_size), rng)
     paths = segments(shard)
     if not paths or region == "sealed" and len(paths) < 2:
         return None
@@ -84,7 +88,11 @@ def choose(data_dir: Path, region: str, rng: random.Random) -> Flip | None:
     start, header = rng.choice(found)
     # Half of them in a header, which is small: a body has room for much more.
     size = GROUP_HEADER_BYTES + header.body_bytes * (rng.random() < 0.5)
-    at = start + rng.randrange(size)
+    return one_bit(path, start + rng.randrange(size), rng)
+
+
+def one_bit(path: Path, at: int, rng: random.Random) -> Flip:
+    """Any of the byte at this place."""
     page = at // PAGE_BYTES * PAGE_BYTES
     data = path.read_bytes()
     good = data[page : page + PAGE_BYTES]
