@@ -373,6 +373,13 @@ would take over a range of which it lacks everything since, from a leader that i
 PATIENCE_SECONDS = 0.5
 """Who has promised to another proposer gives it this time to come to a decision."""
 
+DISTURBANCES_MAX = 4
+"""Ballots that one member may send in the midst of others' work: each costs a range PATIENCE_SECONDS
+without writes at most, together less than 3 s. Restarts come one at a time."""
+
+DISTURBANCE_SECONDS = 5.0
+"""After which one of them is forgotten."""
+
 STEP_DOWN_SECONDS = 3.0
 """A leader with a group waiting for so long stops leading; its callers get "unknown"."""
 

@@ -68,7 +68,7 @@ def timestamps(member: Member) -> list[int]:
         extent = member.call("read", **args)["extent"]
         if extent is None:
             return found
-        _, _, start, offset, _, chunks, _ = extent
+        _, _, start, offset, _, chunks, *_ = extent
         for at, timestamp, _, _ in chain.from_iterable(map(chunk_events, chunks)):
             if start <= at < offset:
                 found.append(timestamp)

@@ -3,11 +3,13 @@
 Frames are made with the real codecs and then mutated, so that they get as far as they can.
 """
 
+import itertools
 import os
 import random
 import socket
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -231,6 +233,24 @@ class Liar:
             op = OPERATIONS[number % len(OPERATIONS)]
             body = msgpack.packb({"id": number, "op": op, "args": args})
             yield struct.pack("<I", len(body)) + body
+
+    def fence(self, victims: Sequence[Member], ended: threading.Event) -> None:
+        """Valid ballots without end, each higher than the last, and nothing ever done with one."""
+        ends = {victim: self.dial(victim, REPLICATION) for victim in victims}
+        ends[victims[0]].settimeout(1.0)
+        for step in itertools.count(1):
+            if ended.wait(0.02):
+                break
+            gid = self.generation(victims[step // 8 % len(victims)]).gid
+            ballot = Ballot(100 + step, 2, self.session)  # type: ignore[arg-type]
+            for victim in victims:
+                try:
+                    ends[victim].sendall(wire.encode(to_map(r.Prepare(gid, ballot)), 0))
+                    self.said += 1
+                except OSError:
+                    ends[victim] = self.dial(victim, REPLICATION)
+        for end in ends.values():
+            end.close()
 
     def attack(self, victim: Member, count: int) -> None:
         """Everything once, and so many mutants of each kind of link."""

@@ -1,6 +1,8 @@
 """A hostile member: nothing it says kills another one, loses an event or stops writes for long."""
 
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +75,40 @@ def attacked(shard: Shard, seed: int, count: int) -> None:
 
 def test_a_hostile_member(shard: Shard) -> None:
     attacked(shard, seed=7, count=16)
+
+
+def longest_pause(written: Acknowledged, among: list[Member], seconds: float) -> float:
+    """Writes one after the other; the longest time between two acknowledgements, in seconds."""
+    longest, at = 0.0, time.monotonic()
+    end = at + seconds
+    while time.monotonic() < end:
+        written.write(among, 1)
+        longest, at = max(longest, time.monotonic() - at), time.monotonic()
+    return longest
+
+
+def test_ballots_without_end_do_not_stop_writes(shard: Shard) -> None:
+    """Each fences the range; a member may do so now and then, not again and again."""
+    honest, written = shard.members[:2], Acknowledged()
+    written.write(shard.members, 20)
+    shard.members[2].kill()
+    written.write(honest, 5)
+    quiet = longest_pause(written, honest, 2.0)
+    liar, ended = Liar(shard, 3), threading.Event()
+    thread = threading.Thread(target=liar.fence, args=(honest, ended))
+    thread.start()
+    try:
+        longest = longest_pause(written, honest, 12.0)
+    finally:
+        ended.set()
+        thread.join()
+    assert liar.said > 50, "it was not attacked"
+    # 3 s, and what a busy machine adds to each of the starts of a generation.
+    assert longest < 3.0 + 10 * quiet, (longest, quiet, liar.said)
+    shard.members[2].start()
+    shard.leader()
+    written.write(shard.members, 5)
+    check_history(same_everywhere(shard), written)
 
 
 @pytest.mark.chaos

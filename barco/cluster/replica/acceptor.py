@@ -11,6 +11,7 @@ from barco.cluster.state.core import Then
 from barco.cluster.state.events import Drained
 from barco.cluster.state.held import Fence, Held, Wish
 from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
+from barco.cluster.state.unrest import Unrest
 from barco.limits import PATIENCE_SECONDS
 from barco.model.generation import Ballot, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
@@ -28,6 +29,8 @@ from barco.protocol.replication import (
 class Acceptor(Leader):
     """Answers PREPARE and ACCEPT."""
 
+    _unrest: Unrest
+
     def _on_prepare(self, sender: Identity, message: Prepare) -> None:
         ordinal = sender.ordinal
         held = self._votes_on(ordinal, message.gid, message.session)
@@ -42,6 +45,8 @@ class Acceptor(Leader):
             return
         if message.ballot == held.promised:
             self._after_journal(Then("promise", message.gid, message.ballot, ordinal))
+            return
+        if not self._bids(held, ordinal, message.ballot):
             return
         held.wish = Wish(message.ballot, ordinal, None)
         self._drain(held)
@@ -60,6 +65,8 @@ class Acceptor(Leader):
             return
         if held.accepted == (message.ballot, message.value):
             self._after_journal(Then("accepted", message.gid, message.ballot, ordinal))
+            return
+        if not self._bids(held, ordinal, message.ballot):
             return
         held.wish = Wish(message.ballot, ordinal, message.value)
         self._drain(held)
@@ -101,6 +108,22 @@ class Acceptor(Leader):
         if floor is None or ballot >= floor:
             return False
         self._send(ordinal, Nack(held.generation.gid, ballot, floor))
+        return True
+
+    def _bids(self, held: Held, ordinal: int, ballot: Ballot) -> bool:
+        """Whether a new ballot is taken up; in the midst of others' work, not too often.
+
+        Of genesis always: it takes all of the members, and nobody is at work yet.
+        """
+        known = ballot == held.promised or (held.wish is not None and ballot == held.wish.ballot)
+        if not known and ordinal != self._me.ordinal and not held.generation.is_genesis:
+            leader = held.generation.leader
+            idle = held.shut or (leader != self._me and self._doubt(leader.ordinal, held))
+            turn = held.bidder != ordinal and self._now - held.bid_at >= PATIENCE_SECONDS / 2
+            token = held.generation.gid.token
+            if not (idle and turn) and not self._unrest.takes(token, ordinal, self._now):
+                return False
+        held.bid_at, held.bidder = self._now, ordinal
         return True
 
     def _on_drained(self, event: Drained) -> None:

@@ -54,6 +54,7 @@ from barco.cluster.state.events import (
     Tick,
 )
 from barco.cluster.state.held import Held
+from barco.cluster.state.unrest import Unrest
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
 from barco.protocol.replication import (
@@ -107,6 +108,7 @@ class Replica(Conflict):
         self._start_lineage()
         self._start_doubt()
         self._start_conflict()
+        self._unrest = Unrest()
         self._stopped = False
         self._unwelcomed: set[int] = set()
 

@@ -4,7 +4,7 @@ from collections import deque
 from enum import IntEnum
 from typing import NamedTuple
 
-from barco.limits import JOIN_GROUPS_MAX
+from barco.limits import JOIN_GROUPS_MAX, PATIENCE_SECONDS
 from barco.model.generation import Ballot, Generation, GroupHead, Identity, Successor
 
 
@@ -73,7 +73,7 @@ class Held:
         *("fetched_at", "expired"),
         *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
-        *("known_at", "lead_at", "retry_at", "round", "sealed"),
+        *("known_at", "lead_at", "retry_at", "bid_at", "bidder", "round", "sealed"),
     )
 
     def __init__(self, generation: Generation, me: Identity, *, may_vote: bool) -> None:
@@ -135,6 +135,10 @@ class Held:
         """When this process began to lead it."""
         self.retry_at = 0.0
         """No proposal before this."""
+        self.bid_at = -PATIENCE_SECONDS
+        """When a ballot was last taken up here."""
+        self.bidder = -1
+        """Whose it was: an ordinal."""
         self.round = 0
         """The highest of any ballot seen."""
         self.sealed = False

@@ -24,7 +24,12 @@ from barco.cluster.state.events import (
     Tick,
 )
 from barco.cluster.state.held import Fence
-from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
+from barco.limits import (
+    DISTURBANCE_SECONDS,
+    DISTURBANCES_MAX,
+    FETCH_GROUPS_MAX,
+    RESEND_SECONDS,
+)
 from barco.model.generation import (
     Ballot,
     Gid,
@@ -263,3 +268,66 @@ def test_nothing_is_skipped_that_may_still_be_voted_on_or_is_here() -> None:
     assert expired(replica, Gid(-END, 3), 6) == []
     assert expired(replica, gid, 4) == []
     assert expired(replica, gid, 11) == []
+
+
+def of_three(session: int, led_by: int) -> tuple[Replica, Gid]:
+    """Broker 1 of three, in epoch 2 of a range that another one leads."""
+    members = tuple(identity(each) for each in range(3))
+    first = genesis(-END, END, (0, 1, 2))
+    child = replace(
+        first,
+        gid=Gid(-END, 2),
+        leader=identity(led_by),
+        session=50,
+        members=members,
+        parents=(Parent(first.gid, 0),),
+    )
+    value = Successor(0, Kind.RELEAD, (child,))
+    journal = [OpenedRecord(first), DecidedRecord(first.gid, value), OpenedRecord(child)]
+    settings = Settings(me=identity(1), session=session, ranges=(first,))
+    return Replica(settings, journal, {}, lambda: 0.5, 0.0), child.gid
+
+
+def promised_to(replica: Replica, gid: Gid, sender: int, ballot_round: int, now: float) -> bool:
+    """Whether a PREPARE of this ballot is taken up."""
+    ballot = Ballot(ballot_round, sender, 9)
+    journal: list = []
+    effects = replica.step(now, Received(identity(sender), 9, Prepare(gid, ballot)))
+    while effects:
+        again = []
+        for effect in effects:
+            if isinstance(effect, Persist):
+                again += replica.step(now, Persisted(effect.serial))
+            elif isinstance(effect, Drain):
+                held = replica._held[effect.gid]
+                again += replica.step(now, Drained(effect.gid, held.tail, held.tail_crc))
+            else:
+                journal.append(effect)
+        effects = again
+    return any(
+        isinstance(each, Send)
+        and isinstance(each.message, Promise)
+        and each.message.ballot == ballot
+        for each in journal
+    )
+
+
+def test_one_member_has_few_ballots_in_a_row_and_the_others_have_theirs() -> None:
+    """Rule P7: whatever the liar sends, who comes after it is heard, and it is heard again."""
+    replica, gid = of_three(7, led_by=0)
+    replica.step(0.0, Tick())
+    taken = [promised_to(replica, gid, 2, 10 + step, 0.1 + step * 0.02) for step in range(100)]
+    assert sum(taken) == DISTURBANCES_MAX and taken[0]
+    assert promised_to(replica, gid, 0, 200, 2.7), "the owner's, after the liar's"
+    assert not promised_to(replica, gid, 2, 201, 2.71)
+    later = 2.71 + 2 * DISTURBANCE_SECONDS
+    assert [promised_to(replica, gid, 2, 300 + n, later + n) for n in range(3)].count(True) in (2, 3)
+
+
+def test_whoever_takes_turns_needs_no_allowance() -> None:
+    """An owner that is restarted every few seconds, and who stands in for it."""
+    replica, gid = of_three(7, led_by=0)
+    replica.step(0.0, Tick())
+    assert promised_to(replica, gid, 0, 10, 0.1)  # Its leader: from the allowance.
+    for turn in range(40):
+        assert promised_to(replica, gid, 2 if turn % 2 == 0 else 0, 20 + turn, 1.0 + turn * 0.3)
