@@ -321,7 +321,10 @@ def test_one_member_has_few_ballots_in_a_row_and_the_others_have_theirs() -> Non
     assert promised_to(replica, gid, 0, 200, 2.7), "the owner's, after the liar's"
     assert not promised_to(replica, gid, 2, 201, 2.71)
     later = 2.71 + 2 * DISTURBANCE_SECONDS
-    assert [promised_to(replica, gid, 2, 300 + n, later + n) for n in range(3)].count(True) in (2, 3)
+    assert [promised_to(replica, gid, 2, 300 + n, later + n) for n in range(3)].count(True) in (
+        2,
+        3,
+    )
 
 
 def test_whoever_takes_turns_needs_no_allowance() -> None:
