@@ -374,8 +374,8 @@ PATIENCE_SECONDS = 0.5
 """Who has promised to another proposer gives it this time to come to a decision."""
 
 DISTURBANCES_MAX = 4
-"""Ballots that one member may send in the midst of others' work: each costs a range PATIENCE_SECONDS
-without writes at most, together less than 3 s. Restarts come one at a time."""
+"""Ballots that one member may send in the midst of others' work. Each costs a range at most
+PATIENCE_SECONDS without writes, together less than 3 s; restarts come one at a time."""
 
 DISTURBANCE_SECONDS = 5.0
 """After which one of them is forgotten."""

@@ -19,7 +19,7 @@ FLOORS = (
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
     "barco.supervisor",
     # The worker, from its seams to its composition.
-    "barco.workers.seams",
+    *("barco.workers.seams", "barco.workers.watched"),
     *("barco.workers.storage", "barco.workers.storage.files", "barco.workers.storage.index"),
     *("barco.workers.storage.reading", "barco.workers.storage.stores"),
     *("barco.workers.shard", "barco.workers.groups", "barco.workers.writes"),

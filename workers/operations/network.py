@@ -21,7 +21,7 @@ from barco.workers.peers.leaders import News
 from barco.workers.peers.links import LinkServer, open_link, own_hello
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.peers.siblings import HandOff, socket_path
-from barco.workers.replication.watched import watched
+from barco.workers.watched import watched
 
 EXCHANGE_SECONDS = 1.0
 """How often the news of leaders is compared with one sibling; changes are told at once."""

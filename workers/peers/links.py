@@ -18,7 +18,7 @@ from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
 from barco.protocol import door, frame
 from barco.protocol.link import Hello, hello_from, refusal
-from barco.workers.replication.watched import watched
+from barco.workers.watched import watched
 
 HELLO_BYTES_MAX = 1024
 HELLO_SECONDS_MAX = 2.0

@@ -35,10 +35,10 @@ from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.unfenced import UnfencedReplica
-from barco.workers.replication.watched import told
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.loading import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.watched import told
 
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""

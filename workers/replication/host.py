@@ -29,10 +29,10 @@ from barco.workers.process.selector import Upcall
 from barco.workers.replication.alone import one_line
 from barco.workers.replication.driver import Driver
 from barco.workers.replication.link import Dial
-from barco.workers.replication.watched import watched
 from barco.workers.replication.wire import identity
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.watched import watched
 
 RESIGN_SECONDS = 4.0
 """For the next in line to take over, at a stop; who is in sync needs a tenth of a second."""

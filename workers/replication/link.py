@@ -17,7 +17,7 @@ from barco.limits import REPLICATION_QUEUE_BYTES_MAX
 from barco.protocol.link import Hello
 from barco.types import KiB
 from barco.workers.replication import wire
-from barco.workers.replication.watched import watched
+from barco.workers.watched import watched
 
 RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_MAX = 0.2

@@ -11,8 +11,8 @@ from barco.protocol.replication import Expired, Fetched
 from barco.protocol.replication_codec import to_map
 from barco.types import MiB
 from barco.workers.replication.link import Link
-from barco.workers.replication.watched import watched
 from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.watched import watched
 
 SERVE_BYTES_MAX = 4 * MiB
 """Of groups that are read, and handed to the link, at a time."""

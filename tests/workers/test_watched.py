@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from barco.workers.replication.watched import watched
+from barco.workers.watched import watched
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), OSError(5, "disk"), None])

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-log = logging.getLogger("barco.replication")
+log = logging.getLogger("barco.worker")
 
 
 def told(what: str, error: BaseException, fatal: Callable[[str], None]) -> None:
