@@ -35,12 +35,17 @@ SUBJECT = Gid(START, 2)
 
 
 def driven(machine: Any) -> Any:
-    """The machine without pings and without a will of its own."""
+    """The machine without pings and without a will of its own, that takes every ballot: what rule
+    P7 passes over is only lost."""
 
     def nothing(self: Replica, *ignored: Any) -> None:
         self._ping_at = float("inf")
 
-    return type(machine.__name__ + "Driven", (machine,), {"_ping_all": nothing, "_drive": nothing})
+    def takes(self: Replica, *ignored: Any) -> bool:
+        return True
+
+    own = {"_ping_all": nothing, "_drive": nothing, "_bids": takes}
+    return type(machine.__name__ + "Driven", (machine,), own)
 
 
 _DRIVEN = {each.replica: driven(each.replica) for each in MUTANTS}

@@ -24,6 +24,7 @@ from barco.protocol.replication import (
     Prepare,
     Promise,
 )
+from barco.types import Ordinal
 
 from .mutants import Mutant
 from .plan import run
@@ -95,7 +96,7 @@ def proposer_hears(kind: type[Replica]) -> list[Message]:
     """A restarted owner seals its generation: what it says to a member whose votes are forgotten
     and whose promise, with a short log, comes before that of the third one, which has all."""
     disks = [bytes([each + 1]) * 16 for each in range(3)]
-    members = tuple(Identity(each, disk) for each, disk in enumerate(disks))  # type: ignore[arg-type]
+    members = tuple(Identity(Ordinal(at), disk) for at, disk in enumerate(disks))
     first = genesis(-(2**63), 2**63, (0, 1, 2))
     child = dataclasses.replace(
         first,
