@@ -105,10 +105,11 @@ def add_old_generations(data_dir: Path, count: int) -> None:
     opened = [each for each in read_journal(lineage) if isinstance(each, OpenedRecord)]
     generation = max((each.generation for each in opened), key=lambda each: each.gid.epoch)
     tail, records, ends = 0, [], []
-    for number in range(count):
+    for _ in range(count):
         generation, votes = _votes(generation, tail)
         records += votes
-        tail, end_bytes = _write(shard, uuid, generation.gid.epoch, number * EVENTS)
+        # Its offsets begin anew, as the empty state at its beginning says: nobody reads them.
+        tail, end_bytes = _write(shard, uuid, generation.gid.epoch, 0)
         ends.append((generation.gid.epoch, tail, 0, end_bytes))
     lineage.add_journal(records)
     for end in ends:
