@@ -1,4 +1,4 @@
-"""Tests of this folder use each other's helpers."""
+"""The tests of writes import one another."""
 
 import sys
 from pathlib import Path
