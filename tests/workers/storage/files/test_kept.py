@@ -4,6 +4,7 @@ import os
 
 import builder
 import pytest
+from replica_files import Core, make
 
 from barco.limits import PAGE_BYTES
 from barco.workers.storage.files import kept, layout
@@ -55,6 +56,38 @@ def test_what_is_torn_comes_back(shard, go, lost):
         assert layout.segment_path(shard, 2, 0).read_bytes() == whole
         kept.forget(shard, 2)
         assert kept.restore(shard, 2) == 0
+
+    go(test)
+
+
+@pytest.mark.parametrize("lost", [{1}, {5, 6, 30}, {40}, set(range(1, 41))])
+def test_a_start_puts_it_back_before_anybody_looks(shard, go, lost):
+    """Else the log would end where it was torn, or count as rotten: headers behind it say that all
+    of it was stable."""
+
+    class Loading(Core):
+        """Takes whatever is in the log."""
+
+        def load_segment(self, index, fd, capacity):
+            pass
+
+        def load_group(self, group):
+            pass
+
+        def log_state(self):
+            return super().log_state() | {"committed": 0}
+
+    async def test(bulk):
+        Lineage.load(shard).opened(2, builder.SESSION, [])
+        groups = await written(shard, bulk)
+        whole = layout.segment_path(shard, 2, 0).read_bytes()
+        tear(shard, groups, lost)
+        errors = []
+        store = make(shard, bulk, errors)
+        found = (await store.recover(Loading()))[2]
+        assert (found.tail, found.suspect, errors) == (len(groups), False, [])
+        assert layout.segment_path(shard, 2, 0).read_bytes()[: len(whole)] == whole
+        await store.close()
 
     go(test)
 
