@@ -174,6 +174,13 @@ def test_the_readme_is_read_in_three_minutes() -> None:
     assert len(lines) <= README_LINES_MAX, "move something to docs/"
 
 
+def test_the_changelog_is_one_paragraph() -> None:
+    """Until there is a version to change from: what changed before it, nobody has."""
+    text = (tree.ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert "unreleased" not in text or len(text.split("## 0.1.0")[1].strip().split("\n\n")) == 2
+    assert "\n- " not in text
+
+
 def test_the_page_of_the_api_names_every_path_and_every_parameter() -> None:
     """And no path that there is not."""
     text = (tree.ROOT / "docs" / "api.md").read_text("utf-8")
