@@ -1,11 +1,13 @@
 /* Answers as bytes: the one place that writes HTTP responses, on the produce path without Python.
  */
+#include "broker/answer.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "loop/conn.h"
-#include "broker/reactor.h"
+#include "broker/route.h"
+#include "loop/output.h"
 
 #define PARTS_ON_STACK 256u
 #define PART_BYTES 160u /* of one part in the answer, at most */
@@ -168,7 +170,7 @@ static char *put_i64(char *at, int64_t value)
 static char *put_tail(char *at, const struct conn *conn, const struct slot *slot)
 {
     at = PUT(at, "Date: ");
-    at = put_text(at, conn->reactor->date, strlen(conn->reactor->date));
+    at = put_text(at, conn_reactor(conn)->date, strlen(conn_reactor(conn)->date));
     if (slot->close)
         at = PUT(at, "\r\nConnection: close\r\n\r\n");
     else if (slot->http10_keep_alive)
@@ -236,7 +238,7 @@ static void render_produced(struct conn *conn, const struct slot *slot)
         conn_close(conn);
         return;
     }
-    size_t len = produced_body(body, conn->reactor, slot);
+    size_t len = produced_body(body, conn_reactor(conn), slot);
     at = PUT(at, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ");
     at = put_u64(at, len);
     at = PUT(at, "\r\n");
@@ -263,7 +265,7 @@ static void render_duplicate(struct conn *conn, const struct slot *slot)
 /* What a timestamp far from now would be near to, in another unit. */
 static const char *likely_unit(const struct reactor *reactor, uint64_t number)
 {
-    const int64_t wall_us = reactor->wall_us;
+    const int64_t wall_us = reactor->loop.wall_us;
     if (number > INT64_MAX) /* another process's word: it may be anything */
         return NULL;
     const int64_t time = (int64_t)number;
@@ -276,7 +278,7 @@ static const char *likely_unit(const struct reactor *reactor, uint64_t number)
 
 static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_t number)
 {
-    const char *unit = likely_unit(conn->reactor, number);
+    const char *unit = likely_unit(conn_reactor(conn), number);
     return snprintf(out, cap,
                     ",\"detail\":\"%llu is not within 10 years before now and a day after: "
                     "microseconds since 1970 are expected%s%s; the topic setting timestamps=any "
@@ -288,7 +290,7 @@ static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_
 /* The one member beyond type, title and status that some problems carry. */
 static int problem_extra(char *out, size_t cap, const struct conn *conn, const struct slot *slot)
 {
-    const struct reactor_options *options = &conn->reactor->options;
+    const struct reactor_options *options = &conn_reactor(conn)->options;
     switch (slot->problem) {
     case PROBLEM_GAP:
         return snprintf(out, cap, ",\"expectedSeq\":\"%llu\"", (unsigned long long)slot->expected);
@@ -305,7 +307,7 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
         if (slot->expected >= (uint64_t)options->ring_size * options->workers)
             break;
         return snprintf(out, cap, ",\"owner\":\"%s\"",
-                        conn->reactor->routes[slot->expected].endpoint);
+                        conn_reactor(conn)->routes[slot->expected].endpoint);
     default:
         break;
     }
@@ -395,7 +397,7 @@ static void move_body(struct conn *conn, struct slot *slot)
         conn->out_bytes += body->len;
         body = next;
     }
-    reactor_mark_dirty(conn->reactor, conn);
+    conn_mark_dirty(conn);
 }
 
 void answer_render(struct conn *conn, struct slot *slot)

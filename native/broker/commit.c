@@ -1,9 +1,11 @@
 /* Commits: checked batches and the mark that says so, glued into one group. A group is recovered
  * whole or not at all, so the mark is there exactly when the events are. */
+#include "broker/commit.h"
+
 #include <string.h>
 
-#include "loop/conn.h"
-#include "broker/reactor.h"
+#include "broker/route.h"
+#include "broker/runs.h"
 
 static struct run *mark_run(struct reactor *reactor, const struct commit *commit)
 {

@@ -3,12 +3,12 @@
  * A few of them are given up in a turn of the loop, and fewer the longer the upper layer takes: so
  * whoever produces waits for a few milliseconds of it, however many ask. Who has nothing else under
  * way comes before those with several requests on one connection. */
+#include "broker/control.h"
+
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#include "broker/reactor.h"
 
 struct asked {
     struct asked *next, *prev;
@@ -36,12 +36,13 @@ static uint64_t address_of(const struct conn *conn)
 
 static struct lane *lane_of(struct reactor *reactor, struct conn *conn, bool alone)
 {
-    if (!conn->has_address) {
+    struct client *client = client_of(conn);
+    if (!client->has_address) {
         uint64_t key = address_of(conn) * 0x9e3779b97f4a7c15ULL;
-        conn->address = (uint8_t)(key >> 56);
-        conn->has_address = true;
+        client->address = (uint8_t)(key >> 56);
+        client->has_address = true;
     }
-    return &reactor->asking.lanes[alone][conn->address % ASKING_LANES];
+    return &reactor->asking.lanes[alone][client->address % ASKING_LANES];
 }
 
 /* Takes it out of its lane, which its turn will find empty, perhaps. */
@@ -69,14 +70,15 @@ static void line_up(struct asking *asking, struct lane *lane, bool alone)
 uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t head_len,
                      struct body *body)
 {
-    struct reactor *reactor = conn->reactor;
+    struct client *client = client_of(conn);
+    struct reactor *reactor = conn_reactor(conn);
     struct asking *asking = &reactor->asking;
-    const bool alone = conn->control_open == 0;
+    const bool alone = client->control_open == 0;
     struct lane *lane = lane_of(reactor, conn, alone);
     const uint64_t open_max = reactor->options.memory_max / CONTROL_REQUEST_BYTES;
     /* The queue is full, or half of it is of this address's; or most that waits is. */
     if (asking->count >= ASKING_MAX || lane->count >= ASKING_MAX / 2 ||
-        asking->open[conn->address] >= open_max - open_max / 4)
+        asking->open[client->address] >= open_max - open_max / 4)
         return PROBLEM_CROWDED;
     struct asked *asked = malloc(sizeof *asked);
     if (asked == NULL)
@@ -96,7 +98,7 @@ uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t
 void control_forget(struct conn *conn, struct slot *slot)
 {
     if (slot->asked != NULL)
-        asked_free(conn->reactor, slot->asked);
+        asked_free(conn_reactor(conn), slot->asked);
     slot->asked = NULL;
 }
 
@@ -148,13 +150,14 @@ void control_give_up(struct reactor *reactor)
 
 void conn_abandoned(struct conn *conn)
 {
-    for (uint32_t n = conn->slot_first; n != conn->slot_end; n++) {
-        struct slot *slot = &conn->slots[n & (conn->slot_capacity - 1)];
+    struct client *client = client_of(conn);
+    for (uint32_t n = client->slot_first; n != client->slot_end; n++) {
+        struct slot *slot = slot_at(client, n);
         if (slot->asked != NULL && conn->closed) {
             control_forget(conn, slot);
         } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
-            reactor_upcall(conn->reactor, UPCALL_ABORTED, request_id(conn_id(conn), n));
-            conn->reactor->aborted++;
+            reactor_upcall(conn_reactor(conn), UPCALL_ABORTED, request_id(conn_id(conn), n));
+            conn_reactor(conn)->aborted++;
         }
     }
 }

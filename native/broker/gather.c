@@ -5,7 +5,7 @@
  * the groups of a busy log hold a few events each. So while a small one is on its way, the next one
  * gathers; and when its calls were answered, those who made them have a moment to come back, so
  * that all go together again instead of in two halves by turns. */
-#include "broker/reactor.h"
+#include "broker/gather.h"
 
 #define GATHER_BYTES (512u << 10) /* a group of that size is worth what it costs */
 #define GATHER_RUNS_MIN 4u        /* of two groups: with fewer a log is quiet, and nobody waits */
@@ -17,7 +17,7 @@ static bool on_their_way(const struct log *log) { return log->append_count + log
 void gather_built(struct reactor *reactor)
 {
     if (!reactor->round_open)
-        reactor->round_started_us = reactor->monotonic_us;
+        reactor->round_started_us = reactor->loop.monotonic_us;
     reactor->round_open = true;
 }
 
@@ -26,7 +26,7 @@ void gather_ended(struct reactor *reactor)
     if (!reactor->round_open || on_their_way(reactor->log))
         return;
     reactor->round_open = false;
-    reactor->round_ended_us = reactor->monotonic_us;
+    reactor->round_ended_us = reactor->loop.monotonic_us;
     const int64_t took_us = reactor->round_ended_us - reactor->round_started_us;
     reactor->round_us += (took_us - reactor->round_us) / 8;
 }
@@ -46,5 +46,5 @@ int64_t gather_left_us(const struct reactor *reactor)
         until_us = reactor->round_ended_us +
                    (round_us < GATHER_RETURN_US_MAX ? round_us : GATHER_RETURN_US_MAX);
     }
-    return until_us > reactor->monotonic_us ? until_us - reactor->monotonic_us : 0;
+    return until_us > reactor->loop.monotonic_us ? until_us - reactor->loop.monotonic_us : 0;
 }

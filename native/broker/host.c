@@ -1,12 +1,12 @@
 /* Whom a request is meant for, and which page sent it: a browser on this machine lends its place to
  * any page that it shows. A name that an attacker has pointed at this address (DNS rebinding) is
  * none of the broker's; a page of another origin says so in Origin. */
+#include "broker/host.h"
+
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "broker/reactor.h"
 
 struct host {
     struct host *next;
@@ -78,18 +78,19 @@ static bool origin_known(const struct reactor *reactor, const struct http1_slice
 
 uint16_t request_origin(struct conn *conn, const struct http1_request *head)
 {
-    const struct reactor *reactor = conn->reactor;
+    struct client *client = client_of(conn);
+    const struct reactor *reactor = conn_reactor(conn);
     if (reactor->hosts == NULL)
         return PROBLEM_NONE;
     /* Clients say the same with each request. */
     if (head->host.p != NULL &&
-        (head->host.len != conn->host_len ||
-         memcmp(head->host.p, conn->host, conn->host_len) != 0)) {
+        (head->host.len != client->host_len ||
+         memcmp(head->host.p, client->host, client->host_len) != 0)) {
         if (!host_known(reactor, &head->host))
             return PROBLEM_FOREIGN_HOST;
-        if (head->host.len <= sizeof conn->host) {
-            memcpy(conn->host, head->host.p, head->host.len);
-            conn->host_len = (uint8_t)head->host.len;
+        if (head->host.len <= sizeof client->host) {
+            memcpy(client->host, head->host.p, head->host.len);
+            client->host_len = (uint8_t)head->host.len;
         }
     }
     if (head->origin.p != NULL && !origin_known(reactor, &head->origin, &head->host))

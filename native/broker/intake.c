@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#include "broker/reactor.h"
+#include <unistd.h>
 
 /* ---- the usual case ---- */
 
@@ -20,7 +19,7 @@ static bool is_next(const struct log *log, const uint8_t *message, uint32_t mess
 
 static bool is_armed_for(const struct conn *conn)
 {
-    const struct intake *intake = &conn->reactor->intake;
+    const struct intake *intake = &conn_reactor(conn)->intake;
     return intake->armed && intake->conn_id == conn_id(conn);
 }
 
@@ -34,7 +33,7 @@ static void show_committed(struct reactor *reactor)
 static bool take(struct conn *conn, const uint8_t *message, uint32_t message_bytes,
                  const uint8_t *group, uint32_t group_bytes)
 {
-    struct reactor *reactor = conn->reactor;
+    struct reactor *reactor = conn_reactor(conn);
     struct intake *intake = &reactor->intake;
     struct log *log = reactor->log;
     struct append_message append;
@@ -65,8 +64,8 @@ static bool take(struct conn *conn, const uint8_t *message, uint32_t message_byt
 /* The log's end is anybody's again: what has been put there of a frame goes elsewhere. */
 static void unplace(struct reactor *reactor)
 {
-    struct conn *conn = reactor_conn(reactor, reactor->intake.conn_id);
-    struct frames *f = conn != NULL ? conn->frames : NULL;
+    struct conn *conn = loop_conn(&reactor->loop, reactor->intake.conn_id);
+    struct frames *f = conn != NULL ? replica_of(conn)->frames : NULL;
     if (f == NULL || !f->placed)
         return;
     uint8_t *copy = malloc(f->group_bytes);
@@ -90,11 +89,11 @@ bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64
                 uint32_t header_crc, uint64_t committed)
 {
     const struct log *log = reactor->log;
-    const struct conn *conn = reactor_conn(reactor, conn_id);
+    const struct conn *conn = loop_conn(&reactor->loop, conn_id);
     struct intake *intake = &reactor->intake;
     if (intake->conn_id != conn_id)
         intake_disarm(reactor);
-    if (conn == NULL || conn->closed || conn->kind != CONN_REPLICA || !log->following ||
+    if (conn == NULL || conn->closed || conn->protocol != &replica_protocol || !log->following ||
         log->draining || log->failed || log->next_gseq != gseq + 1 ||
         (gseq > 0 && log->prev_crc != header_crc) ||
         (intake->news.any && intake->news.epoch != log->options.epoch)) { /* not heard yet */
@@ -173,11 +172,11 @@ static void hand_over(struct conn *conn, const uint8_t *message, uint32_t messag
     memcpy(copy, message, message_bytes);
     if (group_bytes > 0)
         memcpy(copy + message_bytes, group, group_bytes);
-    struct upcall *up = reactor_upcall(conn->reactor, UPCALL_FRAME, conn_id(conn));
+    struct upcall *up = reactor_upcall(conn_reactor(conn), UPCALL_FRAME, conn_id(conn));
     up->head = copy;
     up->head_len = message_bytes;
     up->bytes = group_bytes;
-    intake_disarm(conn->reactor);
+    intake_disarm(conn_reactor(conn));
 }
 
 static void frame_arrived(struct conn *conn, const uint8_t *message, uint32_t message_bytes,
@@ -200,8 +199,8 @@ static bool read_lengths(const struct frames *f, const uint8_t *head, uint32_t *
 /* The group is put behind the log's end at once, where that is where it will be wanted. */
 static void place(struct conn *conn)
 {
-    struct frames *f = conn->frames;
-    struct log *log = conn->reactor->log;
+    struct frames *f = replica_of(conn)->frames;
+    struct log *log = conn_reactor(conn)->log;
     struct append_message append;
     if (is_armed_for(conn) &&
         is_next(log, f->start + FRAME_HEAD_BYTES, f->message_bytes, f->group_bytes, &append))
@@ -245,7 +244,7 @@ static void collect_group(struct frames *f, const uint8_t **bytes, size_t *len)
 /* More of a frame of which something is here. False: the connection is of no use any more. */
 static bool go_on(struct conn *conn, const uint8_t **bytes, size_t *len)
 {
-    struct frames *f = conn->frames;
+    struct frames *f = replica_of(conn)->frames;
     if (f->message_bytes == 0) {
         if (!collect(f, FRAME_HEAD_BYTES, bytes, len))
             return false;
@@ -275,9 +274,9 @@ static bool go_on(struct conn *conn, const uint8_t **bytes, size_t *len)
     return true;
 }
 
-void intake_input(struct conn *conn, const uint8_t *bytes, size_t len)
+static void replica_input(struct conn *conn, const uint8_t *bytes, size_t len)
 {
-    struct frames *f = conn->frames;
+    struct frames *f = replica_of(conn)->frames;
     while (len > 0 && !conn->closed) {
         uint32_t message_bytes, group_bytes;
         if (f->filled == 0 && len >= FRAME_HEAD_BYTES) {
@@ -295,7 +294,7 @@ void intake_input(struct conn *conn, const uint8_t *bytes, size_t len)
             }
         }
         if (f->filled == 0)
-            conn->since_ms = conn->reactor->now_ms; /* frame_too_slow() */
+            conn->since_ms = conn->loop->now_ms; /* frame_too_slow() */
         if (!go_on(conn, &bytes, &len)) {
             conn_close(conn);
             return;
@@ -303,9 +302,45 @@ void intake_input(struct conn *conn, const uint8_t *bytes, size_t len)
     }
 }
 
-void intake_lost(struct conn *conn)
+static void replica_closed(struct conn *conn)
 {
     if (is_armed_for(conn))
-        intake_disarm(conn->reactor);
-    reactor_upcall(conn->reactor, UPCALL_REPLICA_CLOSED, conn_id(conn));
+        intake_disarm(conn_reactor(conn));
+    reactor_upcall(conn_reactor(conn), UPCALL_REPLICA_CLOSED, conn_id(conn));
+}
+
+static void replica_opened(struct conn *conn) { conn->kept = &conn_reactor(conn)->input_bytes; }
+
+static void replica_freed(struct conn *conn) { frames_free(replica_of(conn)->frames); }
+
+static void replica_deadline(struct conn *conn, int64_t now_ms)
+{
+    const struct frames *f = replica_of(conn)->frames;
+    if (f != NULL && frame_too_slow(conn, f->filled + (size_t)f->group_filled, now_ms))
+        conn_close(conn);
+}
+
+/* It keeps its frames itself, so there is nothing to resume. */
+const struct protocol replica_protocol = {
+    .bytes = sizeof(struct replica_conn),
+    .opened = replica_opened,
+    .input = replica_input,
+    .closed = replica_closed,
+    .freed = replica_freed,
+    .deadline = replica_deadline,
+};
+
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)
+{
+    struct frames *frames = frames_new(group_bytes_max);
+    if (frames == NULL) {
+        close(fd);
+        return NULL;
+    }
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &replica_protocol);
+    if (conn != NULL)
+        replica_of(conn)->frames = frames;
+    else
+        frames_free(frames);
+    return conn;
 }

@@ -12,20 +12,15 @@
 #ifndef BARCO_INTAKE_H
 #define BARCO_INTAKE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "broker/append_frame.h"
+#include "broker/core.h"
 
-#define FRAME_HEAD_BYTES 8u
 /* The largest is a decided successor with two children: about 1 KiB. */
 #define FRAME_MESSAGE_BYTES_MAX 65536u
 /* With so many groups waiting for the disk a follower is behind: small ones are kept together
  * first, by Python (storage.kept). */
 #define INTAKE_WAITING_MAX 16u
 #define INTAKE_KEPT_BYTES_MAX 65536u
-
-struct conn;
-struct reactor;
 
 /* The frame that has not arrived whole. */
 struct frames {
@@ -40,26 +35,24 @@ struct frames {
     uint32_t start_capacity;
 };
 
-/* What was done since Python last asked. */
-struct intake_news {
-    bool any;
-    uint64_t epoch, taken, stable, committed; /* 0: nothing new of it */
-    uint32_t taken_crc, stable_crc;
-};
-
-struct intake {
-    bool armed;
-    uint64_t conn_id; /* the leader's connection */
-    int answer_fd;    /* the connection to the leader: idle, and no byte of a frame half sent */
-    uint64_t committed; /* as far as is known */
-    struct intake_news news;
-    uint64_t groups, sent_bytes; /* counters */
-};
-
 struct frames *frames_new(uint32_t group_bytes_max);
 void frames_free(struct frames *frames);
-void intake_input(struct conn *conn, const uint8_t *bytes, size_t len);
-void intake_lost(struct conn *conn);
+
+/* A connection that another replica of the shard has opened. */
+struct replica_conn {
+    struct conn conn;
+    struct frames *frames;
+};
+
+static inline struct replica_conn *replica_of(const struct conn *conn)
+{
+    return (struct replica_conn *)conn;
+}
+
+extern const struct protocol replica_protocol;
+
+/* Takes a connection that another replica of the shard has opened. NULL without memory. */
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max);
 /* False: the log does not stand at this group, or follows nobody. */
 bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64_t gseq,
                 uint32_t header_crc, uint64_t committed);
@@ -67,17 +60,5 @@ bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64
 void intake_disarm(struct reactor *reactor);
 /* Tells the leader, and readers here, of what is stable. False: Python has to. */
 bool intake_landed(struct reactor *reactor);
-
-/* An APPEND as barco.protocol.replication_codec writes it, field for field. */
-struct append_message {
-    int64_t token;
-    uint64_t epoch, session, gseq, committed;
-    uint32_t prev_crc, header_crc, bytes;
-};
-bool append_message_read(const uint8_t *message, size_t len, struct append_message *out);
-#define APPENDED_BYTES_MAX 80u
-/* A whole frame with an APPENDED; returns its bytes. */
-size_t appended_frame_write(int64_t token, uint64_t epoch, uint64_t gseq, uint64_t session,
-                            uint8_t out[APPENDED_BYTES_MAX]);
 
 #endif

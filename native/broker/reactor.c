@@ -1,42 +1,23 @@
-#define _GNU_SOURCE
+/* The composition of a worker's core: what the loop, the log and Python tell one another. */
 #include "broker/reactor.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "format/format.h"
 #include "base/urgent.h"
+#include "format/format.h"
+#include "loop/send.h"
 
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-}
+#define SWEEP_MS 500
+#define GATHER_MAX 32
+#define GATHER_SHARE 2
+#define GATHER_LATENCY_SHARE 8
+#define GATHER_NS_MIN 20000
+#define GATHER_NS_MAX 200000
 
-/* The only reader of the clocks in the core: once a turn. */
-void reactor_clock(struct reactor *reactor)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    reactor->wall_us = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-    const int64_t before_us = reactor->monotonic_us;
-    reactor->monotonic_us = monotonic_us();
-    if (before_us != 0)
-        log_tick(reactor->log, reactor->monotonic_us - before_us, reactor->wall_us);
-    reactor->now_ms = reactor->monotonic_us / 1000;
-    if (now.tv_sec != reactor->date_s) {
-        struct tm utc;
-        gmtime_r(&now.tv_sec, &utc);
-        strftime(reactor->date, sizeof reactor->date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-        reactor->date_s = now.tv_sec;
-    }
-}
+static_assert(APPENDS_IN_FLIGHT <= WRITES_MAX, "the engines keep a place for each");
 
 /* ---- effects of the log ---- */
 
@@ -47,17 +28,31 @@ static void note_waiting(struct reactor *reactor, const struct append *append)
     while (run != NULL && (run->waiter.kind == WAITER_NONE || run->waiter.kind == WAITER_APPEND))
         run = run->next;
     if (run != NULL || (append->runs == NULL && reactor->log->following))
-        urgent_note(reactor->monotonic_us);
+        urgent_note(reactor->loop.monotonic_us);
+}
+
+static void append_written(struct write *write, int64_t result)
+{
+    struct reactor *reactor = write->owner;
+    int64_t took_us = reactor->loop.monotonic_us - ((struct append *)write)->submitted_us;
+    reactor->append_us += (took_us - reactor->append_us) / 8;
+    log_written(reactor->log, (struct append *)write, result);
+    if (reactor->log->failed && !reactor->io_failed) {
+        reactor->io_failed = true;
+        reactor_upcall(reactor, UPCALL_IO_ERROR, (uint64_t)(result < 0 ? -result : 5));
+    }
 }
 
 static void submit_append(void *owner, struct append *append)
 {
     struct reactor *reactor = owner;
     const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
-    append->submitted_us = reactor->monotonic_us;
+    append->submitted_us = reactor->loop.monotonic_us;
+    append->write.owner = reactor;
+    append->write.done = append_written;
     note_waiting(reactor, append);
-    reactor->net->write(reactor->net, append, bytes, append->bytes - append->done,
-                        append->file_offset + append->done);
+    reactor->loop.net->write(reactor->loop.net, &append->write, bytes,
+                             append->bytes - append->done, append->file_offset + append->done);
 }
 
 static void run_stable(void *owner, struct run *run) { produce_stable(owner, run); }
@@ -90,28 +85,28 @@ static void segment_closed(void *owner, uint32_t index)
 static bool flush_sends(void *owner)
 {
     struct reactor *reactor = owner;
-    return reactor->net->submit(reactor->net);
+    return reactor->loop.net->submit(reactor->loop.net);
 }
+
+/* ---- the loop's owner ---- */
+
+static void ticked(struct loop *loop, int64_t elapsed_us)
+{
+    struct reactor *reactor = (struct reactor *)loop;
+    if (elapsed_us >= 0)
+        log_tick(reactor->log, elapsed_us, loop->wall_us);
+    const time_t now_s = loop->wall_us / 1000000;
+    if (now_s != reactor->date_s) {
+        struct tm utc;
+        gmtime_r(&now_s, &utc);
+        strftime(reactor->date, sizeof reactor->date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+        reactor->date_s = now_s;
+    }
+}
+
+static const struct loop_owner as_owner = {ticked, admit_accepted, admit_accept_failed};
 
 /* ---- life ---- */
-
-static bool start_engine(struct reactor *reactor, const char **error)
-{
-    const char *reason = NULL;
-    if (reactor->options.engine != 2) {
-        reactor->net = net_uring_new(reactor, &reason);
-        reactor->engine_reason = reason;
-    } else {
-        reactor->engine_reason = "epoll was asked for";
-    }
-    if (reactor->net == NULL && reactor->options.engine == 1) {
-        *error = reason;
-        return false;
-    }
-    if (reactor->net == NULL)
-        reactor->net = net_epoll_new(reactor, error);
-    return reactor->net != NULL;
-}
 
 struct reactor *reactor_new(const struct reactor_options *options, const char **error)
 {
@@ -124,7 +119,6 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->call_free = UINT32_MAX;
     reactor->asking.share = ASKING_SHARE_MAX;
     reactor->yielded_end = &reactor->yielded;
-    reactor->urgent_end = &reactor->urgent;
     if (!route_init(reactor)) {
         reactor_free(reactor);
         return NULL;
@@ -135,8 +129,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
-    reactor_clock(reactor);
-    if (reactor->log == NULL || !start_engine(reactor, error)) {
+    if (reactor->log == NULL || !loop_init(&reactor->loop, &as_owner, options->engine, error)) {
         reactor_free(reactor);
         return NULL;
     }
@@ -155,15 +148,8 @@ void reactor_free(struct reactor *reactor)
 {
     if (reactor == NULL)
         return;
-    if (reactor->net != NULL)
-        reactor->net->free(reactor->net);
+    loop_free(&reactor->loop);
     admit_free(reactor);
-    while (reactor->conns != NULL) {
-        struct conn *conn = reactor->conns;
-        reactor->conns = conn->next;
-        close(conn->fd);
-        conn_free(conn);
-    }
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         free(reactor->upcalls[i].head);
         if (reactor->upcalls[i].body != NULL)
@@ -175,8 +161,6 @@ void reactor_free(struct reactor *reactor)
     hosts_free(reactor);
     log_free(reactor->log);
     shard_free(reactor->shard);
-    free(reactor->table);
-    free(reactor->table_free);
     free(reactor->calls);
     free(reactor->routes);
     free(reactor->peers);
@@ -185,376 +169,49 @@ void reactor_free(struct reactor *reactor)
     free(reactor);
 }
 
-int reactor_listen(struct reactor *reactor, int fd, uint8_t kind)
+int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint)
 {
-    if (reactor->listener_count == LISTENERS_MAX)
+    const struct reactor_options *o = &reactor->options;
+    if (shard >= o->ring_size * o->workers || peer < ROUTE_NONE || peer >= (int32_t)o->peers ||
+        strlen(endpoint) >= sizeof reactor->routes[0].endpoint)
         return -1;
-    struct listener *listener = &reactor->listeners[reactor->listener_count++];
-    *listener = (struct listener){.fd = fd, .kind = kind};
-    reactor->net->listen(reactor->net, listener);
+    if (peer == (int32_t)o->peer && shard != o->range_index * o->workers + o->worker)
+        return -1; /* this process does not hold it */
+    struct route *route = &reactor->routes[shard];
+    int32_t before = route->peer;
+    route->peer = peer;
+    strcpy(route->endpoint, endpoint);
+    reactor->routed = true;
+    if (before != peer && before != ROUTE_NONE && before != (int32_t)o->peer)
+        handoff_rerouted(reactor, shard, (uint32_t)before);
     return 0;
 }
 
-struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id)
+/* ---- turns ---- */
+
+/* How many completions are worth waking up for, and how long to wait for so many. While an append
+ * of many events is on its way, what arrives can only wait for the next one: to wake for each would
+ * cost more than it does. The wait is a fraction of what appends take here, so that it never shows.
+ * A group of a few events is a quiet log: its answer must not wait. */
+static void note_gather(struct reactor *reactor)
 {
-    if (reactor->upcall_count == reactor->upcall_capacity) {
-        uint32_t capacity = reactor->upcall_capacity ? reactor->upcall_capacity * 2 : 64;
-        reactor->upcalls = realloc(reactor->upcalls, capacity * sizeof *reactor->upcalls);
-        assert(reactor->upcalls != NULL);
-        reactor->upcall_capacity = capacity;
-    }
-    struct upcall *up = &reactor->upcalls[reactor->upcall_count++];
-    *up = (struct upcall){.kind = kind, .id = id};
-    return up;
-}
-
-/* ---- small questions ---- */
-
-bool reactor_memory(const struct reactor *reactor, size_t bytes)
-{
-    const struct log *log = reactor->log;
-    return reactor->body_bytes + log->queued_bytes + log->held_bytes + bytes <=
-           reactor->options.memory_max;
-}
-
-uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
-{
-    if (bytes > reactor->scratch_capacity) {
-        free(reactor->scratch);
-        reactor->scratch = malloc(bytes);
-        reactor->scratch_capacity = reactor->scratch ? bytes : 0;
-    }
-    return reactor->scratch;
-}
-
-/* ---- connections ---- */
-
-uint64_t conn_id(const struct conn *conn)
-{
-    return (uint64_t)(conn->generation & 0xfffff) << 20 | conn->index;
-}
-
-struct conn *reactor_conn(struct reactor *reactor, uint64_t id)
-{
-    uint32_t index = id & 0xfffff;
-    if (index >= reactor->table_used)
-        return NULL;
-    struct conn *conn = reactor->table[index];
-    return conn != NULL && conn_id(conn) == id ? conn : NULL;
-}
-
-static bool table_add(struct reactor *reactor, struct conn *conn)
-{
-    if (reactor->table_free_count > 0) {
-        conn->index = reactor->table_free[--reactor->table_free_count];
-    } else {
-        if (reactor->table_used == reactor->table_capacity) {
-            uint32_t capacity = reactor->table_capacity ? reactor->table_capacity * 2 : 256;
-            struct conn **table = realloc(reactor->table, capacity * sizeof *table);
-            uint32_t *unused = realloc(reactor->table_free, capacity * sizeof *unused);
-            if (table != NULL)
-                reactor->table = table;
-            if (unused != NULL)
-                reactor->table_free = unused;
-            if (table == NULL || unused == NULL)
-                return false;
-            reactor->table_capacity = capacity;
-        }
-        conn->index = reactor->table_used++;
-    }
-    conn->generation = ++reactor->next_generation;
-    reactor->table[conn->index] = conn;
-    conn->next = reactor->conns;
-    conn->prev = &reactor->conns;
-    if (reactor->conns != NULL)
-        reactor->conns->prev = &conn->next;
-    reactor->conns = conn;
-    reactor->conn_count++;
-    return true;
-}
-
-struct conn *reactor_adopt(struct reactor *reactor, int fd, uint8_t kind)
-{
-    struct conn *conn = conn_new(reactor, fd, kind);
-    if (conn == NULL || !table_add(reactor, conn)) {
-        free(conn);
-        close(fd);
-        return NULL;
-    }
-    reactor->connections_total++;
-    reactor->admission.places += kind == CONN_HTTP;
-    reactor->net->adopt(reactor->net, conn);
-    conn->receiving = true;
-    reactor->net->recv_start(reactor->net, conn);
-    return conn;
-}
-
-int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
-{
-    if (peer >= reactor->options.peers || peer == reactor->options.peer)
-        return -1;
-    if (reactor->peers[peer] != NULL)
-        conn_close(reactor->peers[peer]);
-    struct conn *conn = reactor_adopt(reactor, fd, CONN_PEER);
-    if (conn == NULL)
-        return -1;
-    conn->outgoing = true;
-    conn->peer = peer;
-    reactor->peers[peer] = conn;
-    return 0;
-}
-
-int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
-{
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
-        if (conn->kind == CONN_PEER && conn->from_afar && conn->peer == peer && !conn->closed)
-            conn_close(conn);
-    struct conn *conn = reactor_adopt(reactor, fd, CONN_PEER);
-    if (conn == NULL)
-        return -1;
-    conn->from_afar = true;
-    conn->peer = peer;
-    return 0;
-}
-
-struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)
-{
-    struct frames *frames = frames_new(group_bytes_max);
-    if (frames == NULL) {
-        close(fd);
-        return NULL;
-    }
-    struct conn *conn = reactor_adopt(reactor, fd, CONN_REPLICA);
-    if (conn != NULL)
-        conn->frames = frames;
-    else
-        frames_free(frames);
-    return conn;
-}
-
-void reactor_mark_dirty(struct reactor *reactor, struct conn *conn)
-{
-    if (conn->dirty)
-        return;
-    conn->dirty = true;
-    conn->next_dirty = reactor->dirty;
-    reactor->dirty = conn;
-}
-
-void reactor_mark_urgent(struct reactor *reactor, struct conn *conn)
-{
-    if (conn->dirty)
-        return;
-    conn->dirty = true;
-    conn->next_dirty = NULL;
-    *reactor->urgent_end = conn;
-    reactor->urgent_end = &conn->next_dirty;
-}
-
-static struct conn *take_dirty(struct reactor *reactor)
-{
-    struct conn *conn = reactor->urgent;
-    if (conn == NULL) {
-        conn = reactor->dirty;
-        if (conn != NULL)
-            reactor->dirty = conn->next_dirty;
-        return conn;
-    }
-    reactor->urgent = conn->next_dirty;
-    if (reactor->urgent == NULL)
-        reactor->urgent_end = &reactor->urgent;
-    return conn;
-}
-
-static void forget_dirty(struct reactor *reactor, struct conn *conn)
-{
-    struct conn **at = &reactor->dirty;
-    while (*at != NULL && *at != conn)
-        at = &(*at)->next_dirty;
-    if (*at == NULL)
-        for (at = &reactor->urgent; *at != conn;)
-            at = &(*at)->next_dirty;
-    *at = conn->next_dirty;
-    if (reactor->urgent_end == &conn->next_dirty)
-        reactor->urgent_end = at;
-}
-
-/* Reading stops while input waits for our own turn, and goes on after it. */
-static void update_receiving(struct reactor *reactor, struct conn *conn)
-{
-    bool want = !conn->closed && !conn->peer_eof && !conn->paused &&
-                (conn->in_len == 0 || !conn->stopped);
-    if (want && !conn->receiving) {
-        conn->receiving = true;
-        reactor->net->recv_start(reactor->net, conn);
-    } else if (!want && conn->receiving && !conn->peer_eof && !conn->closed) {
-        reactor->net->recv_stop(reactor->net, conn);
-    }
-}
-
-static void finish_lingering(struct conn *conn)
-{
-    if (conn->state != STATE_LINGER || conn->sending || conn->out_first != NULL ||
-        conn->slot_first != conn->slot_end)
-        return;
-    if (conn->peer_eof)
-        conn_close(conn);
-    else
-        shutdown(conn->fd, SHUT_WR); /* the client reads the answer, then closes */
-}
-
-static void tend(struct reactor *reactor, struct conn *conn)
-{
-    if (conn->closed)
-        return;
-    if (conn->in_len > 0 && !conn_paused(conn) && conn->stopped) {
-        conn->stopped = false;
-        conn_resume(conn);
-    }
-    conn->stopped = conn_paused(conn);
-    update_receiving(reactor, conn);
-    if (!conn->closed)
-        send_ready(reactor, conn);
-    finish_lingering(conn);
-    if (conn->peer_eof && !conn->closed && conn->slot_first == conn->slot_end &&
-        conn->out_first == NULL)
-        conn_close(conn);
-}
-
-static void tend_dirty(struct reactor *reactor)
-{
-    /* Resuming input may dirty connections again: they have their turn in the same go, bounded by
-     * the input that is already in memory. */
-    for (struct conn *conn; (conn = take_dirty(reactor)) != NULL;) {
-        conn->dirty = false;
-        tend(reactor, conn);
-    }
-}
-
-/* ---- callbacks of the engine ---- */
-
-void reactor_received(struct reactor *reactor, struct conn *conn, const uint8_t *bytes, size_t len)
-{
-    if (conn->closed)
-        return;
-    conn_input(conn, bytes, len);
-    reactor_mark_dirty(reactor, conn);
-}
-
-void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error)
-{
-    if (conn->closed)
-        return;
-    if (error != 0) {
-        conn_close(conn);
-        return;
-    }
-    conn->peer_eof = true;
-    conn->receiving = false;
-    /* A half-closed client still reads the answers to what it sent whole. */
-    if (conn->kind != CONN_HTTP ||
-        (conn->slot_first == conn->slot_end && conn->out_first == NULL) ||
-        conn->state == STATE_BODY || conn->state == STATE_CHUNKED)
-        conn_close(conn);
-    else {
-        /* It may as well have gone for good: whoever waits for events on its behalf must know. */
-        conn_abandoned(conn);
-        reactor_mark_dirty(reactor, conn);
-    }
-}
-
-void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result)
-{
-    conn->sending = false;
-    if (conn->closed)
-        return;
-    if (result < 0) {
-        conn_close(conn);
-        return;
-    }
-    struct output *first = conn->out_first;
-    first->sent += (uint32_t)result;
-    conn->out_bytes -= (size_t)result;
-    if (conn->outgoing)
-        reactor->peer_out_bytes -= (uint64_t)result;
-    reactor->bytes_out += (uint64_t)result;
-    conn->send_progress += (uint32_t)result;
-    if (conn->send_progress >= SEND_PROGRESS_BYTES) { /* a trickle is no progress */
-        conn->send_progress = 0;
-        conn->send_ms = reactor->now_ms;
-    }
-    if (first->sent == first->len) {
-        conn->out_first = first->next;
-        if (conn->out_first == NULL) {
-            conn->out_last = NULL;
-            conn->send_ms = 0;
-            conn->send_progress = 0;
-        }
-        first->next = NULL;
-        outputs_free(first);
-    }
-    reactor_mark_dirty(reactor, conn);
-}
-
-void reactor_written(struct reactor *reactor, struct append *append, int64_t result)
-{
-    int64_t took_us = reactor->monotonic_us - append->submitted_us;
-    reactor->append_us += (took_us - reactor->append_us) / 8;
-    log_written(reactor->log, append, result);
-    if (reactor->log->failed && !reactor->io_failed) {
-        reactor->io_failed = true;
-        reactor_upcall(reactor, UPCALL_IO_ERROR, (uint64_t)(result < 0 ? -result : 5));
-    }
-}
-
-void reactor_selector_ready(struct reactor *reactor) { reactor->selector_ready = true; }
-
-static void conn_gone(struct reactor *reactor, struct conn *conn)
-{
-    *conn->prev = conn->next;
-    if (conn->next != NULL)
-        conn->next->prev = conn->prev;
-    reactor->table[conn->index] = NULL;
-    reactor->table_free[reactor->table_free_count++] = conn->index;
-    reactor->conn_count--;
-    if (conn->dirty)
-        forget_dirty(reactor, conn);
-    send_forget(reactor, conn);
-    conn_unyield(conn);
-    close(conn->fd);
-    conn_free(conn);
-}
-
-/* ---- the loop ---- */
-
-/* Closed connections go when the engine has none of their operations left, and never in the middle
- * of a turn: whoever closes one may still hold it. */
-static void reap_closed(struct reactor *reactor)
-{
-    struct conn **at = &reactor->closing;
-    while (*at != NULL) {
-        struct conn *conn = *at;
-        if (conn->operations > 0) {
-            at = &conn->next_closing;
-            continue;
-        }
-        *at = conn->next_closing;
-        conn_gone(reactor, conn);
-    }
+    const int64_t share = reactor->append_us * 1000 / GATHER_LATENCY_SHARE;
+    const uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
+    reactor->loop.gather_ns = share < GATHER_NS_MIN   ? GATHER_NS_MIN
+                              : share > GATHER_NS_MAX ? GATHER_NS_MAX
+                                                      : share;
+    reactor->loop.gather = reactor->log->append_count == 0 ? 1
+                           : count < GATHER_MAX            ? count
+                                                           : GATHER_MAX;
 }
 
 static void sweep(struct reactor *reactor)
 {
-    for (struct conn *conn = reactor->conns, *next; conn != NULL; conn = next) {
-        next = conn->next;
-        conn_deadlines(conn, reactor->now_ms);
-        if (conn->state == STATE_LINGER)
-            reactor_mark_dirty(reactor, conn);
-    }
+    loop_deadlines(&reactor->loop);
     handoff_deadlines(reactor);
     admit_sweep(reactor);
-    if (reactor->now_ms - reactor->quiet_since_ms > 1000)
-        log_heartbeat(reactor->log, reactor->wall_us, GROUP_HEARTBEAT);
+    if (reactor->loop.now_ms - reactor->quiet_since_ms > 1000)
+        log_heartbeat(reactor->log, reactor->loop.wall_us, GROUP_HEARTBEAT);
 }
 
 static void tell_stable(struct reactor *reactor)
@@ -573,7 +230,7 @@ static void tell_stable(struct reactor *reactor)
     if (events == reactor->last_events)
         return;
     reactor->last_events = events;
-    reactor->quiet_since_ms = reactor->now_ms;
+    reactor->quiet_since_ms = reactor->loop.now_ms;
     if (reactor->notify)
         reactor_upcall(reactor, UPCALL_STABLE, reactor->log->stable_gseq);
 }
@@ -582,7 +239,7 @@ static void pump(struct reactor *reactor)
 {
     gather_ended(reactor);
     if (gather_left_us(reactor) == 0)
-        log_pump(reactor->log, reactor->wall_us);
+        log_pump(reactor->log, reactor->loop.wall_us);
 }
 
 static void turn(struct reactor *reactor, int64_t timeout_ns)
@@ -594,38 +251,39 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     const int64_t refuse_ns = refuse_in_us(reactor) * 1000;
     if (refuse_ns < timeout_ns)
         timeout_ns = refuse_ns;
-    if (reactor->late_first != NULL)
+    if (reactor->loop.late_first != NULL)
         timeout_ns = 0;
-    reactor->net->wait(reactor->net, timeout_ns);
-    reactor->turns++;
+    note_gather(reactor);
+    loop_wait(&reactor->loop, timeout_ns);
     pump(reactor);
     tell_stable(reactor);
     unblock(reactor);
-    tend_dirty(reactor);
+    loop_tend(&reactor->loop);
     if (refuse_in_us(reactor) == 0) {
-        reactor->net->submit(reactor->net); /* what others wait for does not wait for that */
+        /* What others wait for does not wait for that. */
+        reactor->loop.net->submit(reactor->loop.net);
         resume_yielded(reactor);
-        tend_dirty(reactor);
+        loop_tend(&reactor->loop);
     }
     shed_held(reactor);
     if (reactor->log->queue != NULL)
         pump(reactor);
-    if (reactor->give_up_ms != 0 && reactor->now_ms >= reactor->give_up_ms) {
+    if (reactor->give_up_ms != 0 && reactor->loop.now_ms >= reactor->give_up_ms) {
         reactor->give_up_ms = 0;
         handoff_deadlines(reactor);
-        tend_dirty(reactor);
+        loop_tend(&reactor->loop);
     }
-    if (reactor->now_ms - reactor->swept_ms >= SWEEP_MS) {
-        reactor->swept_ms = reactor->now_ms;
+    if (reactor->loop.now_ms - reactor->swept_ms >= SWEEP_MS) {
+        reactor->swept_ms = reactor->loop.now_ms;
         sweep(reactor);
-        tend_dirty(reactor);
+        loop_tend(&reactor->loop);
     }
-    if (reactor->late_first != NULL) {
-        send_late(reactor);
-        tend_dirty(reactor); /* an engine may be done with it at once */
+    if (reactor->loop.late_first != NULL) {
+        send_late(&reactor->loop);
+        loop_tend(&reactor->loop); /* an engine may be done with it at once */
     }
-    reap_closed(reactor);
-    if (reactor->admission.retry_ms != 0 && reactor->now_ms >= reactor->admission.retry_ms)
+    loop_reap(&reactor->loop);
+    if (reactor->admission.retry_ms != 0 && reactor->loop.now_ms >= reactor->admission.retry_ms)
         admit_again(reactor);
 }
 
@@ -633,36 +291,38 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
 static int64_t patience_ns(const struct reactor *reactor)
 {
     const int64_t retry_ms = reactor->admission.retry_ms;
-    int64_t ms = reactor->give_up_ms - reactor->now_ms;
+    int64_t ms = reactor->give_up_ms - reactor->loop.now_ms;
     if (reactor->give_up_ms == 0 || ms > SWEEP_MS)
         ms = SWEEP_MS;
-    if (retry_ms != 0 && ms > retry_ms - reactor->now_ms)
-        ms = retry_ms - reactor->now_ms;
+    if (retry_ms != 0 && ms > retry_ms - reactor->loop.now_ms)
+        ms = retry_ms - reactor->loop.now_ms;
     return (ms < 0 ? 0 : ms) * 1000000LL;
 }
 
 void reactor_run(struct reactor *reactor, int64_t timeout_ns)
 {
-    reactor_clock(reactor);
+    loop_clock(&reactor->loop);
     if (reactor->asking.left_us > 0)
-        control_pace(reactor, reactor->monotonic_us - reactor->asking.left_us);
+        control_pace(reactor, reactor->loop.monotonic_us - reactor->asking.left_us);
     /* What Python asked for since the last stay: answers, appends, segments. */
     pump(reactor);
-    tend_dirty(reactor);
-    int64_t end_ms = timeout_ns < 0 ? INT64_MAX : reactor->now_ms + (timeout_ns + 999999) / 1000000;
+    loop_tend(&reactor->loop);
+    int64_t end_ms = INT64_MAX;
+    if (timeout_ns >= 0)
+        end_ms = reactor->loop.now_ms + (timeout_ns + 999999) / 1000000;
     bool busy = reactor->upcall_count > 0 || reactor->asking.count > 0;
-    int64_t left = busy || reactor->selector_ready ? 0 : timeout_ns;
+    int64_t left = busy || reactor->loop.selector_ready ? 0 : timeout_ns;
     for (;;) {
         int64_t wait_ns = patience_ns(reactor);
         turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);
         control_give_up(reactor);
-        if (reactor->upcall_count > 0 || reactor->selector_ready || timeout_ns == 0 ||
-            reactor->now_ms >= end_ms) {
-            reactor->net->submit(reactor->net); /* Python may take its time */
+        if (reactor->upcall_count > 0 || reactor->loop.selector_ready || timeout_ns == 0 ||
+            reactor->loop.now_ms >= end_ms) {
+            reactor->loop.net->submit(reactor->loop.net); /* Python may take its time */
             reactor->asking.left_us = monotonic_us();
             return;
         }
-        left = timeout_ns < 0 ? -1 : (end_ms - reactor->now_ms) * 1000000LL;
+        left = timeout_ns < 0 ? -1 : (end_ms - reactor->loop.now_ms) * 1000000LL;
     }
 }
 
@@ -674,16 +334,16 @@ void reactor_fence(struct reactor *reactor)
 void reactor_drain(struct reactor *reactor)
 {
     reactor->draining = true;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
-        if (conn->kind == CONN_HTTP && conn->state == STATE_HEAD && conn->in_len == 0 &&
-            conn->slot_first == conn->slot_end && conn->out_first == NULL)
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
+        if (is_client(conn) && client_of(conn)->state == STATE_HEAD && conn->in_len == 0 &&
+            has_no_slots(conn) && conn->out_first == NULL)
             conn_close(conn);
 }
 
 bool reactor_idle(const struct reactor *reactor)
 {
-    for (const struct conn *conn = reactor->conns; conn != NULL; conn = conn->next)
-        if (conn->kind == CONN_HTTP && conn->out_first != NULL && !conn->closed)
+    for (const struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
+        if (is_client(conn) && conn->out_first != NULL && !conn->closed)
             return false;
     return log_idle(reactor->log);
 }

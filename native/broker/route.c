@@ -2,13 +2,12 @@
  *
  * A place is the number of a slice in the whole ring: range index * slices + slice. A shard is the
  * run of places that one process leads: range index * workers + number. */
+#include "broker/route.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "loop/conn.h"
-#include "broker/reactor.h"
 
 #define RING_SIZE_MAX 12288u
 #define RING_UNIT (UINT64_MAX / RING_SIZE_MAX)
@@ -89,24 +88,6 @@ bool place_is_ours(const struct reactor *reactor, uint32_t place)
     uint32_t slice = place & (o->slices - 1);
     return place >> o->slice_shift == o->range_index && slice >= o->slice_first &&
            slice <= o->slice_last;
-}
-
-int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint)
-{
-    const struct reactor_options *o = &reactor->options;
-    if (shard >= o->ring_size * o->workers || peer < ROUTE_NONE || peer >= (int32_t)o->peers ||
-        strlen(endpoint) >= sizeof reactor->routes[0].endpoint)
-        return -1;
-    if (peer == (int32_t)o->peer && shard != o->range_index * o->workers + o->worker)
-        return -1; /* this process does not hold it */
-    struct route *route = &reactor->routes[shard];
-    int32_t before = route->peer;
-    route->peer = peer;
-    strcpy(route->endpoint, endpoint);
-    reactor->routed = true;
-    if (before != peer && before != ROUTE_NONE && before != (int32_t)o->peer)
-        handoff_rerouted(reactor, shard, (uint32_t)before);
-    return 0;
 }
 
 static bool reachable(const struct reactor *reactor, uint32_t shard)

@@ -8,7 +8,7 @@
 static void no_listen(struct net *net, struct listener *listener) {}
 static void no_conn(struct net *net, struct conn *conn) {}
 static void no_send(struct net *net, struct conn *conn, const void *bytes, size_t len) {}
-static void no_write(struct net *net, struct append *append, const void *bytes, size_t len,
+static void no_write(struct net *net, struct write *write, const void *bytes, size_t len,
                      uint64_t offset)
 {
 }
@@ -29,20 +29,21 @@ static void start(void)
     const char *error;
     reactor = reactor_new(&options, &error);
     REQUIRE(reactor != NULL);
-    reactor->net->free(reactor->net);
-    reactor->net = &no_net;
+    reactor->loop.net->free(reactor->loop.net);
+    reactor->loop.net = &no_net;
     reactor->log->open = true;
-    reactor->table = table;
-    reactor->table_used = reactor->table_capacity = 4;
+    reactor->loop.table = table;
+    reactor->loop.table_used = reactor->loop.table_capacity = 4;
     REQUIRE(reactor_set_route(reactor, 1, 1, "127.0.0.1:9301") == 0);
 }
 
-static struct conn *connect_one(uint32_t index, uint8_t kind)
+static struct conn *connect_one(uint32_t index, const struct protocol *protocol)
 {
     static uint32_t generation;
-    struct conn *conn = conn_new(reactor, -1, kind);
+    struct conn *conn = conn_new(&reactor->loop, -1, protocol);
     REQUIRE(conn != NULL);
-    conn->frames = kind == CONN_REPLICA ? frames_new(1u << 20) : NULL;
+    if (protocol == &replica_protocol)
+        replica_of(conn)->frames = frames_new(1u << 20);
     conn->index = index;
     conn->generation = ++generation;
     return table[index] = conn;
@@ -82,7 +83,7 @@ static void stop(struct conn *conn, struct conn *peer)
     conn_close(conn);
     conn_close(peer);
     answer_all(conn);
-    reactor->dirty = reactor->closing = NULL;
+    reactor->loop.dirty = reactor->loop.closing = NULL;
     conn_free(conn);
     conn_free(peer);
     table[0] = table[1] = NULL;
@@ -105,12 +106,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (reactor == NULL)
         start();
     uint8_t how = data[0];
-    struct conn *conn = connect_one(0, how & 1 ? CONN_PEER : how & 2 ? CONN_REPLICA : CONN_HTTP);
-    struct conn *peer = connect_one(1, CONN_PEER);
-    peer->outgoing = true;
-    peer->peer = 1;
+    static const struct protocol *const kinds[] = {&client_protocol, &peer_protocol,
+                                                   &replica_protocol, &peer_protocol};
+    struct conn *conn = connect_one(0, kinds[how & 3]);
+    struct conn *peer = connect_one(1, &peer_protocol);
+    peer_of(peer)->outgoing = true;
+    peer_of(peer)->peer = 1;
     reactor->peers[1] = peer;
-    conn->outgoing = how & 2;
+    if (conn->protocol == &peer_protocol)
+        peer_of(conn)->outgoing = how & 2;
     size_t step = how >> 2 ? (size_t)(how >> 2) * 7 : len;
     uint8_t *copy = copy_of(data + 1, len - 1);
     for (size_t at = 0; at + 1 < len && !conn->closed; at += step) {

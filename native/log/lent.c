@@ -15,6 +15,29 @@ static void unlink_lent(struct lent *lent)
     lent->prev = NULL;
 }
 
+/* What sendmsg needs, for one attempt to send. */
+struct message {
+    struct msghdr header;
+    struct iovec pieces[];
+};
+
+static void fill(const struct source *source, uint32_t sent, uint32_t most, struct msghdr *header)
+{
+    const struct lent *lent = (const struct lent *)source;
+    struct message *message = (struct message *)header;
+    message->header = (struct msghdr){.msg_iov = message->pieces};
+    for (uint32_t i = 0; i < lent->count && most > 0; i++) {
+        const struct iovec *piece = &lent->pieces[i];
+        const size_t skip = sent < piece->iov_len ? sent : piece->iov_len;
+        sent -= (uint32_t)skip;
+        const size_t left = piece->iov_len - skip, len = left < most ? left : most;
+        most -= (uint32_t)len;
+        if (len > 0)
+            message->pieces[message->header.msg_iovlen++] =
+                (struct iovec){(uint8_t *)piece->iov_base + skip, len};
+    }
+}
+
 struct lent *lent_new(struct log *log, const struct index_entry *first,
                       const struct index_entry *end)
 {
@@ -34,7 +57,7 @@ struct lent *lent_new(struct log *log, const struct index_entry *first,
             last->iov_len += entry->stored_bytes;
         else
             lent->pieces[lent->count++] = (struct iovec){bytes, entry->stored_bytes};
-        lent->len += entry->stored_bytes;
+        lent->source.len += entry->stored_bytes;
     }
     pthread_mutex_lock(&lock);
     lent->next = log->lent;
@@ -43,15 +66,17 @@ struct lent *lent_new(struct log *log, const struct index_entry *first,
         lent->next->prev = &lent->next;
     log->lent = lent;
     pthread_mutex_unlock(&lock);
+    lent->source.fill = fill;
+    lent->source.message_bytes = sizeof(struct message) + lent->count * sizeof(struct iovec);
     return lent;
 }
 
 /* With the lock held. */
 static void move_out(struct lent *lent)
 {
-    lent->copy = malloc(lent->len);
-    lent->lost = lent->copy == NULL;
-    uint8_t *out = lent->copy;
+    lent->source.copy = malloc(lent->source.len);
+    lent->source.lost = lent->source.copy == NULL;
+    uint8_t *out = lent->source.copy;
     for (uint32_t i = 0; i < lent->count && out != NULL; i++) {
         memcpy(out, lent->pieces[i].iov_base, lent->pieces[i].iov_len);
         out += lent->pieces[i].iov_len;
@@ -65,7 +90,7 @@ bool lent_own(struct lent *lent)
     if (lent->prev != NULL)
         move_out(lent);
     pthread_mutex_unlock(&lock);
-    return !lent->lost;
+    return !lent->source.lost;
 }
 
 void lent_free(struct lent *lent)
@@ -74,7 +99,7 @@ void lent_free(struct lent *lent)
     if (lent->prev != NULL)
         unlink_lent(lent);
     pthread_mutex_unlock(&lock);
-    free(lent->copy);
+    free(lent->source.copy);
     free(lent);
 }
 
@@ -93,25 +118,4 @@ bool lent_reclaim(struct log *log, uint64_t low)
     }
     pthread_mutex_unlock(&lock);
     return clear;
-}
-
-size_t lent_message_bytes(const struct lent *lent)
-{
-    return sizeof(struct lent_message) + lent->count * sizeof(struct iovec);
-}
-
-void lent_message_fill(const struct lent *lent, uint32_t sent, uint32_t most,
-                       struct lent_message *message)
-{
-    message->header = (struct msghdr){.msg_iov = message->pieces};
-    for (uint32_t i = 0; i < lent->count && most > 0; i++) {
-        const struct iovec *piece = &lent->pieces[i];
-        const size_t skip = sent < piece->iov_len ? sent : piece->iov_len;
-        sent -= (uint32_t)skip;
-        const size_t left = piece->iov_len - skip, len = left < most ? left : most;
-        most -= (uint32_t)len;
-        if (len > 0)
-            message->pieces[message->header.msg_iovlen++] =
-                (struct iovec){(uint8_t *)piece->iov_base + skip, len};
-    }
 }

@@ -13,22 +13,16 @@
 #include <sys/uio.h>
 
 #include "log/log.h"
+#include "loop/source.h"
 
 #define LENT_PIECES_MAX 256u
 
 struct lent {
+    struct source source;
     struct lent *next, **prev; /* of all; prev NULL: it is in no arena (any more) */
     struct log *log;
-    uint64_t low;  /* log position of its first byte */
-    uint8_t *copy; /* where it was moved to, or NULL */
-    bool lost;     /* there was no memory to move it to */
-    uint32_t len, count;
-    struct iovec pieces[];
-};
-
-/* What sendmsg needs, for one attempt to send. */
-struct lent_message {
-    struct msghdr header;
+    uint64_t low; /* log position of its first byte */
+    uint32_t count;
     struct iovec pieces[];
 };
 
@@ -41,9 +35,5 @@ void lent_free(struct lent *lent);
 bool lent_own(struct lent *lent);
 /* All that lies before this position is moved out. False: the kernel is still to read some. */
 bool lent_reclaim(struct log *log, uint64_t low);
-size_t lent_message_bytes(const struct lent *lent);
-/* Fills the message with what is left behind the bytes that were sent, at most so many bytes. */
-void lent_message_fill(const struct lent *lent, uint32_t sent, uint32_t most,
-                       struct lent_message *message);
 
 #endif

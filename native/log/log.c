@@ -268,7 +268,7 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
     append->pos = log->head;
     append->bytes = header.group_bytes;
     append->header_crc = header.header_crc;
-    append->fd = segment->fd;
+    append->write.fd = segment->fd;
     append->file_offset = segment->used;
     append->runs = runs;
     append->last_run = last;

@@ -15,6 +15,7 @@
 #include "format/group.h"
 #include "log/run.h"
 #include "log/shard.h"
+#include "loop/net.h"
 
 #define APPENDS_IN_FLIGHT 3
 /* Groups that are stable here, or taken from a leader, and not committed yet. */
@@ -43,9 +44,9 @@ struct segment {
 };
 
 struct append {
+    struct write write;
     uint64_t gseq, pos, file_offset;
     uint32_t bytes, done, header_crc; /* of the last group in it */
-    int fd;
     bool busy, landed;
     struct run *runs, *last_run;
     uint64_t raw_bytes;

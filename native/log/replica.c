@@ -188,7 +188,7 @@ void log_submit_taken(struct log *log)
             return;
         struct append *append = log_append_slot(log);
         append->pos = held->pos;
-        append->fd = held->fd;
+        append->write.fd = held->fd;
         append->file_offset = held->file_offset;
         do { /* what is kept elsewhere goes in one write */
             append->gseq = held->gseq;
@@ -196,7 +196,7 @@ void log_submit_taken(struct log *log)
             append->bytes += held->bytes;
             log->unsubmitted--;
             held = first_waiting(log);
-        } while (log->unsubmitted > 0 && held->gseq <= log->kept && held->fd == append->fd &&
+        } while (log->unsubmitted > 0 && held->gseq <= log->kept && held->fd == append->write.fd &&
                  append->bytes + held->bytes <= KEPT_WRITE_BYTES);
         log->submit(log->owner, append);
     }

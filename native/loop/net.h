@@ -7,20 +7,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct reactor;
+struct loop;
 struct conn;
-struct append;
 struct listener;
 struct msghdr;
 
 /* One receive buffer: large enough that bulk bodies cost few completions (limits.md section 3). */
 #define RECV_BUFFER_BYTES 65536u
-#define RECV_LITTLE_BYTES 4096u /* at a time, of whom conn_is_wary() */
+#define RECV_LITTLE_BYTES 4096u /* at a time, of a connection that is wary */
+#define WRITES_MAX 8u /* under way at a time, of whoever asks for them */
+
+/* A write to a file that is stable when it ends; part of what it is for. */
+struct write {
+    int fd;
+    void *owner;
+    void (*done)(struct write *write, int64_t result); /* bytes, or -errno */
+};
 
 struct net {
     const char *name;
     void (*free)(struct net *net);
-    /* All report failures through the callbacks below, never by a return value. */
+    /* All report failures through the callbacks of loop.h, never by a return value. */
     void (*listen)(struct net *net, struct listener *listener);
     void (*watch)(struct net *net, int epoll_fd);
     void (*adopt)(struct net *net, struct conn *conn);
@@ -32,7 +39,7 @@ struct net {
     void (*send_now)(struct net *net, struct conn *conn, const struct msghdr *message);
     /* Makes the connection's operations end; it is freed when none is left. */
     void (*close)(struct net *net, struct conn *conn);
-    void (*write)(struct net *net, struct append *append, const void *bytes, size_t len,
+    void (*write)(struct net *net, struct write *write, const void *bytes, size_t len,
                   uint64_t offset);
     /* Submits what has been asked for, and waits for nothing. True: there is nothing left. */
     bool (*submit)(struct net *net);
@@ -41,16 +48,7 @@ struct net {
 };
 
 /* NULL, and *reason says why, where the kernel refuses. */
-struct net *net_uring_new(struct reactor *reactor, const char **reason);
-struct net *net_epoll_new(struct reactor *reactor, const char **reason);
-
-/* Callbacks into the reactor. */
-void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd);
-void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error);
-void reactor_received(struct reactor *reactor, struct conn *conn, const uint8_t *bytes, size_t len);
-void reactor_receive_ended(struct reactor *reactor, struct conn *conn, int error);
-void reactor_sent(struct reactor *reactor, struct conn *conn, int64_t result);
-void reactor_written(struct reactor *reactor, struct append *append, int64_t result);
-void reactor_selector_ready(struct reactor *reactor);
+struct net *net_uring_new(struct loop *loop, const char **reason);
+struct net *net_epoll_new(struct loop *loop, const char **reason);
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "broker/reactor.h"
+#include "loop/loop.h"
 
 #define EVENTS_BATCH 256
 #define ACCEPT_BATCH 64
@@ -23,7 +23,7 @@
 enum { TAG_CONN, TAG_LISTENER, TAG_WRITER, TAG_SELECTOR, TAG_MASK = 7 };
 
 struct write_job {
-    struct append *append;
+    struct write *write;
     const void *bytes;
     size_t len;
     uint64_t offset;
@@ -33,13 +33,13 @@ struct write_job {
 
 struct net_epoll {
     struct net net;
-    struct reactor *reactor;
+    struct loop *loop;
     int epoll_fd, event_fd;
     uint8_t buffer[RECV_BUFFER_BYTES];
     pthread_t writer;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct write_job todo[APPENDS_IN_FLIGHT], done[APPENDS_IN_FLIGHT];
+    struct write_job todo[WRITES_MAX], done[WRITES_MAX];
     unsigned todo_count, done_count;
     bool stop;
 };
@@ -79,12 +79,12 @@ static void *writer_main(void *argument)
     return NULL;
 }
 
-static void epoll_write(struct net *net, struct append *append, const void *bytes, size_t len,
+static void epoll_write(struct net *net, struct write *write, const void *bytes, size_t len,
                         uint64_t offset)
 {
     struct net_epoll *e = (struct net_epoll *)net;
     pthread_mutex_lock(&e->lock);
-    e->todo[e->todo_count++] = (struct write_job){append, bytes, len, offset, append->fd, 0};
+    e->todo[e->todo_count++] = (struct write_job){write, bytes, len, offset, write->fd, 0};
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
 }
@@ -94,7 +94,7 @@ static bool epoll_submit(struct net *net) { return true; }
 
 static void reap_writes(struct net_epoll *e)
 {
-    struct write_job done[APPENDS_IN_FLIGHT];
+    struct write_job done[WRITES_MAX];
     uint64_t ticks;
     if (read(e->event_fd, &ticks, sizeof ticks) < 0 && errno != EAGAIN)
         return;
@@ -104,7 +104,7 @@ static void reap_writes(struct net_epoll *e)
     e->done_count = 0;
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < count; i++)
-        reactor_written(e->reactor, done[i].append, done[i].result);
+        done[i].write->done(done[i].write, done[i].result);
 }
 
 /* ---- sockets ---- */
@@ -156,13 +156,12 @@ static void epoll_recv_stop(struct net *net, struct conn *conn)
 
 static void epoll_send_now(struct net *net, struct conn *conn, const struct msghdr *message)
 {
-    struct net_epoll *e = (struct net_epoll *)net;
     ssize_t result = sendmsg(conn->fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (result < 0 && (errno == EAGAIN || errno == EINTR)) {
         want(net, conn, conn->engine_flags | EPOLLOUT);
         return;
     }
-    reactor_sent(e->reactor, conn, result < 0 ? -errno : result);
+    loop_sent(conn, result < 0 ? -errno : result);
 }
 
 static void epoll_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
@@ -182,14 +181,14 @@ static void on_listener(struct net_epoll *e, struct listener *listener)
     for (int i = 0; i < ACCEPT_BATCH; i++) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            reactor_accepted(e->reactor, listener, fd);
+            e->loop->owner->accepted(e->loop, listener, fd);
             continue;
         }
         if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
             return;
         int error = errno;
         control(e, EPOLL_CTL_DEL, listener->fd, NULL, TAG_LISTENER, 0);
-        reactor_accept_failed(e->reactor, listener, error);
+        e->loop->owner->accept_failed(e->loop, listener, error);
         return;
     }
 }
@@ -197,10 +196,10 @@ static void on_listener(struct net_epoll *e, struct listener *listener)
 static void on_readable(struct net_epoll *e, struct conn *conn)
 {
     for (int i = 0; i < READS_PER_EVENT && conn->receiving && !conn->closed; i++) {
-        const size_t most = conn_is_wary(conn) ? RECV_LITTLE_BYTES : sizeof e->buffer;
+        const size_t most = conn->wary ? RECV_LITTLE_BYTES : sizeof e->buffer;
         ssize_t result = recv(conn->fd, e->buffer, most, MSG_DONTWAIT);
         if (result > 0) {
-            reactor_received(e->reactor, conn, e->buffer, (size_t)result);
+            loop_received(conn, e->buffer, (size_t)result);
             if ((size_t)result < sizeof e->buffer)
                 return;
             continue;
@@ -209,7 +208,7 @@ static void on_readable(struct net_epoll *e, struct conn *conn)
             return;
         want(&e->net, conn, conn->engine_flags & ~(uint32_t)EPOLLIN);
         conn->receiving = false;
-        reactor_receive_ended(e->reactor, conn, result < 0 ? errno : 0);
+        loop_receive_ended(conn, result < 0 ? errno : 0);
         return;
     }
 }
@@ -220,7 +219,7 @@ static void on_conn(struct net_epoll *e, struct conn *conn, uint32_t events)
         return;
     if (events & EPOLLOUT && conn->engine_flags & EPOLLOUT) {
         want(&e->net, conn, conn->engine_flags & ~(uint32_t)EPOLLOUT);
-        reactor_sent(e->reactor, conn, 0); /* nothing went out, but now it may: send again */
+        loop_sent(conn, 0); /* nothing went out, but now it may: send again */
     }
     if (events & EPOLLIN)
         on_readable(e, conn);
@@ -234,13 +233,13 @@ static void epoll_engine_wait(struct net *net, int64_t timeout_ns)
     struct epoll_event events[EVENTS_BATCH];
     int timeout_ms = timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000);
     int count = epoll_wait(e->epoll_fd, events, EVENTS_BATCH, timeout_ms);
-    reactor_clock(e->reactor);
+    loop_clock(e->loop);
     for (int i = 0; i < count; i++) {
         void *pointer = (void *)(uintptr_t)(events[i].data.u64 & ~(uint64_t)TAG_MASK);
         switch (events[i].data.u64 & TAG_MASK) {
         case TAG_LISTENER: on_listener(e, pointer); break;
         case TAG_WRITER: reap_writes(e); break;
-        case TAG_SELECTOR: reactor_selector_ready(e->reactor); break;
+        case TAG_SELECTOR: e->loop->selector_ready = true; break;
         default: on_conn(e, pointer, events[i].events); break;
         }
     }
@@ -259,7 +258,7 @@ static void epoll_free(struct net *net)
     free(e);
 }
 
-struct net *net_epoll_new(struct reactor *reactor, const char **reason)
+struct net *net_epoll_new(struct loop *loop, const char **reason)
 {
     struct net_epoll *e = calloc(1, sizeof *e);
     *reason = "out of memory";
@@ -268,7 +267,7 @@ struct net *net_epoll_new(struct reactor *reactor, const char **reason)
     e->net = (struct net){"epoll", epoll_free, epoll_listen, epoll_watch, epoll_adopt,
                           epoll_recv_start, epoll_recv_stop, epoll_send, epoll_send_now,
                           epoll_close, epoll_write, epoll_submit, epoll_engine_wait};
-    e->reactor = reactor;
+    e->loop = loop;
     e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&e->lock, NULL);

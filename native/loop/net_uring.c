@@ -11,18 +11,13 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "broker/reactor.h"
+#include "loop/loop.h"
 
 #define SUBMISSION_ENTRIES 1024
 #define COMPLETION_ENTRIES 8192
 #define RECV_BUFFERS 64         /* 4 MiB, a power of two */
 #define RECV_LITTLE_BUFFERS 128 /* the same */
 #define COMPLETION_BATCH 256
-#define GATHER_MAX 32
-#define GATHER_SHARE 2
-#define GATHER_LATENCY_SHARE 8
-#define GATHER_NS_MIN 20000
-#define GATHER_NS_MAX 200000
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
 enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITABLE, OP_MASK = 7 };
@@ -41,7 +36,7 @@ struct pool {
 
 struct net_uring {
     struct net net;
-    struct reactor *reactor;
+    struct loop *loop;
     struct io_uring uring;
     struct pool large, little; /* little: nobody whom nothing good is known of takes the others */
     int epoll_fd;
@@ -81,7 +76,7 @@ static void uring_listen(struct net *net, struct listener *listener)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
-    if (admit_singly(u->reactor))
+    if (u->loop->accept_singly)
         io_uring_prep_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
     else
         io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
@@ -106,11 +101,11 @@ static void uring_recv_start(struct net *net, struct conn *conn)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
-    const bool wary = conn_is_wary(conn);
+    const bool wary = conn->wary;
     /* While there are more senders than buffers each gets one at a time, none a dozen at once. */
     if (wary)
         io_uring_prep_recv(sqe, conn->fd, NULL, RECV_LITTLE_BYTES, 0);
-    else if (u->reactor->now_ms - u->short_ms < SHORT_MS)
+    else if (u->loop->now_ms - u->short_ms < SHORT_MS)
         io_uring_prep_recv(sqe, conn->fd, NULL, RECV_BUFFER_BYTES, 0);
     else
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
@@ -154,14 +149,14 @@ static void uring_send_now(struct net *net, struct conn *conn, const struct msgh
 /* A shut socket completes its own operations: nothing has to be cancelled. */
 static void uring_close(struct net *net, struct conn *conn) { shutdown(conn->fd, SHUT_RDWR); }
 
-static void uring_write(struct net *net, struct append *append, const void *bytes, size_t len,
+static void uring_write(struct net *net, struct write *write, const void *bytes, size_t len,
                         uint64_t offset)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_sqe *sqe = next_sqe(u);
-    io_uring_prep_write(sqe, append->fd, bytes, (unsigned)len, offset);
+    io_uring_prep_write(sqe, write->fd, bytes, (unsigned)len, offset);
     sqe->rw_flags = RWF_DSYNC;
-    mark(sqe, append, OP_WRITE);
+    mark(sqe, write, OP_WRITE);
 }
 
 static bool uring_submit(struct net *net)
@@ -185,9 +180,9 @@ static void on_accept(struct net_uring *u, struct listener *listener,
                       const struct io_uring_cqe *cqe)
 {
     if (cqe->res >= 0)
-        reactor_accepted(u->reactor, listener, cqe->res);
+        u->loop->owner->accepted(u->loop, listener, cqe->res);
     if (cqe->flags & IORING_CQE_F_MORE) {
-        if (!listener->ending && admit_singly(u->reactor))
+        if (!listener->ending && u->loop->accept_singly)
             end_accepting(u, listener);
         return;
     }
@@ -196,7 +191,7 @@ static void on_accept(struct net_uring *u, struct listener *listener,
         cqe->res == -ECANCELED)
         uring_listen(&u->net, listener);
     else
-        reactor_accept_failed(u->reactor, listener, -cqe->res);
+        u->loop->owner->accept_failed(u->loop, listener, -cqe->res);
 }
 
 static void on_recv(struct net_uring *u, struct conn *conn, const struct io_uring_cqe *cqe)
@@ -208,7 +203,7 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
     if (cqe->flags & IORING_CQE_F_BUFFER) {
         unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
         if (cqe->res > 0)
-            reactor_received(u->reactor, conn, buffer_at(pool, id), (size_t)cqe->res);
+            loop_received(conn, buffer_at(pool, id), (size_t)cqe->res);
         give_back(pool, id);
     }
     if (more || conn->closed)
@@ -216,15 +211,15 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
     conn->receiving = false;
     if (cqe->res == -ENOBUFS) {
         if (pool == &u->large)
-            u->short_ms = u->reactor->now_ms;
-        reactor_mark_urgent(u->reactor, conn); /* before those who got one */
+            u->short_ms = u->loop->now_ms;
+        conn_mark_urgent(conn); /* before those who got one */
         return;
     }
     if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -EINTR ||
         cqe->res == -EAGAIN)
-        reactor_mark_dirty(u->reactor, conn); /* starts again unless reading is stopped */
+        conn_mark_dirty(conn); /* starts again unless reading is stopped */
     else
-        reactor_receive_ended(u->reactor, conn, -cqe->res);
+        loop_receive_ended(conn, -cqe->res);
 }
 
 static void on_sent(struct net_uring *u, struct conn *conn, int result)
@@ -236,7 +231,7 @@ static void on_sent(struct net_uring *u, struct conn *conn, int result)
         return;
     }
     conn->operations--;
-    reactor_sent(u->reactor, conn, result);
+    loop_sent(conn, result);
 }
 
 static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
@@ -247,34 +242,19 @@ static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
     case OP_RECV: on_recv(u, pointer, cqe); break;
     case OP_SEND: on_sent(u, pointer, cqe->res); break;
     case OP_WRITABLE: on_sent(u, pointer, 0); break;
-    case OP_WRITE: reactor_written(u->reactor, pointer, cqe->res); break;
+    case OP_WRITE: ((struct write *)pointer)->done(pointer, cqe->res); break;
     case OP_POLL:
         u->polling = false;
-        reactor_selector_ready(u->reactor);
+        u->loop->selector_ready = true;
         break;
     default: break;
     }
 }
 
-/* How many completions are worth waking up for, and how long to wait for so many. While an append
- * of many events is on its way, what arrives can only wait for the next one: to wake for each would
- * cost more than it does. The wait is a fraction of what appends take here, so that it never shows.
- * A group of a few events is a quiet log: its answer must not wait. */
-static unsigned gather_count(const struct reactor *reactor, int64_t *wait_ns)
-{
-    if (reactor->log->append_count == 0)
-        return 1;
-    int64_t share = reactor->append_us * 1000 / GATHER_LATENCY_SHARE;
-    share = share < GATHER_NS_MIN ? GATHER_NS_MIN : share;
-    *wait_ns = share > GATHER_NS_MAX ? GATHER_NS_MAX : share;
-    uint32_t count = reactor->log->last_group_runs / GATHER_SHARE;
-    return count < GATHER_MAX ? count : GATHER_MAX;
-}
-
 static void reap(struct net_uring *u)
 {
     struct io_uring_cqe *batch[COMPLETION_BATCH];
-    reactor_clock(u->reactor);
+    loop_clock(u->loop);
     unsigned count;
     while ((count = io_uring_peek_batch_cqe(&u->uring, batch, COMPLETION_BATCH)) > 0) {
         for (unsigned i = 0; i < count; i++)
@@ -300,11 +280,9 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
         reap(u);
         return;
     }
-    int64_t gather_ns = 0;
-    unsigned gather = gather_count(u->reactor, &gather_ns);
-    if (gather > 1 && timeout_ns > gather_ns) {
-        struct __kernel_timespec brief = {0, gather_ns};
-        io_uring_submit_and_wait_timeout(&u->uring, &cqe, gather, &brief, NULL);
+    if (u->loop->gather > 1 && timeout_ns > u->loop->gather_ns) {
+        struct __kernel_timespec brief = {0, u->loop->gather_ns};
+        io_uring_submit_and_wait_timeout(&u->uring, &cqe, u->loop->gather, &brief, NULL);
     }
     if (io_uring_cq_ready(&u->uring) == 0) {
         struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
@@ -351,7 +329,7 @@ static bool pool_register(struct net_uring *u, struct pool *pool, int group, uns
     return true;
 }
 
-struct net *net_uring_new(struct reactor *reactor, const char **reason)
+struct net *net_uring_new(struct loop *loop, const char **reason)
 {
     struct net_uring *u = calloc(1, sizeof *u);
     if (u == NULL)
@@ -374,7 +352,7 @@ struct net *net_uring_new(struct reactor *reactor, const char **reason)
     u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
                           uring_recv_start, uring_recv_stop, uring_send, uring_send_now,
                           uring_close, uring_write, uring_submit, uring_wait};
-    u->reactor = reactor;
+    u->loop = loop;
     u->epoll_fd = -1;
     if (!pool_register(u, &u->large, 1, RECV_BUFFERS, RECV_BUFFER_BYTES) ||
         !pool_register(u, &u->little, 2, RECV_LITTLE_BUFFERS, RECV_LITTLE_BYTES)) {

@@ -1,11 +1,11 @@
 /* Pieces of output: what waits to be sent, own bytes or those of the upper layer. */
+#include "loop/output.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "loop/conn.h"
-#include "log/lent.h"
-#include "broker/reactor.h"
+#include "loop/source.h"
 
 #define OUTPUT_BYTES 8160
 #define OUTPUTS_KEPT 256
@@ -31,7 +31,7 @@ struct output *output_new(size_t capacity)
     output->bytes = output->own;
     output->len = output->sent = 0;
     output->release = NULL;
-    output->lent = NULL;
+    output->source = NULL;
     return output;
 }
 
@@ -80,13 +80,14 @@ void conn_write_foreign(struct output **first, struct output **last, const void 
     chain(first, last, output);
 }
 
-void conn_write_lent(struct output **first, struct output **last, struct lent *lent,
-                     void (*release)(void *), void *owner)
+void conn_write_source(struct output **first, struct output **last, struct source *source,
+                       void (*release)(void *), void *owner)
 {
-    struct output *output = malloc(sizeof *output + lent_message_bytes(lent));
+    struct output *output = malloc(sizeof *output + source->message_bytes);
     assert(output != NULL);
-    *output = (struct output){.len = lent->len, .release = release, .owner = owner, .lent = lent};
-    foreign_bytes += lent->len;
+    *output =
+        (struct output){.len = source->len, .release = release, .owner = owner, .source = source};
+    foreign_bytes += source->len;
     chain(first, last, output);
 }
 
@@ -111,7 +112,7 @@ void conn_write(struct conn *conn, const void *bytes, size_t len)
     memcpy(last->own + last->len, bytes, len);
     last->len += (uint32_t)len;
     conn->out_bytes += len;
-    if (conn->outgoing)
-        conn->reactor->peer_out_bytes += len;
-    reactor_mark_dirty(conn->reactor, conn);
+    if (conn->unsent != NULL)
+        *conn->unsent += len;
+    conn_mark_dirty(conn);
 }

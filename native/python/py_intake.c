@@ -22,11 +22,11 @@ static PyObject *Reactor_pause_replica(PyObject *self, PyObject *args)
     int paused;
     if (reactor == NULL || !PyArg_ParseTuple(args, "Kp", &id, &paused))
         return NULL;
-    struct conn *conn = reactor_conn(reactor, id);
+    struct conn *conn = loop_conn(&reactor->loop, id);
     if (conn != NULL && !conn->closed) {
         conn->paused = paused;
-        conn->since_ms = reactor->now_ms; /* nobody is slow who had to wait */
-        reactor_mark_dirty(reactor, conn);
+        conn->since_ms = reactor->loop.now_ms; /* nobody is slow who had to wait */
+        conn_mark_dirty(conn);
     }
     Py_RETURN_NONE;
 }
@@ -37,7 +37,7 @@ static PyObject *Reactor_close_replica(PyObject *self, PyObject *args)
     unsigned long long id;
     if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
         return NULL;
-    struct conn *conn = reactor_conn(reactor, id);
+    struct conn *conn = loop_conn(&reactor->loop, id);
     if (conn != NULL)
         conn_close(conn);
     Py_RETURN_NONE;

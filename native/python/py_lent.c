@@ -41,7 +41,7 @@ static void Lent_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static Py_ssize_t Lent_length(PyObject *self) { return ((LentObject *)self)->lent->len; }
+static Py_ssize_t Lent_length(PyObject *self) { return ((LentObject *)self)->lent->source.len; }
 
 static int Lent_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
@@ -51,16 +51,16 @@ static int Lent_getbuffer(PyObject *self, Py_buffer *view, int flags)
         PyErr_NoMemory();
         return -1;
     }
-    return PyBuffer_FillInfo(view, self, lent->copy, lent->len, 1, flags);
+    return PyBuffer_FillInfo(view, self, lent->source.copy, lent->source.len, 1, flags);
 }
 
 static PyObject *Lent_head(PyObject *self, PyObject *none)
 {
     const struct lent *lent = ((LentObject *)self)->lent;
-    if (lent->lost)
+    if (lent->source.lost)
         return PyErr_NoMemory();
-    if (lent->copy != NULL)
-        return py_chunk_head(lent->copy, lent->len, 0);
+    if (lent->source.copy != NULL)
+        return py_chunk_head(lent->source.copy, lent->source.len, 0);
     return py_chunk_head(lent->pieces[0].iov_base, lent->pieces[0].iov_len, 0);
 }
 

@@ -139,7 +139,8 @@ static PyObject *Reactor_listen(PyObject *self, PyObject *args)
     int fd, kind;
     if (reactor == NULL || !PyArg_ParseTuple(args, "ii", &fd, &kind))
         return NULL;
-    if (kind < 0 || kind > 1 || reactor_listen(reactor, fd, kind ? CONN_PEER : CONN_HTTP) < 0)
+    const struct protocol *protocol = kind ? &peer_protocol : &client_protocol;
+    if (kind < 0 || kind > 1 || loop_listen(&reactor->loop, fd, protocol) < 0)
         return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners",
                             LISTENERS_MAX);
     Py_RETURN_NONE;
@@ -189,7 +190,7 @@ static PyObject *Reactor_watch(PyObject *self, PyObject *args)
     int fd;
     if (reactor == NULL || !PyArg_ParseTuple(args, "i", &fd))
         return NULL;
-    reactor->net->watch(reactor->net, fd);
+    reactor->loop.net->watch(reactor->loop.net, fd);
     Py_RETURN_NONE;
 }
 
@@ -298,11 +299,11 @@ static PyObject *Reactor_run(PyObject *self, PyObject *args)
         seconds = seconds < 0 ? 0 : seconds > 3600 ? 3600 : seconds;
         timeout_ns = (int64_t)(seconds * 1e9);
     }
-    reactor->selector_ready = false;
+    reactor->loop.selector_ready = false;
     Py_BEGIN_ALLOW_THREADS
     reactor_run(reactor, timeout_ns);
     Py_END_ALLOW_THREADS
-    bool ready = reactor->selector_ready;
+    bool ready = reactor->loop.selector_ready;
     PyObject *upcalls = take_upcalls(reactor);
     return upcalls ? Py_BuildValue("(ON)", ready ? Py_True : Py_False, upcalls) : NULL;
 }
@@ -329,7 +330,7 @@ static int add_piece(struct output **first, struct output **last, PyObject *obje
 {
     struct lent *lent = py_lent_of(object);
     if (lent != NULL) {
-        conn_write_lent(first, last, lent, release_object, Py_NewRef(object));
+        conn_write_source(first, last, &lent->source, release_object, Py_NewRef(object));
         return 0;
     }
     Py_buffer *view = PyMem_RawMalloc(sizeof *view);
@@ -380,11 +381,11 @@ static PyObject *Reactor_respond(PyObject *self, PyObject *args)
         outputs_free(first);
         return NULL;
     }
-    struct conn *conn = reactor_conn(reactor, id >> 24);
+    struct conn *conn = loop_conn(&reactor->loop, id >> 24);
     struct slot *slot = NULL;
     if (conn != NULL && !conn->closed) {
         /* The id holds the slot's lower 24 bits; a connection has far fewer open ones. */
-        uint32_t number = (conn->slot_first & ~0xffffffu) | (uint32_t)(id & 0xffffff);
+        uint32_t number = (client_of(conn)->slot_first & ~0xffffffu) | (uint32_t)(id & 0xffffff);
         slot = conn_slot(conn, number);
         if (slot == NULL)
             slot = conn_slot(conn, number + 0x1000000u);
@@ -407,7 +408,7 @@ static PyObject *Reactor_connected(PyObject *self, PyObject *args)
     unsigned long long id;
     if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
         return NULL;
-    const struct conn *conn = reactor_conn(reactor, id >> 24);
+    const struct conn *conn = loop_conn(&reactor->loop, id >> 24);
     return PyBool_FromLong(conn != NULL && !conn->closed && !conn->peer_eof);
 }
 
@@ -515,7 +516,7 @@ static PyObject *Reactor_seal(PyObject *self, PyObject *none)
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
-    log_heartbeat(reactor->log, reactor->wall_us, GROUP_SEAL);
+    log_heartbeat(reactor->log, reactor->loop.wall_us, GROUP_SEAL);
     Py_RETURN_NONE;
 }
 
@@ -579,14 +580,16 @@ static PyObject *Reactor_bound_state(PyObject *self, PyObject *args)
 static PyObject *get_engine(PyObject *self, void *closure)
 {
     struct reactor *reactor = reactor_of(self);
-    return reactor ? PyUnicode_FromString(reactor->net->name) : NULL;
+    return reactor ? PyUnicode_FromString(reactor->loop.net->name) : NULL;
 }
 
 static PyObject *get_engine_reason(PyObject *self, void *closure)
 {
     struct reactor *reactor = reactor_of(self);
-    return reactor ? PyUnicode_FromString(reactor->engine_reason ? reactor->engine_reason : "")
-                   : NULL;
+    if (reactor == NULL)
+        return NULL;
+    const char *reason = reactor->loop.engine_reason;
+    return PyUnicode_FromString(reason != NULL ? reason : "");
 }
 
 static PyGetSetDef reactor_getset[] = {

@@ -293,7 +293,7 @@ static PyObject *Reactor_time_plausible(PyObject *self, PyObject *number)
     const long long time_us = reactor ? PyLong_AsLongLong(number) : 0;
     if (reactor == NULL || PyErr_Occurred())
         return NULL;
-    return PyBool_FromLong(log_time_plausible(reactor->log, reactor->wall_us, time_us));
+    return PyBool_FromLong(log_time_plausible(reactor->log, reactor->loop.wall_us, time_us));
 }
 
 static PyObject *Reactor_truncate_stream(PyObject *self, PyObject *args)
@@ -476,14 +476,14 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"produce_requests", reactor->produce_requests},
         {"control_requests", reactor->control_requests},
         {"problems", reactor->problems},
-        {"connections", reactor->conn_count},
-        {"connections_total", reactor->connections_total},
+        {"connections", reactor->loop.conn_count},
+        {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},
         {"handed_out", reactor->handed_out},
         {"handed_in", reactor->handed_in},
         {"duplicates", reactor->duplicates},
         {"body_bytes_in", reactor->bytes_in},
-        {"bytes_out", reactor->bytes_out},
+        {"bytes_out", reactor->loop.bytes_out},
         {"events", log->events},
         {"value_bytes", log->value_bytes},
         {"chunks", log->chunks},
@@ -507,7 +507,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"connections_shed", reactor->shed},
         {"connections_idle_closed", reactor->admission.ousted},
         {"connections_refused", reactor->admission.refused},
-        {"turns", reactor->turns},
+        {"turns", reactor->loop.turns},
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < sizeof rows / sizeof *rows; i++) {

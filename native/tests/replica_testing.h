@@ -113,7 +113,7 @@ static inline void complete(struct member *m, uint32_t at)
     memmove(m->submitted + at, m->submitted + at + 1,
             (--m->submitted_count - at) * sizeof *m->submitted);
     CHECK(append->file_offset + append->bytes <= DISK_BYTES);
-    memcpy(m->disk[append->fd] + append->file_offset, log_memory(m->log, append->pos),
+    memcpy(m->disk[append->write.fd] + append->file_offset, log_memory(m->log, append->pos),
            append->bytes);
     log_written(m->log, append, append->bytes);
 }

@@ -10,7 +10,7 @@
 static struct reactor leader(struct log *log, uint32_t last)
 {
     *log = (struct log){.gated = true, .open = true, .last_group_runs = last};
-    return (struct reactor){.log = log, .monotonic_us = 1000 * MS};
+    return (struct reactor){.loop.monotonic_us = 1000 * MS, .log = log};
 }
 
 static void wait_for(struct log *log, uint32_t runs, uint64_t bytes)
@@ -26,7 +26,7 @@ static void round_of(struct reactor *reactor, struct log *log, int64_t us)
     gather_built(reactor);
     log->append_count = 0;
     log->held_count = 1;
-    reactor->monotonic_us += us;
+    reactor->loop.monotonic_us += us;
     gather_ended(reactor);
     log->held_count = 0;
     gather_ended(reactor);
@@ -40,9 +40,9 @@ static void test_small_groups_wait_for_the_one_before(void)
     gather_built(&reactor);
     wait_for(log, 3, 3000);
     CHECK(gather_left_us(&reactor) == 1000 * MS);
-    reactor.monotonic_us += 1000 * MS; /* no follower says a word */
+    reactor.loop.monotonic_us += 1000 * MS; /* no follower says a word */
     CHECK(gather_left_us(&reactor) == 0);
-    reactor.monotonic_us -= 1;
+    reactor.loop.monotonic_us -= 1;
     CHECK(gather_left_us(&reactor) == 1);
     wait_for(log, 3, 512 << 10);
     CHECK(gather_left_us(&reactor) == 0);
@@ -80,7 +80,7 @@ static void test_those_who_were_answered_may_come_back(void)
     wait_for(log, 14, 14000); /* almost all */
     CHECK(gather_left_us(&reactor) == 0);
     wait_for(log, 13, 13000);
-    reactor.monotonic_us += round_us; /* some never do */
+    reactor.loop.monotonic_us += round_us; /* some never do */
     CHECK(gather_left_us(&reactor) == 0);
     for (int i = 0; i < 100; i++)
         round_of(&reactor, log, 100 * MS);

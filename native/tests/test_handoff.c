@@ -4,27 +4,6 @@
 #include "broker/reactor.h"
 
 #define FRAMES 60000
-#define OP_CALL 1
-#define OP_ANSWER 2
-
-/* As in handoff.c; the sizes are checked by what is taken. */
-struct call_frame {
-    uint32_t bytes;
-    uint8_t op, flags, content, topic_len;
-    uint64_t tag;
-    int64_t timestamp;
-    uint64_t producer_seq;
-    uint8_t producer_id[PRODUCER_ID_BYTES];
-    uint32_t producer_epoch, place, key_len, body_len;
-};
-
-struct answer_frame {
-    uint32_t bytes;
-    uint8_t op, flags;
-    uint16_t problem;
-    uint64_t tag, epoch, offset, detail;
-    uint32_t place, count;
-};
 
 static struct reactor *reactor;
 static struct conn *table[3]; /* a client, and processes 1 and 2 */
@@ -35,17 +14,19 @@ static void no_free(struct net *net) {}
 static struct net no_net = {.name = "none", .free = no_free, .adopt = no_conn, .close = no_conn,
                             .recv_start = no_conn, .recv_stop = no_conn, .send = no_send};
 
-static struct conn *connect_one(uint32_t index, uint8_t kind)
+static struct conn *connect_one(uint32_t index, const struct protocol *protocol)
 {
     static uint32_t generation;
-    struct conn *conn = conn_new(reactor, -1, kind);
+    struct conn *conn = conn_new(&reactor->loop, -1, protocol);
     CHECK(conn != NULL);
     conn->index = index;
     conn->generation = ++generation;
-    conn->outgoing = kind == CONN_PEER;
-    conn->peer = index;
-    if (conn->outgoing)
+    if (protocol == &peer_protocol) {
+        peer_of(conn)->outgoing = true;
+        peer_of(conn)->peer = index;
+        conn->unsent = &reactor->peer_out_bytes;
         reactor->peers[index] = conn;
+    }
     return table[index] = conn;
 }
 
@@ -59,24 +40,24 @@ static void start(void)
     const char *error;
     reactor = reactor_new(&options, &error);
     CHECK(reactor != NULL);
-    reactor->net->free(reactor->net);
-    reactor->net = &no_net;
+    reactor->loop.net->free(reactor->loop.net);
+    reactor->loop.net = &no_net;
     reactor->log->open = true;
-    reactor->table = table;
-    reactor->table_used = reactor->table_capacity = 3;
+    reactor->loop.table = table;
+    reactor->loop.table_used = reactor->loop.table_capacity = 3;
     CHECK(reactor_set_route(reactor, 0, 0, "127.0.0.1:9300") == 0);
     CHECK(reactor_set_route(reactor, 1, 1, "127.0.0.2:9300") == 0);
     CHECK(reactor_set_route(reactor, 2, 2, "127.0.0.3:9300") == 0);
-    connect_one(0, CONN_HTTP);
-    connect_one(1, CONN_PEER);
-    connect_one(2, CONN_PEER);
+    connect_one(0, &client_protocol);
+    connect_one(1, &peer_protocol);
+    connect_one(2, &peer_protocol);
 }
 
 static void drop(uint32_t index)
 {
     struct conn *conn = table[index];
     conn_close(conn);
-    reactor->dirty = reactor->closing = NULL;
+    reactor->loop.dirty = reactor->loop.closing = NULL;
     conn_free(conn);
     table[index] = NULL;
 }
@@ -103,12 +84,14 @@ static void forget_all(void)
     reactor->upcall_count = 0;
     for (uint32_t i = 0; i < 3; i++) {
         struct conn *conn = table[i];
-        conn_unyield(conn); /* a turn has passed: who was refused often goes on */
-        conn->refused = 0;
+        if (is_client(conn)) { /* a turn has passed: who was refused often goes on */
+            client_unyield(client_of(conn));
+            client_of(conn)->refused = 0;
+        }
         outputs_free(conn->out_first);
         conn->out_first = conn->out_last = NULL;
-        if (conn->outgoing && !conn->closed)
-            reactor->peer_out_bytes -= conn->out_bytes;
+        if (conn->unsent != NULL && !conn->closed)
+            *conn->unsent -= conn->out_bytes;
         conn->out_bytes = 0;
     }
 }
@@ -162,7 +145,7 @@ static void test_a_detail_is_no_index(void)
     say(table[1], &frame, sizeof frame);
     CHECK(table[1]->closed && has_text(table[0], "HTTP/1.1 500")); /* its outcome is unknown */
     drop(1);
-    connect_one(1, CONN_PEER);
+    connect_one(1, &peer_protocol);
     forget_all();
 }
 
@@ -175,7 +158,7 @@ static void test_nobody_answers_for_another(void)
     say(table[1], &frame, sizeof frame);
     CHECK(!table[1]->closed && has_text(table[0], "HTTP/1.1 200"));
     drop(2);
-    connect_one(2, CONN_PEER);
+    connect_one(2, &peer_protocol);
     forget_all();
 }
 
@@ -200,7 +183,7 @@ static void test_internal_topics_are_not_handed_off(void)
         say(table[1], bytes, call_of(names[i], "poison", bytes));
         CHECK(table[1]->closed && reactor->log->queue == NULL && reactor->handed_in == before);
         drop(1);
-        connect_one(1, CONN_PEER);
+        connect_one(1, &peer_protocol);
     }
     say(table[1], bytes, call_of("_fine", "event", bytes));
     CHECK(!table[1]->closed && reactor->log->queue != NULL && reactor->handed_in == before + 1);
@@ -216,7 +199,7 @@ static void test_partial_frames(void)
     call_of("t", "", bytes);
     memcpy(&frame, bytes, sizeof frame);
     frame.bytes = 1u << 20;
-    reactor->conns = table[1]; /* as table_add() links them */
+    reactor->loop.conns = table[1]; /* as table_add() links them */
     table[1]->next = table[2];
     reactor->options.memory_max = 256u << 10;
     for (uint32_t index = 1; index <= 2; index++) {
@@ -227,15 +210,15 @@ static void test_partial_frames(void)
     say(table[1], filler, 1);
     CHECK(table[2]->closed && !table[1]->closed && table[2]->in == NULL);
     CHECK(reactor->partial_bytes <= reactor->options.memory_max / 2);
-    conn_deadlines(table[1], table[1]->since_ms + FRAME_GRACE_MS);
+    table[1]->protocol->deadline(table[1], table[1]->since_ms + FRAME_GRACE_MS);
     CHECK(!table[1]->closed);
-    conn_deadlines(table[1], table[1]->since_ms + FRAME_GRACE_MS + 1000);
+    table[1]->protocol->deadline(table[1], table[1]->since_ms + FRAME_GRACE_MS + 1000);
     CHECK(table[1]->closed);
-    reactor->conns = NULL;
+    reactor->loop.conns = NULL;
     for (uint32_t index = 1; index <= 2; index++) {
         table[index]->next = NULL;
         drop(index);
-        connect_one(index, CONN_PEER);
+        connect_one(index, &peer_protocol);
     }
     CHECK(reactor->partial_bytes == 0);
     reactor->options.memory_max = 1u << 20;
@@ -266,13 +249,13 @@ static void test_anything(void)
             say(table[1], bytes + cut, len - cut);
         forget_all();
         drop(1); /* gives up the call, if that was not answered */
-        connect_one(1, CONN_PEER);
+        connect_one(1, &peer_protocol);
         forget_all();
         CHECK(reactor->body_bytes <= reactor->options.memory_max);
         for (uint32_t index = 0; index < 3; index += 2)
             if (table[index]->closed) {
                 drop(index);
-                connect_one(index, index == 0 ? CONN_HTTP : CONN_PEER);
+                connect_one(index, index == 0 ? &client_protocol : &peer_protocol);
             }
     }
 }

@@ -27,12 +27,19 @@ static uint32_t below(uint32_t end) { return (uint32_t)(random_next(&seed) % end
 static void no_net_free(struct net *net) {}
 static void no_conn(struct net *net, struct conn *c) {}
 static bool no_submit(struct net *net) { return true; }
-static void note_write(struct net *net, struct append *append, const void *bytes, size_t len,
+static void note_write(struct net *net, struct write *write, const void *bytes, size_t len,
                        uint64_t offset)
 {
+    struct append *append = (struct append *)write;
     CHECK(write_count < 8 && append->file_offset + append->bytes <= DISK_BYTES);
-    memcpy(disk[append->fd] + append->file_offset, bytes, len);
+    memcpy(disk[write->fd] + append->file_offset, bytes, len);
     writes[write_count++] = append;
+}
+
+static void begin_frame(void)
+{
+    struct frames *f = replica_of(conn)->frames;
+    f->filled = f->message_bytes = f->group_bytes = 0;
 }
 
 /* Completes the oldest write, if one is on its way. */
@@ -42,7 +49,7 @@ static void land(struct net *net, int64_t timeout_ns)
         return;
     struct append *append = writes[0];
     memmove(writes, writes + 1, --write_count * sizeof *writes);
-    reactor_written(reactor, append, append->bytes);
+    append->write.done(&append->write, append->bytes);
 }
 
 static struct net no_net = {.name = "none", .free = no_net_free, .adopt = no_conn,
@@ -59,15 +66,15 @@ static void start(void)
     const char *error;
     reactor = reactor_new(&options, &error);
     CHECK(reactor != NULL);
-    reactor->net->free(reactor->net);
-    reactor->net = &no_net;
+    reactor->loop.net->free(reactor->loop.net);
+    reactor->loop.net = &no_net;
     last = 0;
-    reactor->table = table;
-    reactor->table_used = reactor->table_capacity = 1;
+    reactor->loop.table = table;
+    reactor->loop.table_used = reactor->loop.table_capacity = 1;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    conn = conn_new(reactor, -1, CONN_REPLICA);
+    conn = conn_new(&reactor->loop, -1, &replica_protocol);
     conn->generation = 1;
-    conn->frames = frames_new(FRAME_MAX);
+    replica_of(conn)->frames = frames_new(FRAME_MAX);
     table[0] = conn;
     join(&leader);
     join(&twin);
@@ -96,8 +103,8 @@ static void stop(void)
     CHECK(!reactor->intake.armed);
     conn_free(conn);
     drop_upcalls();
-    reactor->table = NULL;
-    reactor->closing = reactor->dirty = NULL;
+    reactor->loop.table = NULL;
+    reactor->loop.closing = reactor->loop.dirty = NULL;
     reactor_free(reactor);
     leave(&leader);
     leave(&twin);
@@ -364,13 +371,13 @@ static void test_lengths(void)
     const uint32_t long_message[2] = {FRAME_MESSAGE_BYTES_MAX + 1, 0};
     const uint32_t long_group[2] = {10, FRAME_MAX + 1};
     conn_input(conn, (const uint8_t *)good, 8);
-    CHECK(!conn->closed && conn->frames->group == NULL);
-    conn->frames->filled = conn->frames->message_bytes = conn->frames->group_bytes = 0;
+    CHECK(!conn->closed && replica_of(conn)->frames->group == NULL);
+    begin_frame();
     const uint32_t *bad[] = {none, long_message, long_group};
     for (int i = 0; i < 3; i++)
         for (int whole = 0; whole < 2; whole++) {
             conn->closed = false;
-            conn->frames->filled = conn->frames->message_bytes = conn->frames->group_bytes = 0;
+            begin_frame();
             arm();
             for (int at = 0; at < 8 && !conn->closed; at += whole ? 8 : 1)
                 conn_input(conn, (const uint8_t *)bad[i] + at, whole ? 8 : 1);

@@ -88,13 +88,13 @@ static struct lent *lend(struct lab *lab, uint32_t count, uint8_t **bytes)
     const struct index_entry *end = lab->stream->entries + lab->stream->entry_count;
     struct lent *lent = lent_new(lab->log, end - count, end);
     CHECK(lent != NULL);
-    *bytes = malloc(lent->len);
+    *bytes = malloc(lent->source.len);
     uint8_t *out = *bytes;
     for (const struct index_entry *entry = end - count; entry < end; entry++) {
         memcpy(out, log_memory(lab->log, entry->log_pos), entry->stored_bytes);
         out += entry->stored_bytes;
     }
-    CHECK(out == *bytes + lent->len);
+    CHECK(out == *bytes + lent->source.len);
     return lent;
 }
 
@@ -102,31 +102,31 @@ static struct lent *lend(struct lab *lab, uint32_t count, uint8_t **bytes)
 static void check_sent(struct lab *lab, const struct lent *lent, const uint8_t *bytes, size_t step,
                        size_t between)
 {
-    uint8_t *got = malloc(lent->len);
-    struct lent_message *message = malloc(lent_message_bytes(lent));
+    uint8_t *got = malloc(lent->source.len);
+    struct msghdr *message = malloc(lent->source.message_bytes);
     uint32_t sent = 0;
-    while (sent < lent->len) {
+    while (sent < lent->source.len) {
         const uint32_t before = sent;
-        if (lent->copy != NULL) {
-            size_t left = lent->len - sent, take = left < step ? left : step;
-            memcpy(got + sent, lent->copy + sent, take);
+        if (lent->source.copy != NULL) {
+            size_t left = lent->source.len - sent, take = left < step ? left : step;
+            memcpy(got + sent, lent->source.copy + sent, take);
             sent += (uint32_t)take;
         } else {
             const uint32_t most = (uint32_t)step / 2 + 1;
-            lent_message_fill(lent, sent, most, message);
+            lent->source.fill(&lent->source, sent, most, message);
             size_t some = 0;
-            for (size_t i = 0; i < message->header.msg_iovlen; i++)
-                some += message->header.msg_iov[i].iov_len;
-            CHECK(some == (lent->len - sent < most ? lent->len - sent : most));
-            lent_message_fill(lent, sent, UINT32_MAX, message);
+            for (size_t i = 0; i < message->msg_iovlen; i++)
+                some += message->msg_iov[i].iov_len;
+            CHECK(some == (lent->source.len - sent < most ? lent->source.len - sent : most));
+            lent->source.fill(&lent->source, sent, UINT32_MAX, message);
             size_t room = step, total = 0;
-            for (size_t i = 0; i < message->header.msg_iovlen; i++)
-                total += message->header.msg_iov[i].iov_len;
-            CHECK(total == lent->len - sent);
-            for (size_t i = 0; i < message->header.msg_iovlen && room > 0; i++) {
-                size_t take = message->header.msg_iov[i].iov_len;
+            for (size_t i = 0; i < message->msg_iovlen; i++)
+                total += message->msg_iov[i].iov_len;
+            CHECK(total == lent->source.len - sent);
+            for (size_t i = 0; i < message->msg_iovlen && room > 0; i++) {
+                size_t take = message->msg_iov[i].iov_len;
                 take = take < room ? take : room;
-                memcpy(got + sent, message->header.msg_iov[i].iov_base, take);
+                memcpy(got + sent, message->msg_iov[i].iov_base, take);
                 sent += (uint32_t)take;
                 room -= take;
             }
@@ -135,7 +135,7 @@ static void check_sent(struct lab *lab, const struct lent *lent, const uint8_t *
         if (between > 0)
             CHECK(put(lab, between));
     }
-    CHECK(memcmp(got, bytes, lent->len) == 0);
+    CHECK(memcmp(got, bytes, lent->source.len) == 0);
     free(message);
     free(got);
 }
@@ -149,7 +149,7 @@ static void test_what_is_sent_at_once_is_never_copied(void)
     uint8_t *bytes;
     struct lent *lent = lend(&lab, 8, &bytes);
     check_sent(&lab, lent, bytes, 70001, 0);
-    CHECK(lent->copy == NULL && lab.flushes == 0);
+    CHECK(lent->source.copy == NULL && lab.flushes == 0);
     lent_free(lent);
     CHECK(lab.log->lent == NULL);
     free(bytes);
@@ -169,7 +169,7 @@ static void test_the_log_writes_over_what_a_slow_client_has_not_read(void)
         CHECK(put(&lab, 700000));
     }
     check_sent(&lab, lent[1], bytes[1], 100000, 900000);
-    CHECK(lent[1]->copy != NULL && lab.flushes > 0);
+    CHECK(lent[1]->source.copy != NULL && lab.flushes > 0);
     for (int i = 0; i < 20; i++)
         CHECK(put(&lab, 900000));
     CHECK(lab.log->lent == NULL);
@@ -194,11 +194,11 @@ static void test_nothing_is_written_over_what_the_kernel_has_yet_to_read(void)
     int taken = 0;
     while (taken < 20 && put(&lab, 900000))
         taken++;
-    CHECK(taken < 8 && lent->copy == NULL);
-    check_sent(&lab, lent, bytes, lent->len, 0);
+    CHECK(taken < 8 && lent->source.copy == NULL);
+    check_sent(&lab, lent, bytes, lent->source.len, 0);
     lab.busy = false;
     log_pump(lab.log, NOW);
-    CHECK(lab.log->queue == NULL && lent->copy != NULL);
+    CHECK(lab.log->queue == NULL && lent->source.copy != NULL);
     check_sent(&lab, lent, bytes, 12345, 0);
     lent_free(lent);
     free(bytes);
@@ -213,7 +213,7 @@ static void test_the_log_ends_first(void)
     uint8_t *bytes;
     struct lent *lent = lend(&lab, 1, &bytes);
     lab_close(&lab);
-    CHECK(lent->copy != NULL && memcmp(lent->copy, bytes, lent->len) == 0);
+    CHECK(lent->source.copy != NULL && memcmp(lent->source.copy, bytes, lent->source.len) == 0);
     CHECK(lent_own(lent));
     lent_free(lent);
     free(bytes);

@@ -79,7 +79,7 @@ static void complete(struct lab *lab, uint32_t at, int64_t result)
     if (result == 0)
         result = append->bytes - append->done;
     if (result > 0)
-        memcpy(lab->disk[append->fd] + append->file_offset + append->done,
+        memcpy(lab->disk[append->write.fd] + append->file_offset + append->done,
                log_memory(lab->log, append->pos + append->done), (size_t)result);
     log_written(lab->log, append, result);
 }

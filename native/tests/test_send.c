@@ -1,7 +1,9 @@
 /* In which order connections send while clients wait for appends, and how much at a time. */
 #include <stdlib.h>
 
-#include "broker/reactor.h"
+#include "loop/loop.h"
+#include "loop/output.h"
+#include "loop/send.h"
 #include "base/urgent.h"
 #include "codec_testing.h"
 
@@ -25,79 +27,82 @@ static bool was_sent(struct conn *conn, size_t bytes)
 
 static struct net net = {.send = on_send};
 
-static struct reactor lab(bool is_urgent)
+static struct loop lab(bool is_urgent)
 {
     static int64_t now_us = 1000000;
     now_us += 10 * URGENT_US;
     if (is_urgent)
         urgent_note(now_us);
-    return (struct reactor){.net = &net, .monotonic_us = now_us};
+    return (struct loop){.net = &net, .monotonic_us = now_us};
 }
 
-static void answer(struct conn *conn, struct output *output, uint32_t bytes)
+static const struct protocol clients = {.clients = true}, others;
+
+static void answer(struct loop *loop, struct conn *conn, struct output *output, uint32_t bytes)
 {
     *output = (struct output){.len = bytes};
-    *conn = (struct conn){.out_first = output, .out_last = output};
+    *conn = (struct conn){
+        .loop = loop, .protocol = &clients, .out_first = output, .out_last = output};
 }
 
 static void test_long_answers_wait_and_take_turns(void)
 {
-    struct reactor reactor = lab(true);
+    struct loop loop = lab(true);
     struct conn one, two, small;
     struct output outputs[3];
-    answer(&one, &outputs[0], LONG);
-    answer(&two, &outputs[1], LONG);
-    answer(&small, &outputs[2], 100);
-    send_ready(&reactor, &one);
-    send_ready(&reactor, &two);
+    answer(&loop, &one, &outputs[0], LONG);
+    answer(&loop, &two, &outputs[1], LONG);
+    answer(&loop, &small, &outputs[2], 100);
+    send_ready(&one);
+    send_ready(&two);
     CHECK(sent_count == 0);
-    send_ready(&reactor, &small);
+    send_ready(&small);
     CHECK(was_sent(&small, 100));
-    send_late(&reactor);
+    send_late(&loop);
     CHECK(was_sent(&one, URGENT_PORTION_BYTES));
     outputs[0].sent = URGENT_PORTION_BYTES;
     one.sending = false;
-    send_ready(&reactor, &one); /* behind the other */
-    send_late(&reactor);
+    send_ready(&one); /* behind the other */
+    send_late(&loop);
     CHECK(was_sent(&two, URGENT_PORTION_BYTES));
-    send_late(&reactor);
+    send_late(&loop);
     CHECK(was_sent(&one, URGENT_PORTION_BYTES));
-    CHECK(reactor.late_first == NULL && reactor.late_last == NULL);
+    CHECK(loop.late_first == NULL && loop.late_last == NULL);
 }
 
 static void test_the_rest_of_an_answer_is_no_long_one(void)
 {
-    struct reactor reactor = lab(true);
+    struct loop loop = lab(true);
     struct conn conn;
     struct output output;
-    answer(&conn, &output, LONG);
+    answer(&loop, &conn, &output, LONG);
     output.sent = LONG - URGENT_PORTION_BYTES;
-    send_ready(&reactor, &conn);
+    send_ready(&conn);
     CHECK(was_sent(&conn, URGENT_PORTION_BYTES));
 }
 
 static void test_calls_to_another_process_are_not_put_off(void)
 {
-    struct reactor reactor = lab(true);
+    struct loop loop = lab(true);
     struct conn conn;
     struct output output;
-    answer(&conn, &output, LONG);
-    conn.kind = CONN_PEER;
-    send_ready(&reactor, &conn);
+    answer(&loop, &conn, &output, LONG);
+    conn.protocol = &others;
+    send_ready(&conn);
     CHECK(was_sent(&conn, LONG));
 }
 
 static void test_all_goes_when_nobody_waits_any_more(void)
 {
-    struct reactor reactor = lab(true);
+    struct loop loop = lab(true);
     struct conn one, two;
     struct output outputs[2];
-    answer(&one, &outputs[0], LONG);
-    answer(&two, &outputs[1], LONG);
-    send_ready(&reactor, &one);
-    send_ready(&reactor, &two);
-    reactor.monotonic_us += URGENT_US;
-    send_late(&reactor);
+    answer(&loop, &one, &outputs[0], LONG);
+    answer(&loop, &two, &outputs[1], LONG);
+    send_ready(&one);
+    send_ready(&two);
+    loop.monotonic_us += URGENT_US;
+    send_late(&loop);
     CHECK(sent_count == 2 && sent_bytes[0] == LONG && sent_bytes[1] == LONG);
     sent_count = 0;
 }
@@ -105,22 +110,22 @@ static void test_all_goes_when_nobody_waits_any_more(void)
 static void test_a_connection_that_goes_is_forgotten(void)
 {
     for (int gone = 0; gone < 3; gone++) {
-        struct reactor reactor = lab(true);
+        struct loop loop = lab(true);
         struct conn conns[3];
         struct output outputs[3];
         for (int i = 0; i < 3; i++) {
-            answer(&conns[i], &outputs[i], LONG);
-            send_ready(&reactor, &conns[i]);
+            answer(&loop, &conns[i], &outputs[i], LONG);
+            send_ready(&conns[i]);
         }
-        send_forget(&reactor, &conns[gone]);
-        send_forget(&reactor, &conns[gone]);
+        send_forget(&conns[gone]);
+        send_forget(&conns[gone]);
         for (int i = 0; i < 3; i++) {
             if (i == gone)
                 continue;
-            send_late(&reactor);
+            send_late(&loop);
             CHECK(was_sent(&conns[i], URGENT_PORTION_BYTES));
         }
-        CHECK(reactor.late_first == NULL && reactor.late_last == NULL);
+        CHECK(loop.late_first == NULL && loop.late_last == NULL);
     }
 }
 

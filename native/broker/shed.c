@@ -1,8 +1,8 @@
 /* What connections hold, and who has to go when that is too much; and whose turn it is when many
  * send what is refused. */
-#include <stdlib.h>
+#include "broker/shed.h"
 
-#include "broker/reactor.h"
+#include <stdlib.h>
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
  * is busy with refusals all the time is what the scheduler of the machine makes wait for others. */
@@ -17,9 +17,10 @@
 #define SHED_HONEST 2u /* of them that are spared */
 
 /* Kept input, answers in memory of our own and the room for requests under way. */
-static size_t conn_held(const struct conn *conn)
+static size_t held_by(const struct conn *conn)
 {
-    size_t held = conn->in_capacity + conn->slot_capacity * sizeof *conn->slots;
+    const struct client *client = client_of(conn);
+    size_t held = conn->in_capacity + client->slot_capacity * sizeof *client->slots;
     for (const struct output *output = conn->out_first; output != NULL; output = output->next)
         held += output->capacity;
     return held;
@@ -30,24 +31,21 @@ static uint64_t all_held(const struct reactor *reactor)
     return reactor->input_bytes + outputs_own_bytes();
 }
 
-void conn_slim(struct conn *conn)
+void client_slim(struct conn *conn)
 {
-    if (conn->in_len == 0 && conn->in != NULL) {
-        conn->reactor->input_bytes -= conn->in_capacity;
-        free(conn->in);
-        conn->in = NULL;
-        conn->in_capacity = 0;
-    }
-    if (conn->slot_first == conn->slot_end) {
-        free(conn->slots);
-        conn->slots = NULL;
-        conn->slot_capacity = 0;
+    struct client *client = client_of(conn);
+    if (conn->in_len == 0 && conn->in != NULL)
+        conn_drop_input(conn);
+    if (has_no_slots(conn)) {
+        free(client->slots);
+        client->slots = NULL;
+        client->slot_capacity = 0;
     }
 }
 
 static bool is_stalled(const struct reactor *reactor, const struct conn *conn, int64_t ms)
 {
-    return conn->sending && reactor->now_ms - conn->send_ms >= ms;
+    return conn->sending && reactor->loop.now_ms - conn->send_ms >= ms;
 }
 
 /* How far over the bound: by a half, and what is closed in one turn has no bound any more. */
@@ -59,25 +57,25 @@ static bool goes_on(uint64_t held, uint64_t most, unsigned closed)
 /* Whether it does what makes memory short: reads nothing, or is refused all the time. */
 static bool is_offender(const struct reactor *reactor, const struct conn *conn)
 {
-    return conn->refuser || is_stalled(reactor, conn, STALL_MS);
+    return client_of(conn)->refuser || is_stalled(reactor, conn, STALL_MS);
 }
 
 /* Notes what connections hold: in a list for each power of two. */
-static void sort_held(struct reactor *reactor, struct conn *lists[2][SHED_SIZES])
+static void sort_held(struct reactor *reactor, struct client *lists[2][SHED_SIZES])
 {
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
-        if (conn->kind != CONN_HTTP || conn->closed)
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next) {
+        if (!is_client(conn) || conn->closed)
             continue;
-        conn_slim(conn);
-        conn->held = (uint32_t)conn_held(conn);
+        client_slim(conn);
+        client_of(conn)->held = (uint32_t)held_by(conn);
         unsigned size = SHED_SIZES;
-        while (size > 0 && conn->held < SHED_BYTES_MIN << (size - 1))
+        while (size > 0 && client_of(conn)->held < SHED_BYTES_MIN << (size - 1))
             size--;
         if (size == 0)
             continue;
-        struct conn **list = &lists[!is_offender(reactor, conn)][size - 1];
-        conn->next_held = *list;
-        *list = conn;
+        struct client **list = &lists[!is_offender(reactor, conn)][size - 1];
+        client_of(conn)->next_held = *list;
+        *list = client_of(conn);
     }
 }
 
@@ -88,18 +86,18 @@ void shed_held(struct reactor *reactor)
     const uint64_t most = reactor->options.memory_max / 2;
     if (all_held(reactor) <= most)
         return;
-    struct conn *lists[2][SHED_SIZES] = {{NULL}};
+    struct client *lists[2][SHED_SIZES] = {{NULL}};
     sort_held(reactor, lists);
     uint64_t held = all_held(reactor);
     unsigned closed = 0;
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned size = SHED_SIZES; size-- > (pass == 0 ? 0 : SHED_HONEST);)
-            for (struct conn *conn = lists[pass][size]; conn != NULL; conn = conn->next_held) {
+            for (struct client *each = lists[pass][size]; each != NULL; each = each->next_held) {
                 if (!goes_on(held, most, closed++))
                     return;
-                held -= conn->held;
+                held -= each->held;
                 reactor->shed++;
-                conn_close(conn);
+                conn_close(&each->conn);
             }
 }
 
@@ -109,8 +107,9 @@ uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
 {
     uint64_t freed = 0;
     for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
-        for (struct conn *conn = reactor->conns; conn != NULL && freed < bytes; conn = conn->next)
-            if (conn->kind == CONN_HTTP && !conn->closed && conn->out_bytes >= size &&
+        for (struct conn *conn = reactor->loop.conns; conn != NULL && freed < bytes;
+             conn = conn->next)
+            if (is_client(conn) && !conn->closed && conn->out_bytes >= size &&
                 is_stalled(reactor, conn, STALL_MS)) {
                 freed += conn->out_bytes;
                 reactor->shed++;
@@ -122,50 +121,52 @@ uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
 /* ---- turns ---- */
 
 /* The connection sends one refused request after the other: those of others come first. */
-void conn_yield(struct conn *conn)
+void client_yield(struct conn *conn)
 {
-    struct reactor *reactor = conn->reactor;
-    conn->refused = 0;
-    conn->refuser = true;
-    if (conn->prev_yielded != NULL)
+    struct reactor *reactor = conn_reactor(conn);
+    struct client *client = client_of(conn);
+    client->refused = 0;
+    client->refuser = true;
+    note_wary(client);
+    if (client->prev_yielded != NULL)
         return;
-    conn->next_yielded = NULL;
-    conn->prev_yielded = reactor->yielded_end;
-    *reactor->yielded_end = conn;
-    reactor->yielded_end = &conn->next_yielded;
+    client->next_yielded = NULL;
+    client->prev_yielded = reactor->yielded_end;
+    *reactor->yielded_end = client;
+    reactor->yielded_end = &client->next_yielded;
 }
 
-void conn_unyield(struct conn *conn)
+void client_unyield(struct client *client)
 {
-    if (conn->prev_yielded == NULL)
+    if (client->prev_yielded == NULL)
         return;
-    *conn->prev_yielded = conn->next_yielded;
-    if (conn->next_yielded != NULL)
-        conn->next_yielded->prev_yielded = conn->prev_yielded;
+    *client->prev_yielded = client->next_yielded;
+    if (client->next_yielded != NULL)
+        client->next_yielded->prev_yielded = client->prev_yielded;
     else
-        conn->reactor->yielded_end = conn->prev_yielded;
-    conn->prev_yielded = NULL;
+        conn_reactor(&client->conn)->yielded_end = client->prev_yielded;
+    client->prev_yielded = NULL;
 }
 
 int64_t refuse_in_us(const struct reactor *reactor)
 {
     if (reactor->yielded == NULL)
         return INT32_MAX;
-    const int64_t left_us = reactor->refused_us + REFUSE_EVERY_US - reactor->monotonic_us;
+    const int64_t left_us = reactor->refused_us + REFUSE_EVERY_US - reactor->loop.monotonic_us;
     return left_us > 0 ? left_us : 0;
 }
 
 void resume_yielded(struct reactor *reactor)
 {
-    reactor->refused_us = reactor->monotonic_us;
+    reactor->refused_us = reactor->loop.monotonic_us;
     for (unsigned n = 0; n < REFUSERS_AT_ONCE && reactor->yielded != NULL; n++) {
-        struct conn *conn = reactor->yielded;
-        conn_unyield(conn);
-        if (conn->closed)
+        struct client *client = reactor->yielded;
+        client_unyield(client);
+        if (client->conn.closed)
             continue;
-        conn->stopped = true; /* so that the kept input is looked at again */
-        conn->refused = -RESUMED_MORE;
-        reactor_mark_dirty(reactor, conn);
+        client->conn.stopped = true; /* so that the kept input is looked at again */
+        client->refused = -RESUMED_MORE;
+        conn_mark_dirty(&client->conn);
     }
 }
 
@@ -174,11 +175,11 @@ void unblock(struct reactor *reactor)
     if (!reactor->blocked_any || !reactor_memory(reactor, 2u << 20))
         return;
     reactor->blocked_any = false;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next) {
         if (conn->blocked) {
             conn->blocked = false;
             conn->stopped = true; /* so that the kept input is looked at again */
-            reactor_mark_dirty(reactor, conn);
+            conn_mark_dirty(conn);
         }
     }
 }

@@ -2,13 +2,16 @@
  * for who comes, and where all of them are busy the newcomer is told so. What is not HTTP, and the
  * files of the log, are kept clear of that by descriptors that no client gets. */
 #define _GNU_SOURCE
+#include "broker/admit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/reactor.h"
+#include "broker/answer.h"
+
 
 /* Descriptors that clients leave free, for files, other processes and what is being closed. */
 #define SPARE_SHARE 8u
@@ -46,10 +49,12 @@ static bool is_scarce(const struct admission *admission, int fd)
     return (uint32_t)fd + spare(admission) >= admission->files_max;
 }
 
-bool admit_singly(const struct reactor *reactor)
+/* Whether connections are accepted one at a time, because many at once could use up descriptors. */
+static void note_singly(struct reactor *reactor)
 {
     const struct admission *admission = &reactor->admission;
-    return admission->newest + SINGLY_BELOW + spare(admission) > admission->files_max;
+    reactor->loop.accept_singly =
+        admission->newest + SINGLY_BELOW + spare(admission) > admission->files_max;
 }
 
 /* ---- who goes ---- */
@@ -58,16 +63,17 @@ bool admit_singly(const struct reactor *reactor)
  * nothing has been heard for the longest time. INT64_MAX: who is busy, or was just now, stays. */
 static int64_t standing(const struct reactor *reactor, const struct conn *conn)
 {
-    const int64_t age = reactor->now_ms - conn->since_ms;
-    if (conn->kind != CONN_HTTP || conn->closed)
+    const struct client *client = client_of(conn);
+    const int64_t age = reactor->loop.now_ms - conn->since_ms;
+    if (!is_client(conn) || conn->closed)
         return INT64_MAX;
-    if (conn->state == STATE_LINGER)
+    if (client->state == STATE_LINGER)
         return conn->out_first == NULL ? conn->since_ms : INT64_MAX;
-    if (conn->sending && reactor->now_ms - conn->send_ms >= UNREAD_MS)
+    if (conn->sending && reactor->loop.now_ms - conn->send_ms >= UNREAD_MS)
         return conn->since_ms;
-    if (conn->state != STATE_HEAD || conn->slot_first != conn->slot_end || conn->out_first != NULL)
+    if (client->state != STATE_HEAD || !has_no_slots(conn) || conn->out_first != NULL)
         return INT64_MAX;
-    const bool begun = conn->in_len > 0, asked = conn->slot_end != 0 && !begun;
+    const bool begun = conn->in_len > 0, asked = client->slot_end != 0 && !begun;
     if (age < (begun ? UNREAD_MS : asked ? IDLE_MS : SILENT_MS))
         return INT64_MAX;
     return asked ? conn->since_ms + (1LL << 60) : conn->since_ms;
@@ -80,10 +86,10 @@ static unsigned oust(struct reactor *reactor)
     struct conn *chosen[OUSTED_MAX];
     int64_t rank[OUSTED_MAX];
     unsigned count = 0, most = admission->places / OUSTED_SHARE;
-    if (reactor->now_ms < admission->nobody_ms)
+    if (reactor->loop.now_ms < admission->nobody_ms)
         return 0;
     most = most < 1 ? 1 : most > OUSTED_MAX ? OUSTED_MAX : most;
-    for (struct conn *conn = reactor->conns; conn != NULL; conn = conn->next) {
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next) {
         const int64_t own = standing(reactor, conn);
         if (own == INT64_MAX || (count == most && own >= rank[count - 1]))
             continue;
@@ -98,7 +104,7 @@ static unsigned oust(struct reactor *reactor)
     for (unsigned i = 0; i < count; i++)
         conn_close(chosen[i]);
     if (count == 0)
-        admission->nobody_ms = reactor->now_ms + NOBODY_MS;
+        admission->nobody_ms = reactor->loop.now_ms + NOBODY_MS;
     admission->ousted += count;
     return count;
 }
@@ -111,8 +117,8 @@ static bool has_place(struct reactor *reactor, int fd)
     if (!full && !is_scarce(admission, fd))
         return true;
     /* The descriptors of those who go are free in the next turn. */
-    if (admission->promised_turn != reactor->turns || admission->promised == 0) {
-        admission->promised_turn = reactor->turns;
+    if (admission->promised_turn != reactor->loop.turns || admission->promised == 0) {
+        admission->promised_turn = reactor->loop.turns;
         admission->promised = oust(reactor);
     }
     if (admission->promised == 0)
@@ -143,7 +149,7 @@ static void turn_away(struct reactor *reactor, int fd)
     struct turned_away *away = &admission->away[admission->next_away++ % TURNED_AWAY_MAX];
     if (away->fd >= 0)
         see_off(away);
-    *away = (struct turned_away){fd, reactor->now_ms};
+    *away = (struct turned_away){fd, reactor->loop.now_ms};
 }
 
 /* Without a descriptor for them: the reserve is given up for each of some, for a moment. */
@@ -167,23 +173,27 @@ static void refuse_from_reserve(struct reactor *reactor, const struct listener *
 
 /* ---- callbacks of the engine ---- */
 
-void reactor_accepted(struct reactor *reactor, struct listener *listener, int fd)
+void admit_accepted(struct loop *loop, struct listener *listener, int fd)
 {
+    struct reactor *reactor = (struct reactor *)loop;
+    const bool client = listener->protocol->clients;
     reactor->admission.newest = (uint32_t)fd;
+    note_singly(reactor);
     if (reactor->draining)
         close(fd);
-    else if (listener->kind == CONN_HTTP && !has_place(reactor, fd))
+    else if (client && !has_place(reactor, fd))
         turn_away(reactor, fd);
-    else
-        reactor_adopt(reactor, fd, listener->kind);
+    else if (loop_adopt(loop, fd, listener->protocol) != NULL)
+        reactor->admission.places += client;
 }
 
-void reactor_accept_failed(struct reactor *reactor, struct listener *listener, int error)
+void admit_accept_failed(struct loop *loop, struct listener *listener, int error)
 {
+    struct reactor *reactor = (struct reactor *)loop;
     listener->armed = false; /* for other reasons: until the sweep */
     if (error != EMFILE && error != ENFILE)
         return;
-    reactor->admission.retry_ms = reactor->now_ms + RETRY_MS;
+    reactor->admission.retry_ms = reactor->loop.now_ms + RETRY_MS;
     if (!reactor->draining && oust(reactor) == 0)
         refuse_from_reserve(reactor, listener);
 }
@@ -200,6 +210,7 @@ void admit_init(struct reactor *reactor)
     admission->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
         admission->away[i].fd = -1;
+    note_singly(reactor);
 }
 
 void admit_free(struct reactor *reactor)
@@ -214,10 +225,10 @@ void admit_free(struct reactor *reactor)
 void admit_again(struct reactor *reactor)
 {
     reactor->admission.retry_ms = 0;
-    for (uint32_t i = 0; i < reactor->listener_count; i++) {
-        struct listener *listener = &reactor->listeners[i];
+    for (uint32_t i = 0; i < reactor->loop.listener_count; i++) {
+        struct listener *listener = &reactor->loop.listeners[i];
         if (!listener->armed && !reactor->draining)
-            reactor->net->listen(reactor->net, listener);
+            reactor->loop.net->listen(reactor->loop.net, listener);
     }
 }
 
@@ -227,9 +238,10 @@ void admit_sweep(struct reactor *reactor)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) /* somebody may have raised it */
         admission->files_max = limit.rlim_cur < UINT32_MAX ? (uint32_t)limit.rlim_cur : UINT32_MAX;
+    note_singly(reactor);
     for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
         if (admission->away[i].fd >= 0 &&
-            reactor->now_ms - admission->away[i].since_ms >= TURNED_AWAY_MS)
+            reactor->loop.now_ms - admission->away[i].since_ms >= TURNED_AWAY_MS)
             see_off(&admission->away[i]);
     /* The log's files may have come to need more than was kept for them: a new reserve has the
      * lowest number that is free. */

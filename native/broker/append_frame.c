@@ -1,7 +1,7 @@
 /* The two messages of a group's usual way. What is not written exactly so is Python's to read. */
-#include <string.h>
+#include "broker/append_frame.h"
 
-#include "broker/intake.h"
+#include <string.h>
 
 struct reader {
     const uint8_t *at, *end;

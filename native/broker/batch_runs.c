@@ -1,27 +1,17 @@
-/* Client batches: one slice's batch is stored as it came; one that spans slices is cut into rows.
- */
+/* Batches of one slice as runs: as they came, or as rows. */
+#include "broker/batch_runs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "loop/conn.h"
 #include "base/murmur3.h"
-#include "broker/reactor.h"
+#include "broker/route.h"
+#include "broker/runs.h"
 
 /* A larger batch is cut into chunks of the usual size instead: a reader unpacks chunks whole. */
 #define SEALED_VALUES_MAX (1u << 20)
 #define SEALED_EVENTS_MAX 65536u
 #define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
-#define NO_PLACE UINT32_MAX /* an event without a key */
-
-/* What validation finds out about a batch. */
-struct batch_facts {
-    struct batch_view view;
-    struct batch_columns columns;
-    int64_t token_min, token_max, max_timestamp;
-    bool keyed, one_slice;
-    uint32_t place;     /* keyed and one_slice: that one */
-    uint32_t *places;   /* keyed: of each event, behind the columns in scratch */
-};
 
 /* Rows, between siblings and inside this file: count x this, then key and value of each event. */
 struct row {
@@ -62,8 +52,7 @@ static int64_t event_time(const struct batch_facts *facts, uint32_t event)
     return facts->view.base_timestamp_us + (int64_t)column_delta(&facts->columns, event);
 }
 
-/* Unpacks and checks everything: what is stored must be readable for ever. */
-static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
+uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
                         struct batch_facts *facts)
 {
     memset(facts, 0, sizeof *facts);
@@ -95,13 +84,13 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
     return PROBLEM_NONE;
 }
 
-static bool is_large(const struct batch_facts *facts)
+bool batch_is_large(const struct batch_facts *facts)
 {
     return facts->columns.vals_bytes > SEALED_VALUES_MAX ||
            facts->columns.count > SEALED_EVENTS_MAX;
 }
 
-static uint16_t sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                            struct waiter waiter, const struct batch_facts *facts,
                            const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
 {
@@ -135,13 +124,13 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
                      struct batch_outline *out)
 {
     struct batch_facts facts;
-    uint16_t problem = examine(reactor, bytes, len, &facts);
+    uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
     uint32_t place = place_of_slice(reactor, slice);
     if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
-    if (is_large(&facts) && facts.columns.count > 1)
+    if (batch_is_large(&facts) && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE;
     int64_t start = place_token(reactor, place);
     *out = (struct batch_outline){.count = facts.columns.count,
@@ -154,8 +143,7 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
 
 /* ---- rows ---- */
 
-/* The events of one place (or all, place < 0) as rows. NULL without memory. */
-static struct body *rows_encode(struct reactor *reactor, const struct batch_facts *facts,
+struct body *batch_rows(struct reactor *reactor, const struct batch_facts *facts,
                                 int64_t place, uint32_t keyless_place, int64_t timestamp)
 {
     const struct batch_columns *c = &facts->columns;
@@ -283,135 +271,12 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
     struct batch_facts facts;
     if (produce->content == CONTENT_ROWS)
         return rows_run(reactor, produce, place, waiter, bytes, len, body, detail);
-    uint16_t problem = examine(reactor, bytes, len, &facts);
+    uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
     if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
-    if (is_large(&facts) && facts.columns.count > 1)
+    if (batch_is_large(&facts) && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have sent rows */
-    return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
-}
-
-/* ---- distribution ---- */
-
-static uint16_t send_rows(struct reactor *reactor, const struct produce *produce,
-                          const struct batch_facts *facts, uint32_t place, struct waiter waiter,
-                          struct body *rows, uint64_t *detail)
-{
-    struct produce part = *produce;
-    part.content = CONTENT_ROWS;
-    if (facts->view.base_timestamp_us != 0) { /* the one that is the furthest off: see queue_run */
-        const int64_t earliest = facts->view.base_timestamp_us;
-        bool near = log_time_plausible(reactor->log, reactor->wall_us, earliest);
-        part.timestamp = near ? facts->max_timestamp : earliest;
-    }
-    part.has_key = false;
-    if (rows == NULL)
-        return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, place, waiter, rows->data, rows->len, rows,
-                                  detail);
-    body_release(rows);
-    return problem;
-}
-
-/* The distinct places of a batch, in the order of the ring, in an array of its own. */
-static uint32_t *list_places(const struct reactor *reactor, const struct batch_facts *facts,
-                             uint32_t keyless_place, uint32_t *count)
-{
-    uint32_t all = reactor->options.ring_size * reactor->options.slices;
-    uint8_t *present = calloc(1, all);
-    uint32_t most = facts->columns.count < all ? facts->columns.count : all;
-    uint32_t *places = malloc(most * sizeof *places);
-    *count = 0;
-    if (present != NULL && places != NULL) {
-        for (uint32_t i = 0; i < facts->columns.count; i++)
-            present[facts->places[i] == NO_PLACE ? keyless_place : facts->places[i]] = 1;
-        for (uint32_t place = 0; place < all; place++)
-            if (present[place])
-                places[(*count)++] = place;
-    }
-    free(present);
-    return places;
-}
-
-/* Whether the client asked for no hand-off and some of it would need one; *shard: whose it is. */
-static bool misdirected(const struct reactor *reactor, const struct produce *produce,
-                        const uint32_t *places, uint32_t count, uint64_t *shard)
-{
-    for (uint32_t i = 0; i < count && produce->no_forward; i++) {
-        *shard = shard_of_place(reactor, places[i]);
-        if (reactor->routes[*shard].peer != (int32_t)reactor->options.peer)
-            return true;
-    }
-    return false;
-}
-
-/* Cuts a batch by slice; every part is answered for itself, the call when all are. */
-static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
-                              struct waiter waiter, struct slot *slot,
-                              const struct batch_facts *facts, uint32_t keyless_place,
-                              uint64_t *detail)
-{
-    uint32_t parts;
-    uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
-    struct body **rows = calloc(parts + 1, sizeof *rows);
-    uint16_t problem = PROBLEM_NONE;
-    if (places == NULL || parts == 0 || rows == NULL)
-        problem = PROBLEM_BUSY;
-    else if (misdirected(reactor, produce, places, parts, detail))
-        problem = PROBLEM_MISDIRECTED; /* before anything of it is stored */
-    else if ((slot->parts = calloc(parts, sizeof *slot->parts)) == NULL)
-        problem = PROBLEM_BUSY;
-    if (problem == PROBLEM_NONE) {
-        slot->part_count = slot->waiting = parts;
-        /* All are cut before the first is sent: sending uses the same scratch memory. */
-        for (uint32_t i = 0; i < parts; i++)
-            rows[i] = rows_encode(reactor, facts, places[i], keyless_place, produce->timestamp);
-        for (uint32_t i = 0; i < parts; i++) {
-            uint64_t why = 0;
-            uint16_t refused = send_rows(reactor, produce, facts, places[i], waiter, rows[i],
-                                         &why);
-            if (refused != PROBLEM_NONE)
-                slot_part_done(reactor, &waiter, refused, false, NULL, why);
-        }
-    }
-    free(rows);
-    free(places);
-    return problem;
-}
-
-uint16_t batch_produce(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
-                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
-                       uint64_t *detail)
-{
-    struct batch_facts facts;
-    uint32_t keyless_place;
-    uint16_t problem = examine(reactor, bytes, len, &facts);
-    if (problem == PROBLEM_NONE)
-        problem = choose_place(reactor, produce, &keyless_place);
-    if (problem != PROBLEM_NONE)
-        return problem;
-    bool mixed = false; /* keyed and keyless events in one batch */
-    if (facts.keyed)
-        for (uint32_t i = 0; i < facts.columns.count; i++)
-            mixed |= facts.places[i] == NO_PLACE && keyless_place != facts.place;
-    if (facts.keyed && (!facts.one_slice || mixed)) {
-        if (produce->has_producer)
-            return PROBLEM_SPLIT_PRODUCER;
-        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_place, detail);
-    }
-    uint32_t place = facts.keyed ? facts.place : keyless_place;
-    if (produce->place >= 0 && produce->place != place)
-        return PROBLEM_BAD_SLICE;
-    if (is_large(&facts)) {
-        struct body *rows = rows_encode(reactor, &facts, -1, place, produce->timestamp);
-        return send_rows(reactor, produce, &facts, place, waiter, rows, detail);
-    }
-    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
-                   (reactor->options.auto_create || produce->topic->declared);
-    int32_t leader = reactor->routes[shard_of_place(reactor, place)].peer;
-    if (leading && leader == (int32_t)reactor->options.peer)
-        return sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
-    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
+    return batch_sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
 }

@@ -1,0 +1,12 @@
+/* answer: answers as bytes. */
+#ifndef BARCO_ANSWER_H
+#define BARCO_ANSWER_H
+
+#include "broker/client.h"
+
+/* Renders a slot whose turn has come. */
+void answer_render(struct conn *conn, struct slot *slot);
+/* The problem as a whole response, after which the connection ends. The length. */
+size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,151 @@
+/* Produce calls that were handed to the process that leads their slice, until they are answered. */
+#include "broker/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/frames.h"
+#include "broker/route.h"
+#include "broker/waiter.h"
+#include "loop/output.h"
+
+#define CALLS_MAX 65536u
+#define DEADLINE_MS 10000 /* an answer that takes so long is none */
+#define REROUTED_MS 300   /* the same, from a process that leads the shard no more: one that lives
+                           * has answered what it had before another could lead */
+
+static struct call *call_open(struct reactor *reactor, uint64_t *tag)
+{
+    if (reactor->call_free == UINT32_MAX) {
+        uint32_t old = reactor->call_capacity, capacity = old ? old * 2 : 256;
+        if (capacity > CALLS_MAX)
+            return NULL;
+        struct call *calls = realloc(reactor->calls, capacity * sizeof *calls);
+        if (calls == NULL)
+            return NULL;
+        memset(calls + old, 0, (capacity - old) * sizeof *calls);
+        for (uint32_t i = old; i < capacity; i++)
+            calls[i].next_free = i + 1 < capacity ? i + 1 : UINT32_MAX;
+        reactor->calls = calls;
+        reactor->call_capacity = capacity;
+        reactor->call_free = old;
+    }
+    uint32_t at = reactor->call_free;
+    struct call *call = &reactor->calls[at];
+    reactor->call_free = call->next_free;
+    call->used = true;
+    call->generation++;
+    *tag = (uint64_t)call->generation << 32 | at;
+    return call;
+}
+
+static void call_close(struct reactor *reactor, uint32_t at)
+{
+    reactor->calls[at].used = false;
+    reactor->calls[at].next_free = reactor->call_free;
+    reactor->call_free = at;
+}
+
+uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
+                      uint32_t place, struct waiter waiter, const uint8_t *bytes, size_t len)
+{
+    struct conn *conn = reactor->peers[peer];
+    if (conn == NULL || conn->closed)
+        return PROBLEM_NO_LEADER;
+    /* Many tiny events of a batch can be more as rows than they were in it. */
+    if (len > reactor->options.request_bytes_max * 2)
+        return PROBLEM_BODY_TOO_LARGE;
+    /* The owner's back-pressure: unsent calls are bounded like everything else. */
+    if (!reactor_memory(reactor, reactor->peer_out_bytes + len))
+        return PROBLEM_BUSY;
+    struct call_frame frame = {
+        .op = OP_CALL,
+        .content = produce->content,
+        .topic_len = produce->topic->name_len,
+        .timestamp = produce->timestamp,
+        .place = place,
+        .key_len = produce->has_key ? produce->key_len : 0,
+        .body_len = (uint32_t)len,
+        .producer_seq = produce->producer_seq,
+        .producer_epoch = produce->producer_epoch,
+    };
+    frame.flags = (produce->has_key ? FLAG_KEY : 0) | (produce->has_producer ? FLAG_PRODUCER : 0) |
+                  (produce->one_shot ? FLAG_ONE_SHOT : 0);
+    memcpy(frame.producer_id, produce->producer_id, PRODUCER_ID_BYTES);
+    frame.bytes = (uint32_t)(sizeof frame + frame.topic_len + frame.key_len + len);
+    struct call *call = call_open(reactor, &frame.tag);
+    if (call == NULL)
+        return PROBLEM_BUSY;
+    call->peer = peer;
+    call->shard = shard_of_place(reactor, place);
+    call->since_ms = reactor->loop.now_ms;
+    call->waiter = waiter;
+    conn_write(conn, &frame, sizeof frame);
+    conn_write(conn, produce->topic->name, frame.topic_len);
+    if (frame.key_len)
+        conn_write(conn, produce->key, frame.key_len);
+    conn_write(conn, bytes, len);
+    reactor->handed_out++;
+    return PROBLEM_NONE;
+}
+
+bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    uint32_t at = (uint32_t)frame->tag;
+    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a shard here. */
+    if (frame->bytes != sizeof *frame || !peer_of(conn)->outgoing || at >= reactor->call_capacity ||
+        frame->problem >= PROBLEM_COUNT || frame->problem == PROBLEM_MISDIRECTED ||
+        frame->place >= reactor->options.ring_size * reactor->options.slices)
+        return false;
+    if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
+        return true; /* it came too late: the call was answered without it */
+    if (reactor->calls[at].peer != peer_of(conn)->peer)
+        return false; /* nobody answers for another */
+    struct waiter waiter = reactor->calls[at].waiter;
+    call_close(reactor, at);
+    struct part part = {frame->place, frame->count, frame->epoch, frame->offset};
+    slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
+                   frame->detail);
+    return true;
+}
+
+/* The events may have been stored before the leader went away. */
+static void give_up(struct reactor *reactor, uint32_t at)
+{
+    struct waiter waiter = reactor->calls[at].waiter;
+    call_close(reactor, at);
+    slot_part_done(reactor, &waiter, PROBLEM_UNKNOWN_OUTCOME, false, NULL, 0);
+}
+
+void handoff_lost(struct reactor *reactor, struct conn *conn)
+{
+    if (!peer_of(conn)->outgoing)
+        return;
+    if (reactor->peers[peer_of(conn)->peer] == conn)
+        reactor->peers[peer_of(conn)->peer] = NULL;
+    reactor->peer_out_bytes -= conn->out_bytes;
+    reactor_upcall(reactor, UPCALL_PEER_CLOSED, peer_of(conn)->peer);
+    for (uint32_t i = 0; i < reactor->call_capacity; i++)
+        if (reactor->calls[i].used && reactor->calls[i].peer == peer_of(conn)->peer)
+            give_up(reactor, i);
+}
+
+void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer)
+{
+    int64_t since_ms = reactor->loop.now_ms - DEADLINE_MS + REROUTED_MS;
+    for (uint32_t i = 0; i < reactor->call_capacity; i++) {
+        struct call *call = &reactor->calls[i];
+        if (call->used && call->shard == shard && call->peer == peer && call->since_ms > since_ms)
+            call->since_ms = since_ms;
+    }
+    reactor->give_up_ms = reactor->loop.now_ms + REROUTED_MS;
+}
+
+void handoff_deadlines(struct reactor *reactor)
+{
+    const int64_t oldest_ms = reactor->loop.now_ms - DEADLINE_MS;
+    for (uint32_t i = 0; i < reactor->call_capacity; i++)
+        if (reactor->calls[i].used && reactor->calls[i].since_ms <= oldest_ms)
+            give_up(reactor, i);
+}

@@ -1,0 +1,109 @@
+/* client: one connection that speaks HTTP: its requests, and their answers in order. */
+#ifndef BARCO_CLIENT_H
+#define BARCO_CLIENT_H
+
+#include "broker/core.h"
+#include "broker/produce.h"
+#include "http/http1.h"
+#include "loop/output.h"
+
+#define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
+#define OUTPUT_PAUSE_BYTES (256u << 10) /* unsent answers after which reading stops */
+#define CONTROL_PIPELINED_MAX 8u /* of one connection; then reading stops */
+
+enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
+enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
+
+/* The place of one answer in the order of its connection's requests. */
+struct slot {
+    uint8_t kind;
+    bool head_only, minimal, close, http10_keep_alive, want_continue, control;
+    uint16_t status;
+    uint16_t problem;
+    uint32_t waiting;  /* parts without an answer */
+    uint32_t part_count;
+    struct topic *topic;
+    struct part part;   /* the only one, mostly */
+    struct part *parts; /* more than one */
+    uint32_t held;      /* bytes of the body that the upper layer has */
+    uint64_t expected;  /* sequence, for a gap; shard, for 421; line number */
+    struct asked *asked; /* control: it waits to be given up, see control.c */
+    struct output *first, *last; /* SLOT_PYTHON, rendered */
+};
+
+struct request {
+    bool control;
+    uint32_t slot;
+    uint64_t body_want, body_max; /* content length (0 with chunked) and limit */
+    struct produce produce;
+    uint8_t *owned_key;
+    uint8_t *head; /* control: the head's bytes */
+    uint32_t head_len;
+    struct body *body;
+    struct http1_chunked chunked;
+    int64_t started_ms;
+};
+
+struct client {
+    struct conn conn;
+    uint8_t state;
+    bool refuser; /* its requests were refused one after the other, and none was good since */
+    bool has_address;
+    uint8_t address; /* the client's, hashed; when it is first needed */
+    struct client *next_yielded, **prev_yielded; /* prev NULL: it has not */
+    struct client *next_held;
+    uint32_t held;   /* bytes; only while some are shed */
+    int32_t refused; /* requests, since it last yielded */
+    size_t head_seen;
+    struct request request;
+    uint64_t discard;
+    struct slot *slots;
+    uint32_t control_open; /* slots that are or were the upper layer's */
+    uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
+    uint8_t host_len;
+    char host[64]; /* the last one that was found to be ours */
+};
+
+static inline bool is_client(const struct conn *conn) { return conn->protocol->clients; }
+
+static inline struct client *client_of(const struct conn *conn) { return (struct client *)conn; }
+
+/* Nothing that it asked for waits for an answer. */
+static inline bool has_no_slots(const struct conn *conn)
+{
+    return client_of(conn)->slot_first == client_of(conn)->slot_end;
+}
+
+static inline struct slot *slot_at(const struct client *client, uint32_t number)
+{
+    return &client->slots[number & (client->slot_capacity - 1)];
+}
+
+/* NULL: it was answered. */
+static inline struct slot *conn_slot(const struct conn *conn, uint32_t number)
+{
+    const struct client *client = client_of(conn);
+    const uint32_t open = client->slot_end - client->slot_first;
+    return number - client->slot_first < open ? slot_at(client, number) : NULL;
+}
+
+/* No request is begun while the answers of earlier ones wait for their turn or for the client; one
+ * whose body is coming in is finished, so that a pause never makes its sender look slow. */
+static inline bool client_paused(const struct conn *conn)
+{
+    const struct client *client = client_of(conn);
+    if (client->state != STATE_HEAD)
+        return conn->blocked;
+    return conn->blocked || client->prev_yielded != NULL ||
+           client->slot_end - client->slot_first >= SLOTS_MAX ||
+           client->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
+}
+
+/* Of who has not asked for anything good yet only little is read at a time: it is copied, kept and
+ * paid for before it is known to be worth anything. */
+static inline void note_wary(struct client *client)
+{
+    client->conn.wary = client->slot_end == 0 || client->refuser;
+}
+
+#endif

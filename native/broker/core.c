@@ -1,0 +1,41 @@
+#include "broker/core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id)
+{
+    if (reactor->upcall_count == reactor->upcall_capacity) {
+        uint32_t capacity = reactor->upcall_capacity ? reactor->upcall_capacity * 2 : 64;
+        reactor->upcalls = realloc(reactor->upcalls, capacity * sizeof *reactor->upcalls);
+        assert(reactor->upcalls != NULL);
+        reactor->upcall_capacity = capacity;
+    }
+    struct upcall *up = &reactor->upcalls[reactor->upcall_count++];
+    *up = (struct upcall){.kind = kind, .id = id};
+    return up;
+}
+
+bool reactor_memory(const struct reactor *reactor, size_t bytes)
+{
+    const struct log *log = reactor->log;
+    return reactor->body_bytes + log->queued_bytes + log->held_bytes + bytes <=
+           reactor->options.memory_max;
+}
+
+uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes)
+{
+    if (bytes > reactor->scratch_capacity) {
+        free(reactor->scratch);
+        reactor->scratch = malloc(bytes);
+        reactor->scratch_capacity = reactor->scratch ? bytes : 0;
+    }
+    return reactor->scratch;
+}
+
+bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms)
+{
+    const int64_t age = now_ms - conn->since_ms - FRAME_GRACE_MS;
+    return got > 0 && age > 0 && !conn->paused && !conn->blocked &&
+           (int64_t)got < age * FRAME_BYTES_PER_MS;
+}

@@ -1,0 +1,198 @@
+/* What other processes of the cluster hand over, and answer to what was handed to them. */
+#include "broker/handoff_in.h"
+
+#include <string.h>
+
+#include "base/murmur3.h"
+#include "broker/calls.h"
+#include "broker/frames.h"
+#include "broker/route.h"
+#include "broker/slice.h"
+#include "broker/waiter.h"
+#include "http/uri.h"
+
+#define FRAME_KEPT_MAX 65536u /* room that is kept; what is over of a large frame is given back */
+
+/* Largest frame a peer may send: twice a full request, and its key, topic and head. */
+static uint64_t frame_bytes_max(const struct reactor *reactor)
+{
+    return reactor->options.request_bytes_max * 2 + (1u << 20);
+}
+
+/* Whether a call is one that a worker may have taken from a client: the sender is not asked to be
+ * right, and internal topics are written by whoever leads the shard, never through here. */
+static bool call_valid(const struct reactor *reactor, const struct call_frame *frame,
+                       const char *topic)
+{
+    uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
+    return lens == frame->bytes && place_is_ours(reactor, frame->place) &&
+           frame->content <= CONTENT_ROWS && frame->key_len <= KEY_BYTES_MAX &&
+           topic_name_valid(topic, frame->topic_len) &&
+           !topic_name_reserved(topic, frame->topic_len);
+}
+
+static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    const uint8_t *topic = bytes + sizeof *frame, *key, *body;
+    if (!call_valid(reactor, frame, (const char *)topic))
+        return false;
+    key = topic + frame->topic_len;
+    body = key + frame->key_len;
+    struct produce produce = {
+        .topic = shard_topic_asked(reactor->shard, (const char *)topic, frame->topic_len),
+        .content = frame->content,
+        .has_key = frame->flags & FLAG_KEY,
+        .has_producer = frame->flags & FLAG_PRODUCER,
+        .one_shot = frame->flags & FLAG_ONE_SHOT,
+        .place = frame->place,
+        .timestamp = frame->timestamp,
+        .key = key,
+        .key_len = frame->key_len,
+        .producer_epoch = frame->producer_epoch,
+        .producer_seq = frame->producer_seq,
+    };
+    if (produce.has_key)
+        produce.key_token = murmur3_token(key, frame->key_len);
+    memcpy(produce.producer_id, frame->producer_id, PRODUCER_ID_BYTES);
+    struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
+    uint64_t detail = 0;
+    uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
+    if (produce.topic != NULL)
+        problem = produce_slice(reactor, &produce, frame->place, waiter, body, frame->body_len,
+                                NULL, &detail);
+    reactor->handed_in++;
+    if (problem != PROBLEM_NONE)
+        handoff_answer(reactor, &waiter, problem, false, NULL, detail);
+    return true;
+}
+
+static void take_frames(struct conn *conn)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    size_t used = 0;
+    while (!conn->closed && conn->in_len - used >= 8) {
+        const uint8_t *bytes = conn->in + used;
+        uint32_t len;
+        memcpy(&len, bytes, 4);
+        bool ok = len >= sizeof(struct answer_frame) && len <= frame_bytes_max(reactor);
+        if (ok && conn->in_len - used < len)
+            break;
+        if (ok && bytes[4] == OP_CALL && len >= sizeof(struct call_frame)) {
+            if (!reactor_memory(reactor, len)) {
+                conn->blocked = reactor->blocked_any = true;
+                conn->blocked_ms = reactor->loop.now_ms;
+                break;
+            }
+            struct call_frame frame;
+            memcpy(&frame, bytes, sizeof frame);
+            ok = take_call(conn, bytes, &frame);
+        } else if (ok && bytes[4] == OP_ANSWER) {
+            struct answer_frame frame;
+            memcpy(&frame, bytes, sizeof frame);
+            ok = handoff_answered(conn, &frame);
+        } else {
+            ok = false;
+        }
+        if (!ok) { /* not our program: this cannot be mended */
+            conn_close(conn);
+            return;
+        }
+        used += len;
+    }
+    conn_used(conn, used);
+}
+
+/* Frames that have begun do not take more than half of the budget: whoever has most of it goes. */
+static void bound_partials(struct reactor *reactor)
+{
+    if (reactor->partial_bytes <= reactor->options.memory_max / 2)
+        return;
+    struct conn *most = NULL;
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
+        if (conn->protocol == &peer_protocol && !conn->closed &&
+            (most == NULL || conn->in_capacity > most->in_capacity))
+            most = conn;
+    if (most == NULL)
+        return;
+    conn_drop_input(most);
+    conn_close(most);
+}
+
+/* Frames of another worker; what is over of a large one is given back. */
+static void go_on(struct conn *conn)
+{
+    const size_t before = conn->in_len;
+    take_frames(conn);
+    if (conn->in_len < before) /* a frame has ended: the next one has its own time */
+        conn->since_ms = conn->loop->now_ms;
+    if (conn->in_len == 0 && conn->in_capacity > FRAME_KEPT_MAX)
+        conn_drop_input(conn);
+}
+
+/* ---- the protocol ---- */
+
+static void peer_opened(struct conn *conn) { conn->kept = &conn_reactor(conn)->partial_bytes; }
+
+static void peer_input(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (conn->in_len == 0)
+        conn->since_ms = conn->loop->now_ms;
+    bound_partials(conn_reactor(conn));
+    if (conn->closed)
+        return;
+    if (!conn_keep(conn, bytes, len))
+        conn_close(conn);
+    else
+        go_on(conn);
+}
+
+static void peer_closed(struct conn *conn) { handoff_lost(conn_reactor(conn), conn); }
+
+static void peer_freed(struct conn *conn) {}
+
+static void peer_deadline(struct conn *conn, int64_t now_ms)
+{
+    if (frame_too_slow(conn, conn->in_len, now_ms))
+        conn_close(conn);
+}
+
+const struct protocol peer_protocol = {
+    .bytes = sizeof(struct peer_conn),
+    .opened = peer_opened,
+    .input = peer_input,
+    .resume = go_on,
+    .closed = peer_closed,
+    .freed = peer_freed,
+    .deadline = peer_deadline,
+};
+
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
+{
+    if (peer >= reactor->options.peers || peer == reactor->options.peer)
+        return -1;
+    if (reactor->peers[peer] != NULL)
+        conn_close(reactor->peers[peer]);
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol);
+    if (conn == NULL)
+        return -1;
+    peer_of(conn)->outgoing = true;
+    peer_of(conn)->peer = peer;
+    conn->unsent = &reactor->peer_out_bytes;
+    reactor->peers[peer] = conn;
+    return 0;
+}
+
+int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
+{
+    for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
+        if (conn->protocol == &peer_protocol && peer_of(conn)->from_afar &&
+            peer_of(conn)->peer == peer && !conn->closed)
+            conn_close(conn);
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol);
+    if (conn == NULL)
+        return -1;
+    peer_of(conn)->from_afar = true;
+    peer_of(conn)->peer = peer;
+    return 0;
+}

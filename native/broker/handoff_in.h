@@ -1,0 +1,16 @@
+/* handoff_in: the protocol between the processes of a cluster. */
+#ifndef BARCO_HANDOFF_IN_H
+#define BARCO_HANDOFF_IN_H
+
+#include "broker/core.h"
+
+extern const struct protocol peer_protocol;
+
+/* Takes a connection on which calls go to another process; the one before is closed. -1: there is
+ * no such process, or no memory. */
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd);
+/* Takes a connection that this process of another broker has opened to hand events off; it has one,
+ * and what it opened before is closed. */
+int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer);
+
+#endif

@@ -1,0 +1,25 @@
+/* produce: a produce call, as far as its head says, and the events that stand for a part of it. */
+#ifndef BARCO_PRODUCE_H
+#define BARCO_PRODUCE_H
+
+#include "log/run.h"
+
+#define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
+
+enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_ROWS };
+
+/* A produce call as far as its head says. */
+struct produce {
+    struct topic *topic;
+    uint8_t content;
+    bool has_key, has_producer, one_shot, minimal, no_forward;
+    int64_t place; /* asked for, -1: by key */
+    int64_t timestamp;
+    uint32_t key_len, producer_epoch;
+    uint64_t producer_seq;
+    int64_t producer_token, key_token;
+    uint8_t producer_id[PRODUCER_ID_BYTES];
+    const uint8_t *key;
+};
+
+#endif

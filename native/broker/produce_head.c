@@ -1,0 +1,265 @@
+/* A produce request's head: topic, key, slice, producer. */
+#include "broker/produce_head.h"
+
+#include <string.h>
+
+#include "base/murmur3.h"
+#include "broker/route.h"
+#include "http/uri.h"
+
+#define PRODUCER_NAME_MAX 64
+
+static bool parse_u64(const struct http1_slice *text, uint64_t *value)
+{
+    uint64_t result = 0;
+    if (text->len == 0 || text->len > 19)
+        return false;
+    for (uint32_t i = 0; i < text->len; i++) {
+        if (text->p[i] < '0' || text->p[i] > '9')
+            return false;
+        result = result * 10 + (uint64_t)(text->p[i] - '0');
+    }
+    *value = result;
+    return true;
+}
+
+static bool slice_is(const struct http1_slice *text, const char *lower, size_t len)
+{
+    if (text->len != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((text->p[i] | 0x20) != lower[i] && text->p[i] != lower[i])
+            return false;
+    return true;
+}
+
+#define IS(text, literal) slice_is(text, literal, sizeof(literal) - 1)
+
+/* The media type without its parameters: "application/x-ndjson; charset=utf-8" is NDJSON too. */
+static uint8_t content_of(struct http1_slice type)
+{
+    const char *semicolon = memchr(type.p, ';', type.len);
+    if (semicolon != NULL)
+        type.len = (uint32_t)(semicolon - type.p);
+    while (type.len > 0 && (type.p[type.len - 1] == ' ' || type.p[type.len - 1] == '\t'))
+        type.len--;
+    if (IS(&type, "application/x-ndjson"))
+        return CONTENT_LINES;
+    if (IS(&type, "application/vnd.barco.batch"))
+        return CONTENT_BATCH;
+    return CONTENT_EVENT;
+}
+
+/* 128 bits of the id's hash: ids are compared by it. */
+static void hash_producer(const char *name, size_t len, struct produce *out)
+{
+    uint8_t salted[PRODUCER_NAME_MAX + 1];
+    int64_t halves[2];
+    memcpy(salted, name, len);
+    salted[len] = 0xff;
+    halves[0] = murmur3_token(name, len);
+    halves[1] = murmur3_token(salted, len + 1);
+    memcpy(out->producer_id, halves, PRODUCER_ID_BYTES);
+    out->producer_token = halves[0];
+    out->has_producer = true;
+}
+
+struct producer_headers {
+    struct http1_slice id, epoch, seq, once;
+};
+
+static uint16_t read_producer(const struct producer_headers *headers, struct produce *out)
+{
+    uint64_t epoch;
+    if (headers->once.p != NULL && headers->id.p == NULL) {
+        if (headers->once.len == 0 || headers->once.len > PRODUCER_NAME_MAX)
+            return PROBLEM_BAD_PRODUCER;
+        out->one_shot = true;
+        hash_producer(headers->once.p, headers->once.len, out);
+        out->producer_id[0] ^= 0x5a; /* never a Producer-Id that is spelled the same */
+        return PROBLEM_NONE;
+    }
+    if (headers->id.p == NULL && headers->epoch.p == NULL && headers->seq.p == NULL)
+        return PROBLEM_NONE;
+    if (headers->id.p == NULL || headers->epoch.p == NULL || headers->seq.p == NULL ||
+        headers->once.p != NULL || headers->id.len == 0 || headers->id.len > PRODUCER_NAME_MAX ||
+        !parse_u64(&headers->epoch, &epoch) || epoch > UINT32_MAX ||
+        !parse_u64(&headers->seq, &out->producer_seq))
+        return PROBLEM_BAD_PRODUCER;
+    out->producer_epoch = (uint32_t)epoch;
+    hash_producer(headers->id.p, headers->id.len, out);
+    return PROBLEM_NONE;
+}
+
+/* One pass over the fields: length and first letter sort out nearly all of them. */
+static uint16_t read_headers(const struct http1_request *head, struct produce *out)
+{
+    struct producer_headers producer = {0};
+    for (uint16_t i = 0; i < head->header_count; i++) {
+        const struct http1_slice *name = &head->headers[i].name;
+        const struct http1_slice *value = &head->headers[i].value;
+        switch (name->len) {
+        case 6:
+            if (IS(name, "prefer"))
+                out->minimal = IS(value, "return=minimal");
+            break;
+        case 11:
+            if (IS(name, "producer-id"))
+                producer.id = *value;
+            break;
+        case 12:
+            if (IS(name, "content-type"))
+                out->content = content_of(*value);
+            else if (IS(name, "producer-seq"))
+                producer.seq = *value;
+            break;
+        case 14:
+            if (IS(name, "producer-epoch"))
+                producer.epoch = *value;
+            break;
+        case 15:
+            if (IS(name, "idempotency-key"))
+                producer.once = *value;
+            break;
+        case 16:
+            if (IS(name, "content-encoding") && !IS(value, "identity"))
+                return PROBLEM_ENCODING;
+            if (IS(name, "barco-no-forward"))
+                out->no_forward = value->len == 1 && value->p[0] == '1';
+            break;
+        default:
+            break;
+        }
+    }
+    return read_producer(&producer, out);
+}
+
+static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struct produce *out)
+{
+    uint8_t *room = conn_reactor(conn)->key_scratch;
+    int key_len = uri_decode(raw->p, raw->len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
+    if (key_len < 0)
+        return key_len == -3 ? PROBLEM_BAD_KEY : PROBLEM_BAD_QUERY;
+    out->has_key = true;
+    out->key = room;
+    out->key_len = (uint32_t)key_len;
+    out->key_token = murmur3_token(room, (size_t)key_len);
+    return PROBLEM_NONE;
+}
+
+/* The start of a token range, as answers spell it. */
+static bool parse_range(const struct reactor *reactor, const struct http1_slice *text,
+                        uint32_t *range)
+{
+    struct http1_slice digits = *text;
+    bool negative = digits.len > 0 && digits.p[0] == '-';
+    uint64_t number;
+    if (negative) {
+        digits.p++;
+        digits.len--;
+    }
+    if (!parse_u64(&digits, &number) || number > (uint64_t)INT64_MAX + negative)
+        return false;
+    int64_t token = (int64_t)(negative ? 0 - number : number);
+    *range = place_of_token(reactor, token) >> reactor->options.slice_shift;
+    return range_token(reactor, *range) == token;
+}
+
+/* slice=, of the token range that token= names, or of this process's own. */
+static uint16_t read_place(const struct reactor *reactor, const char *query, size_t len,
+                           struct produce *out)
+{
+    struct http1_slice raw;
+    uint64_t number;
+    uint32_t range = reactor->options.range_index;
+    int found = uri_query_get(query, len, "token", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && !parse_range(reactor, &raw, &range))
+        return PROBLEM_BAD_SLICE;
+    found = uri_query_get(query, len, "slice", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number >= reactor->options.slices))
+        return PROBLEM_BAD_SLICE;
+    if (found)
+        out->place = (range << reactor->options.slice_shift) + (int64_t)number;
+    return PROBLEM_NONE;
+}
+
+static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
+{
+    static const char *const names[] = {"partitionKey", "slice", "token", "timestamp", NULL};
+    struct http1_slice raw;
+    uint64_t number;
+    const char *query = head->query.p;
+    size_t len = head->query.len;
+    if (uri_query_unknown(query, len, names))
+        return PROBLEM_UNKNOWN_NAME;
+    int found = uri_query_get(query, len, "partitionKey", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    uint16_t problem = found ? read_key(conn, &raw, out) : PROBLEM_NONE;
+    if (problem != PROBLEM_NONE)
+        return problem;
+    found = uri_query_get(query, len, "timestamp", &raw);
+    if (found < 0)
+        return PROBLEM_BAD_QUERY;
+    if (found && (!parse_u64(&raw, &number) || number == 0 || number > TIMESTAMP_MAX))
+        return PROBLEM_BAD_TIMESTAMP;
+    if (found)
+        out->timestamp = (int64_t)number;
+    return read_place(conn_reactor(conn), query, len, out);
+}
+
+/* The usual query is one plain partitionKey, or none: it need not be searched three times. */
+static uint16_t read_query_fast(struct conn *conn, const struct http1_request *head,
+                                struct produce *out)
+{
+    static const char name[] = "partitionKey=";
+    const char *query = head->query.p;
+    size_t len = head->query.len;
+    if (query == NULL || len == 0)
+        return PROBLEM_NONE;
+    if (len < sizeof name - 1 || memcmp(query, name, sizeof name - 1) != 0 ||
+        memchr(query, '&', len) != NULL)
+        return read_query(conn, head, out);
+    struct http1_slice raw = {query + sizeof name - 1, (uint32_t)(len - (sizeof name - 1))};
+    return read_key(conn, &raw, out);
+}
+
+uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
+                      struct slot *slot, struct produce *out)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    memset(out, 0, sizeof *out);
+    out->place = -1;
+    if (!topic_name_valid(topic.p, topic.len))
+        return PROBLEM_BAD_TOPIC;
+    if (topic_name_reserved(topic.p, topic.len))
+        return PROBLEM_RESERVED_TOPIC;
+    uint16_t problem = read_headers(head, out);
+    if (problem == PROBLEM_NONE)
+        problem = read_query_fast(conn, head, out);
+    if (problem == PROBLEM_NONE && out->content == CONTENT_BATCH && out->has_key)
+        problem = PROBLEM_BAD_QUERY; /* a batch carries its keys inside */
+    if (problem != PROBLEM_NONE)
+        return problem;
+    /* In a cluster this process need not lead anything to take events in. */
+    bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
+    if (reactor->draining || reactor->io_failed || !ready)
+        return PROBLEM_NOT_READY;
+    if (reactor->disk_full && reactor->options.ring_size == 1)
+        return PROBLEM_DISK_FULL;
+    out->topic = shard_topic(reactor->shard, topic.p, topic.len);
+    if (!reactor->options.auto_create && reactor->options.ring_size == 1 &&
+        (out->topic == NULL || !out->topic->declared))
+        return PROBLEM_UNKNOWN_TOPIC; /* in a cluster only the slice's leader is sure of it */
+    if (out->topic == NULL)
+        out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
+    if (out->topic == NULL)
+        return PROBLEM_TOO_MANY_TOPICS;
+    slot->topic = out->topic;
+    slot->minimal = out->minimal;
+    return PROBLEM_NONE;
+}

@@ -1,0 +1,11 @@
+/* produce_head: what a produce request's head says. */
+#ifndef BARCO_PRODUCE_HEAD_H
+#define BARCO_PRODUCE_HEAD_H
+
+#include "broker/client.h"
+
+/* Reads a produce request's head. 0, or the problem. */
+uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
+                      struct slot *slot, struct produce *out);
+
+#endif

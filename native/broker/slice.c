@@ -1,0 +1,24 @@
+#include "broker/slice.h"
+
+#include "broker/batch_runs.h"
+#include "broker/runs.h"
+
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                       struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail)
+{
+    if (!reactor->log->open || reactor->draining || reactor->io_failed)
+        return PROBLEM_NOT_READY;
+    if (reactor->disk_full && waiter.kind != WAITER_APPEND)
+        return PROBLEM_DISK_FULL;
+    if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
+        return PROBLEM_UNKNOWN_TOPIC;
+    switch (produce->content) {
+    case CONTENT_EVENT:
+        return event_run(reactor, produce, place, waiter, bytes, len, body, detail);
+    case CONTENT_LINES:
+        return lines_run(reactor, produce, place, waiter, bytes, len, body, detail);
+    default:
+        return batch_run(reactor, produce, place, waiter, bytes, len, body, detail);
+    }
+}

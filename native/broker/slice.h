@@ -1,0 +1,13 @@
+/* slice: a call, or a share of one, at the process that leads its slice. */
+#ifndef BARCO_SLICE_H
+#define BARCO_SLICE_H
+
+#include "broker/core.h"
+#include "broker/produce.h"
+
+/* A share that was handed over, at the process that leads the slice. 0, or the problem. */
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                       struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                       uint64_t *detail);
+
+#endif

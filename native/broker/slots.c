@@ -1,0 +1,101 @@
+/* The order of answers: each request has a slot, and is answered when all earlier ones are. */
+#include "broker/slots.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/answer.h"
+#include "broker/control.h"
+
+static bool slots_grow(struct conn *conn)
+{
+    struct client *client = client_of(conn);
+    uint32_t capacity = client->slot_capacity ? client->slot_capacity * 2 : 4;
+    struct slot *slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (uint32_t n = client->slot_first; n != client->slot_end; n++)
+        slots[n & (capacity - 1)] = client->slots[n & (client->slot_capacity - 1)];
+    free(client->slots);
+    client->slots = slots;
+    client->slot_capacity = capacity;
+    return true;
+}
+
+struct slot *slot_open(struct conn *conn)
+{
+    struct client *client = client_of(conn);
+    if (client->slot_end - client->slot_first == client->slot_capacity && !slots_grow(conn))
+        return NULL;
+    struct slot *slot = &client->slots[client->slot_end++ & (client->slot_capacity - 1)];
+    memset(slot, 0, sizeof *slot);
+    note_wary(client);
+    return slot;
+}
+
+void slot_clear(struct conn *conn, struct slot *slot)
+{
+    struct client *client = client_of(conn);
+    conn_reactor(conn)->control_bytes -= slot->held;
+    control_forget(conn, slot);
+    conn_reactor(conn)->asking.open[client->address] -= slot->control;
+    conn_reactor(conn)->control_open -= slot->control;
+    client->control_open -= slot->control;
+    slot->held = 0;
+    slot->control = false;
+    outputs_free(slot->first);
+    free(slot->parts);
+    slot->first = slot->last = NULL;
+    slot->parts = NULL;
+}
+
+void client_linger(struct conn *conn)
+{
+    client_of(conn)->state = STATE_LINGER;
+    conn->since_ms = conn->loop->now_ms;
+    conn->in_len = 0;
+}
+
+/* Sends every answer whose turn has come. */
+void flush_slots(struct conn *conn)
+{
+    struct client *client = client_of(conn);
+    while (client->slot_first != client->slot_end && !conn->closed) {
+        struct slot *slot = slot_at(client, client->slot_first);
+        if (slot->kind == SLOT_OPEN) {
+            if (slot->want_continue) {
+                slot->want_continue = false;
+                static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+                conn_write(conn, text, sizeof text - 1);
+            }
+            return;
+        }
+        bool close = slot->close;
+        answer_render(conn, slot);
+        slot_clear(conn, slot);
+        client->slot_first++;
+        if (close) {
+            client_linger(conn);
+            return;
+        }
+    }
+}
+
+void conn_answer(struct conn *conn, struct slot *slot)
+{
+    struct client *client = client_of(conn);
+    if (slot == slot_at(client, client->slot_first))
+        flush_slots(conn);
+    /* A pipeline that was full may go on. */
+    if (conn->in_len > 0 && client->state != STATE_LINGER)
+        conn_mark_dirty(conn);
+}
+
+void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
+{
+    slot->kind = SLOT_PROBLEM;
+    slot->problem = problem;
+    conn_reactor(conn)->problems++;
+    client_of(conn)->refused++;
+    conn_answer(conn, slot);
+}

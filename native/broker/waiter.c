@@ -1,0 +1,98 @@
+#include "broker/waiter.h"
+
+#include "broker/frames.h"
+#include "broker/route.h"
+#include "broker/slots.h"
+
+void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail)
+{
+    struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
+    struct slot *slot = conn && !conn->closed ? conn_slot(conn, waiter->slot) : NULL;
+    if (slot == NULL || slot->kind != SLOT_OPEN)
+        return; /* the client is gone */
+    if (problem != PROBLEM_NONE) {
+        /* Parts that are stored make a refused part's outcome "unknown" for the whole. All of them
+         * are refused for a timestamp that one of them has. */
+        bool alone = slot->part_count == 1, first = slot->part_count == slot->waiting;
+        bool alike = problem == PROBLEM_FAR_TIMESTAMP && (first || slot->problem == problem);
+        slot->problem = alone || alike ? problem : PROBLEM_UNKNOWN_OUTCOME;
+        slot->expected = detail;
+    } else if (slot->part_count == 1) {
+        slot->part = *part;
+    } else {
+        if (slot->problem == PROBLEM_FAR_TIMESTAMP)
+            slot->problem = PROBLEM_UNKNOWN_OUTCOME;
+        slot->parts[slot->part_count - slot->waiting] = *part;
+    }
+    if (--slot->waiting > 0)
+        return;
+    if (slot->problem != PROBLEM_NONE) {
+        conn_problem(conn, slot, slot->problem);
+        return;
+    }
+    slot->kind = duplicate ? SLOT_DUPLICATE : SLOT_PRODUCED;
+    conn_answer(conn, slot);
+}
+
+void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
+                    bool duplicate, const struct part *part, uint64_t detail)
+{
+    struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
+    if (conn == NULL || conn->closed)
+        return;
+    struct answer_frame frame = {
+        .bytes = sizeof frame,
+        .op = OP_ANSWER,
+        .flags = duplicate ? FLAG_DUPLICATE : 0,
+        .problem = problem,
+        .tag = waiter->tag,
+        .detail = detail,
+    };
+    if (part != NULL) {
+        frame.place = part->place;
+        frame.count = part->count;
+        frame.epoch = part->epoch;
+        frame.offset = part->offset;
+    }
+    conn_write(conn, &frame, sizeof frame);
+}
+
+static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status,
+                          const struct part *part)
+{
+    struct upcall *up = reactor_upcall(reactor, UPCALL_APPENDED, tag);
+    up->status = status;
+    up->part = *part;
+}
+
+void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
+{
+    const bool unknown = grouped && run->problem == PROBLEM_NONE;
+    const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
+    struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
+    if (run->waiter.kind == WAITER_SLOT)
+        slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_PEER)
+        handoff_answer(reactor, &run->waiter, problem, false, &part, 0);
+    else if (run->waiter.kind == WAITER_APPEND)
+        tell_appended(reactor, run->waiter.tag, unknown ? 500 : 503, &part);
+}
+
+void produce_stable(struct reactor *reactor, struct run *run)
+{
+    struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
+                        reactor->log->options.epoch, run->base_offset};
+    const uint64_t expected = run->problem ? run->producer_seq : 0;
+    switch (run->waiter.kind) {
+    case WAITER_SLOT:
+        slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
+        break;
+    case WAITER_PEER:
+        handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
+        break;
+    case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
+    default:
+        break;
+    }
+}
