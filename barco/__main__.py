@@ -4,7 +4,7 @@ import importlib
 import sys
 
 INTERRUPTED = 130
-"""128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
+"""As in barco.cli, which is not there yet when it is needed here."""
 
 
 def main() -> int:

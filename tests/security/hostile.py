@@ -237,7 +237,6 @@ class Liar:
     def fence(self, victims: Sequence[Member], ended: threading.Event) -> None:
         """Valid ballots without end, each higher than the last, and nothing ever done with one."""
         ends = {victim: self.dial(victim, REPLICATION) for victim in victims}
-        ends[victims[0]].settimeout(1.0)
         for step in itertools.count(1):
             if ended.wait(0.02):
                 break

@@ -49,8 +49,8 @@ class Sent:
     """Acknowledged."""
     bytes: int = 0
     """Of the values that were read."""
-    under_way: bool = False
-    """Whether something was read that has to be acknowledged."""
+    waits: bool = True
+    """For a broker: to be found at first, then to acknowledge what was read."""
 
     @property
     def told(self) -> str:
@@ -96,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
     waiting = threading.Timer(PATIENCE_SECONDS, _tell_waiting, (args, sent))
     waiting.daemon = True
     try:
+        waiting.start()
         with stream, barco.Producer(args.endpoint, delivery_timeout_s=args.timeout) as producer:
-            if not stream.isatty():  # A person who is typing has not sent anything yet.
-                waiting.start()
+            sent.waits = False
             (_send_raw if args.raw else _send_lines)(producer, args, stream, sent)
     except KeyboardInterrupt:
         talk.say(f"interrupted: {sent.told} acknowledged in {args.topic}, perhaps more stored")
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_waiting(args: argparse.Namespace, sent: Sent) -> None:
-    if sent.under_way and not sent.events:
+    if sent.waits and not sent.events:
         talk.say(f"nothing is acknowledged yet by {args.endpoint}: waiting {args.timeout:g} s")
 
 
@@ -144,7 +144,8 @@ def _send_raw(
     producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO, sent: Sent
 ) -> None:
     value = b"".join(iter(lambda: stream.read(1024 * 1024), b""))
-    sent.bytes, sent.under_way = len(value), True
+    sent.bytes = len(value)
+    sent.waits = True
     producer.send(args.topic, value, args.key).result()
     sent.events = 1
 
@@ -157,9 +158,9 @@ def _send_lines(
     futures: deque[Future[int]] = deque()
     for lines in blocks(stream):
         keys = [key] * len(lines) if field is None else field.keys(lines)
+        sent.waits = True
         futures.append(producer.send_many(args.topic, lines, keys))
         sent.bytes += sum(map(len, lines))
-        sent.under_way = True
         sent.events += settle(futures)
     while futures:
         sent.events += futures.popleft().result()

@@ -119,6 +119,8 @@ class Acceptor(Leader):
         if not known and ordinal != self._me.ordinal and not held.generation.is_genesis:
             leader = held.generation.leader
             idle = held.shut or (leader != self._me and self._doubt(leader.ordinal, held))
+            # Half of what an honest one waits: by then clocks and messages are no excuse, and who
+            # comes after a liar must not need an allowance of its own.
             turn = held.bidder != ordinal and self._now - held.bid_at >= PATIENCE_SECONDS / 2
             token = held.generation.gid.token
             if not (idle and turn) and not self._unrest.takes(token, ordinal, self._now):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -235,3 +236,26 @@ def test_dump_refuses_a_shard_before_it_prints(tmp_path: Path) -> None:
     assert run("format", "--data-dir", str(tmp_path)).returncode == 0
     done = run("dump", str(tmp_path), "--shard", "-1")
     assert done.returncode != 0 and done.stdout == ""
+
+
+def test_produce_says_what_it_waits_for_and_how_far_it_was() -> None:
+    """No broker answers there, and somebody loses patience."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
+        code = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "from barco.__main__ import main\n"
+            f"sys.argv = ['barco', 'produce', 't', '--endpoint', {endpoint!r}]\n"
+            "sys.exit(main())\n"
+        )
+        pipe = subprocess.PIPE
+        with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stderr=pipe) as process:
+            assert process.stdin is not None and process.stderr is not None
+            process.stdin.write(b"1\n")
+            process.stdin.flush()
+            told = process.stderr.readline().decode()
+            assert told == f"nothing is acknowledged yet by {endpoint}: waiting 30 s\n"
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read().decode()
+            assert process.wait(60) == 130
+    assert rest == "interrupted: 0 events acknowledged in t, perhaps more stored\n"

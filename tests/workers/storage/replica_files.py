@@ -36,6 +36,28 @@ class Core:
         pass
 
 
+class Loading(Core):
+    """Takes what recovery loads."""
+
+    def begin_generation(self, epoch, session, followers=True):
+        self.groups = 0
+
+    def load_segment(self, index, fd, capacity):
+        pass
+
+    def load_group(self, group):
+        self.groups += 1
+
+    def restore(self, snapshot):
+        self.groups = 0
+
+    def apply_group(self, group):
+        self.groups += 1
+
+    def log_state(self):
+        return super().log_state() | {"committed": 0}
+
+
 def make(shard, bulk, errors):
     return ReplicaStore(
         shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,

@@ -4,7 +4,7 @@ import os
 
 import builder
 import pytest
-from replica_files import Core, make
+from replica_files import Loading, make
 
 from barco.limits import PAGE_BYTES
 from barco.workers.storage.files import kept, layout
@@ -64,18 +64,6 @@ def test_what_is_torn_comes_back(shard, go, lost):
 def test_a_start_puts_it_back_before_anybody_looks(shard, go, lost):
     """Else the log would end where it was torn, or count as rotten: headers behind it say that all
     of it was stable."""
-
-    class Loading(Core):
-        """Takes whatever is in the log."""
-
-        def load_segment(self, index, fd, capacity):
-            pass
-
-        def load_group(self, group):
-            pass
-
-        def log_state(self):
-            return super().log_state() | {"committed": 0}
 
     async def test(bulk):
         Lineage.load(shard).opened(2, builder.SESSION, [])

@@ -2,33 +2,11 @@
 
 import builder
 import pytest
-from replica_files import Core, make
+from replica_files import Loading, make
 
 from barco.workers.storage.files.lineage import Lineage
 
 from .test_scrub import Members, a_log
-
-
-class Loading(Core):
-    """Takes what recovery loads."""
-
-    def begin_generation(self, epoch, session, followers=True):
-        self.groups = 0
-
-    def load_segment(self, index, fd, capacity):
-        pass
-
-    def load_group(self, group):
-        self.groups += 1
-
-    def restore(self, snapshot):
-        self.groups = 0
-
-    def apply_group(self, group):
-        self.groups += 1
-
-    def log_state(self):
-        return super().log_state() | {"committed": 0}
 
 
 def sealed(shard):
