@@ -15,7 +15,8 @@ from urllib.parse import quote
 from barco.client.base.errors import BadAnswerError, TransportError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
-from barco.client.wire.transport import Pool, Request, Response, split_endpoint
+from barco.client.wire.http1 import Request, Response, split_endpoint
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError
 
 Document = dict[str, Any]

@@ -26,7 +26,8 @@ from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.delivery import retry_after
 from barco.client.wire.discovery import Directory
-from barco.client.wire.transport import Pool, Request, Response
+from barco.client.wire.http1 import Request, Response
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError, NotRegisteredError
 from barco.model.placement import Placement
 from barco.types import Token

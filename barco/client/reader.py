@@ -19,7 +19,8 @@ from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
-from barco.client.wire.transport import Pool, Request, Response
+from barco.client.wire.http1 import Request, Response
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, NotReadyError
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN

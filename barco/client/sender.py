@@ -35,8 +35,9 @@ from barco.client.wire.batching import (
 )
 from barco.client.wire.codec import encode_batch
 from barco.client.wire.discovery import Directory
+from barco.client.wire.http1 import Request, Response
 from barco.client.wire.ring import Ring
-from barco.client.wire.transport import Pool, Request, Response
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
 from barco.model.token import TOKEN_MIN
 

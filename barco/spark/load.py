@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from barco.errors import BarcoError, NotFoundError
-from barco.spark.base.fetch import FAILURES, Brokers
+from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import OptionError
 from barco.spark.sessions import session
 from barco.spark.write.commit import WriteOptions, abort, later_of, new_writer, ring_of
@@ -168,7 +168,7 @@ class Job:
         """Who leads each shard now, by who holds it: others may not have heard of the last part."""
         try:
             ring = ring_of(self._options)
-        except (BarcoError, *FAILURES):
+        except (BarcoError, OSError):
             return {}
         return {ring.holders[key]: ring.endpoints[key] for key in ring.slices}
 
@@ -183,7 +183,7 @@ class Job:
             told = Brokers([holder], seconds).get(f"/v1/writes/{self.writer}/0")
         except NotFoundError:
             return Progress(shard, 0, 0, 0)
-        except (BarcoError, *FAILURES):
+        except (BarcoError, OSError):
             return None
         stored = sum(count for each in told["committed"].values() for count in each.values())
         later = later_of(told, [self._given["topic"]])

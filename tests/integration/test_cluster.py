@@ -23,7 +23,8 @@ from barco import _native
 from barco import config as settings
 from barco.cli.commands.format import format_for
 from barco.client.wire.codec import token_of
-from barco.client.wire.transport import Pool, Request
+from barco.client.wire.http1 import Request
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token

@@ -26,9 +26,9 @@ from test_timestamps import chunks_of
 import barco
 from barco import _native
 from barco.client.wire.batching import SliceKey
+from barco.client.wire.http1 import Response
 from barco.client.wire.ring import Ring
 from barco.model.token import TOKEN_MIN
-from barco.spark.base.fetch import Answer
 from barco.spark.write.commit import (
     CommitError,
     Shard,
@@ -377,7 +377,7 @@ def test_a_task_that_stages_nothing_says_that_it_is_alive(broker: RunningBroker)
     asked: list[tuple[str, str, bytes]] = []
 
     class Telling(Shard):
-        def once(self, path: str, body: bytes, kind: str) -> Answer:
+        def once(self, path: str, body: bytes, kind: str) -> Response:
             answer = super().once(path, body, kind)
             asked.append((self.endpoint, answer.problem.get("state", ""), body))
             return answer

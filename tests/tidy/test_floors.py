@@ -85,6 +85,17 @@ def test_folders_are_not_crowded() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_one_hand_for_http() -> None:
+    """One module of the product reads answers of HTTP, by one library."""
+    readers = {"http.client", "urllib.request", "httptools", "requests", "aiohttp", "httpx"}
+    found = {
+        name
+        for name, path in tree.modules().items()
+        if any(module in readers for module, _, _ in tree.imports(path))
+    }
+    assert found == {"barco.client.wire.http1"}
+
+
 def test_the_rules_catch_what_they_are_for() -> None:
     below, above = "barco.workers.storage.files.bulk", "barco.workers.storage.index.sidecar"
     assert not upward({above: {below}})

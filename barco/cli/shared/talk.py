@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barco.client.base.names import as_endpoints, check_topic
-from barco.client.wire.transport import split_endpoint
+from barco.client.wire.http1 import split_endpoint
 from barco.config import endpoint_default
 
 JAVA_MIN = 17

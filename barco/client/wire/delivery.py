@@ -19,7 +19,7 @@ from barco.client.base.errors import (
     response_error,
 )
 from barco.client.wire.batching import Batch, BatchAck
-from barco.client.wire.transport import Response
+from barco.client.wire.http1 import Response
 from barco.errors import BarcoError, NoLeaderError
 
 BACKOFF_FIRST_S = 0.02

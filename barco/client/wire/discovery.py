@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from barco.client.base.errors import BadAnswerError, DiscoveryError, response_error
+from barco.client.wire.http1 import Request, split_endpoint
 from barco.client.wire.ring import Ring, ring_from_topology, single_endpoint_ring
-from barco.client.wire.transport import Pool, Request, split_endpoint
+from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, NotFoundError
 from barco.model.placement import Placement, ring_size_valid
 

@@ -1,18 +1,13 @@
 """HTTP/1.1 to brokers: persistent connections, pipelined, a few for each endpoint.
 
-Lives in one asyncio loop. `Connection` turns bytes into `Response`s in the order of its requests;
+Lives in one asyncio loop. `Connection` gives each request its answer, in the order of requests;
 `Pool` keeps the connections of every endpoint and bounds how many requests wait on each. Neither
 retries: what a lost answer means is for the caller to decide (delivery.py, admin.py).
 """
 
 import asyncio
 import os
-import re
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-import httptools
 
 from barco.client.base.errors import (
     NOT_WRITTEN,
@@ -21,41 +16,9 @@ from barco.client.base.errors import (
     RequestTimeoutError,
     TransportError,
 )
+from barco.client.wire.http1 import Answers, HttpError, Request, Response, split_endpoint
 
 CONNECT_TIMEOUT_S = 5.0
-RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # A poll or a replay is at most a few chunks: far below.
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """One answer. Header names are lower case; of a repeated header the last value counts."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def ok(self) -> bool:
-        """True for any 2xx."""
-        return 200 <= self.status < 300
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request; `target` is path and query, already percent-encoded."""
-
-    method: str
-    target: str
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
-
-    def head(self, host: str) -> bytes:
-        """The request line and headers as they go over the wire."""
-        lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {host}"]
-        lines += [f"{name}: {value}" for name, value in self.headers]
-        if self.body or self.method in ("POST", "PUT"):
-            lines.append(f"Content-Length: {len(self.body)}")
-        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class Connection(asyncio.Protocol):
@@ -67,10 +30,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[asyncio.Future[Response]] = deque()
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._answers = Answers()
         self.closed = False
 
     async def exchange(self, request: Request) -> Response:
@@ -111,40 +71,22 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.abort(f"{self.endpoint} does not speak HTTP/1.1: {error}")
+            whole = self._answers.feed(data)
+        except HttpError as error:
+            self.abort(f"{self.endpoint} {error}")
+            return
+        for response in whole:
+            if self._waiting:
+                answer = self._waiting.popleft()
+                if not answer.done():
+                    answer.set_result(response)
+        if self._answers.closing:
+            self.abort(f"{self.endpoint} closed the connection")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._writable.set()
         self._fail(f"{self.endpoint} closed the connection{f': {exc}' if exc else ''}")
-
-    # httptools callbacks
-
-    def on_message_begin(self) -> None:
-        self._headers, self._body, self._body_bytes = {}, [], 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_body(self, data: bytes) -> None:
-        self._body.append(data)
-        self._body_bytes += len(data)
-        if self._body_bytes > RESPONSE_BYTES_MAX:
-            self.abort(f"{self.endpoint} sent an answer over {RESPONSE_BYTES_MAX} bytes")
-
-    def on_message_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if status < 200:
-            return  # 100 Continue: the real answer follows.
-        keep = self._parser.should_keep_alive()
-        if self._waiting:
-            answer = self._waiting.popleft()
-            if not answer.done():
-                answer.set_result(Response(status, self._headers, b"".join(self._body)))
-        if not keep:
-            self.abort(f"{self.endpoint} closed the connection")
 
     def _fail(self, reason: str) -> None:
         while self._waiting:
@@ -252,14 +194,3 @@ def _reason(error: OSError) -> str:
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return error.strerror or str(error)
-
-
-def split_endpoint(endpoint: str) -> tuple[str, int]:
-    """'host:port' or '[v6]:port' as a pair; ValueError with a sentence otherwise."""
-    host, _, port = endpoint.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-        raise ValueError(
-            f"{endpoint[:300]!r} is not an endpoint: give HOST:PORT, as 127.0.0.1:9250"
-        )
-    return host, int(port)

@@ -5,7 +5,6 @@ Whatever goes wrong with a broker is waited out for `timeout_s`, at another plac
 reading again what is stored gives the same bytes.
 """
 
-import http.client
 import json
 import time
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from barco.client.wire.blocking import Link
+from barco.client.wire.http1 import Request, Response
 from barco.errors import BarcoError, BusyError, CorruptDataError, NotFoundError, PeerError
 from barco.protocol.cursor import Cursor
 from barco.types import Epoch, Offset
@@ -35,62 +36,6 @@ class DataLossError(BarcoError):
         super().__init__(detail)
         self.earliest = earliest
         """The first offset that is left; None if nothing is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def problem(self) -> dict[str, Any]:
-        """The problem document, or what there is instead."""
-        try:
-            document = json.loads(self.body)
-        except ValueError:
-            document = None
-        return document if isinstance(document, dict) else {"detail": repr(self.body[:200])}
-
-    @property
-    def words(self) -> str:
-        """What it says of itself, for a message."""
-        return f"{self.status}: {self.problem.get('detail') or self.problem.get('title')}"
-
-
-class Link:
-    """One connection, and the request on it that has not been answered."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
-        self.pending = ""
-        host, _, port = endpoint.rpartition(":")
-        self._connection = http.client.HTTPConnection(
-            host.removeprefix("[").removesuffix("]"), int(port), timeout=SOCKET_SECONDS
-        )
-
-    def send(self, path: str, accept: str) -> None:
-        """Ask; the answer is fetched with `receive`."""
-        self._connection.request("GET", path, headers={"Accept": accept})
-        self.pending = path
-
-    def receive(self) -> Answer:
-        """The answer to the last request."""
-        response = self._connection.getresponse()
-        body = response.read()
-        self.pending = ""
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, headers, body)
-
-    def close(self) -> None:
-        """Give it up, whatever it is doing."""
-        self.pending = ""
-        self._connection.close()
-
-
-FAILURES = (OSError, http.client.HTTPException)
 
 
 class Brokers:
@@ -124,7 +69,7 @@ class Brokers:
                     return self._ask(endpoint, path)
                 except BusyError as error:
                     said = said or str(error)
-                except FAILURES as error:
+                except OSError as error:
                     said = said or f"{endpoint}: {error}"
             if time.monotonic() + pause > deadline:
                 raise PeerError(f"no broker answers GET {path.partition('?')[0]}: {said}")
@@ -132,10 +77,9 @@ class Brokers:
             pause = min(2 * pause, PAUSE_MAX_S)
 
     def _ask(self, endpoint: str, path: str) -> dict[str, Any]:
-        link = Link(endpoint)
+        link = Link(endpoint, timeout_s=SOCKET_SECONDS)
         try:
-            link.send(path, "application/json")
-            answer = link.receive()
+            answer = link.exchange(_asking(path, "application/json"))
         finally:
             link.close()
         if answer.status == 200:
@@ -197,7 +141,7 @@ class SliceFetch:
         while True:
             try:
                 answer = self._exchange(path)
-            except FAILURES as error:
+            except OSError as error:
                 self._failed(f"{self._endpoint}: {error or type(error).__name__}")
                 continue
             if answer.status == 200:
@@ -210,8 +154,8 @@ class SliceFetch:
         """Ask for what comes next while the caller is busy with what it has."""
         if start < end and self._link is not None and not self._link.pending:
             try:
-                self._link.send(self._path(start, end), CHUNKS)
-            except FAILURES:
+                self._link.send(_asking(self._path(start, end), CHUNKS))
+            except OSError:
                 self._drop()  # It will be told when it is asked for.
 
     def follow(self, before: "SliceFetch", start: int, end: int) -> None:
@@ -250,17 +194,17 @@ class SliceFetch:
         places = {"from": _cursor(start), "to": _cursor(end)}
         return f"{self._base}?{urlencode(places | self._query, safe=',')}"
 
-    def _exchange(self, path: str) -> Answer:
+    def _exchange(self, path: str) -> Response:
         if self._link is not None and self._link.pending not in ("", path):
             self._drop()
         if self._link is None:
-            self._link = Link(self._endpoint)
+            self._link = Link(self._endpoint, timeout_s=SOCKET_SECONDS)
         if not self._link.pending:
-            self._link.send(path, CHUNKS)
+            self._link.send(_asking(path, CHUNKS))
         self.requests += 1
         return self._link.receive()
 
-    def _refused(self, answer: Answer, start: int) -> None:
+    def _refused(self, answer: Response, start: int) -> None:
         """Raise what waiting does not help; wait otherwise."""
         said = f"{self._endpoint} answers {answer.words}"
         if answer.status == 410:
@@ -301,7 +245,7 @@ class SliceFetch:
         """Who leads the slice may have changed: ask, and begin there."""
         try:
             slices = Brokers(self._endpoints, 0.0).slices(self._source.topic)
-        except (BarcoError, *FAILURES, ValueError, KeyError):
+        except (BarcoError, OSError, ValueError, KeyError):
             return
         for each in slices:
             if (int(each["token"]), int(each["index"])) == (self._source.token, self._source.slice):
@@ -317,3 +261,7 @@ class SliceFetch:
 
 def _cursor(offset: int) -> str:
     return str(Cursor(Epoch(0), Offset(offset)))
+
+
+def _asking(path: str, accept: str) -> Request:
+    return Request("GET", path, (("Accept", accept),))

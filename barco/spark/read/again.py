@@ -12,7 +12,7 @@ import time
 from pyspark import TaskContext
 
 from barco.errors import BarcoError
-from barco.spark.base.fetch import FAILURES, Brokers
+from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import ReadOptions
 from barco.spark.read.plan import Frozen
 
@@ -45,7 +45,7 @@ def tell(frozen: Frozen, options: ReadOptions) -> None:
             topic: sum(int(each["endOffset"]) for each in brokers.slices(topic)) - end
             for topic, end in list(frozen.ends.items())[:TOPICS_MAX]
         }
-    except (BarcoError, *FAILURES, ValueError, KeyError):
+    except (BarcoError, OSError, ValueError, KeyError):
         return
     told = ", ".join(f"{count} of {topic}" for topic, count in news.items() if count > 0)
     if told:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from barco.protocol.cursor import Cursor
-from barco.spark.base.fetch import FAILURES
 from barco.spark.write.commit import Shard
 
 ANSWER_SECONDS = 2.0
@@ -60,7 +59,7 @@ class GroupPositions:
                 if answer.status == 200:
                     return ""
                 said = f"{endpoint} answers {answer.words}"
-            except FAILURES as error:
+            except OSError as error:
                 said = f"{endpoint}: {error or type(error).__name__}"
             finally:
                 shard.close()

@@ -5,7 +5,6 @@ import threading
 
 from barco.client.wire.ring import Ring
 from barco.limits import STAGED_SECONDS_MAX
-from barco.spark.base.fetch import FAILURES
 from barco.spark.write.commit import Shard
 
 ALIVE_SECONDS = STAGED_SECONDS_MAX / 6
@@ -30,7 +29,7 @@ class Alive(threading.Thread):
                 shard = Shard(endpoint, 0, socket_s=ANSWER_SECONDS)
                 try:
                     shard.once(self._path, _BODY, "application/json")
-                except FAILURES:
+                except OSError:
                     pass  # It is not there: others are, and there is a next time.
                 finally:
                     shard.close()

@@ -16,7 +16,6 @@ whoever that is.
   which is run again as a whole, with the same rows, stores them once as well.
 """
 
-import http.client
 import json
 import logging
 import re
@@ -31,10 +30,12 @@ from urllib.parse import quote
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from barco.client.wire.blocking import Link
+from barco.client.wire.http1 import Request, Response
 from barco.client.wire.ring import Ring, ring_from_topology
 from barco.errors import BarcoError, PeerError
 from barco.limits import WRITER_NAME_BYTES_MAX
-from barco.spark.base.fetch import FAILURES, Answer, Brokers
+from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import DEFAULT_ENDPOINTS, OptionError, Reading, endpoints_of
 from barco.spark.write.earlier import Earlier, earlier_of
 from barco.types import KiB
@@ -234,12 +235,9 @@ class Shard:
         self.endpoint = endpoint
         self._timeout_s = timeout_s
         self._sleep = sleep
-        host, _, port = endpoint.rpartition(":")
-        self._connection = http.client.HTTPConnection(
-            host.removeprefix("[").removesuffix("]"), int(port), timeout=socket_s
-        )
+        self._link = Link(endpoint, timeout_s=socket_s)
 
-    def put(self, path: str, body: bytes, kind: str) -> Answer:
+    def put(self, path: str, body: bytes, kind: str) -> Response:
         """The answer, other than "not now"; PeerError if there is none in time.
 
         Only for what can be sent twice. A broken connection may mean that it was done.
@@ -252,38 +250,33 @@ class Shard:
                 if answer.status not in RETRIED:
                     return answer
                 said = answer.words
-            except FAILURES as error:
-                self._connection.close()
+            except OSError as error:
+                self._link.close()
                 said = str(error) or type(error).__name__
             if time.monotonic() + pause > deadline:
                 raise PeerError(f"{self.endpoint} did not take {path.partition('?')[0]}: {said}")
             self._sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
 
-    def once(self, path: str, body: bytes, kind: str) -> Answer:
-        """The answer, whatever it is; one of FAILURES if there is none."""
+    def once(self, path: str, body: bytes, kind: str) -> Response:
+        """The answer, whatever it is; OSError if there is none."""
         return self._once("PUT", path, body, {"Content-Type": kind})
 
     def delete(self, path: str) -> bool:
         """Once; whether there is nothing of it any more."""
         try:
             return self._once("DELETE", path, b"", {}).status in (204, 404)
-        except FAILURES:
+        except OSError:
             return False
         finally:
-            self._connection.close()
+            self._link.close()
 
     def close(self) -> None:
         """Closes the connection."""
-        self._connection.close()
+        self._link.close()
 
-    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        self._connection.request(method, path, body, dict(headers))
-        response = self._connection.getresponse()
-        read = response.read()
-        return Answer(
-            response.status, {name.lower(): value for name, value in response.getheaders()}, read
-        )
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        return self._link.exchange(Request(method, path, tuple(headers.items()), body))
 
 
 def write_path(writer: str, batch: int) -> str:
@@ -387,7 +380,7 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
         shard = Shard(endpoint, options.timeout_s)
         try:
             answer = shard.once(path, body, "application/json")
-        except FAILURES as error:
+        except OSError as error:
             said = f"{endpoint}: {error or type(error).__name__}"
         else:
             said = f"{endpoint}: {answer.words}"
@@ -458,7 +451,7 @@ def _standing(options: WriteOptions, staged: Staged, batch: int, shares: Iterabl
     }
     try:
         earlier = earlier_of(write_path(staged.writer, batch), ring_of(options))
-    except (BarcoError, *FAILURES):
+    except (BarcoError, OSError):
         earlier = Earlier(all_told=False)
     return earlier.words(staged.writer, batch, wanted)
 
@@ -467,7 +460,7 @@ def abort(options: WriteOptions, writer: str, batch: int) -> None:
     """Gives up what tasks staged, as far as shards answer; the rest expires there."""
     try:
         ring = ring_of(options)
-    except (BarcoError, *FAILURES):
+    except (BarcoError, OSError):
         return
     path = write_path(writer, batch)
     for leader, holders in sorted(

@@ -11,7 +11,7 @@ from typing import Any
 
 from barco.client.wire.ring import Ring
 from barco.errors import BarcoError, NotFoundError
-from barco.spark.base.fetch import FAILURES, Brokers
+from barco.spark.base.fetch import Brokers
 
 PATIENCE_SECONDS = 2.0
 
@@ -89,7 +89,7 @@ def _told(path: str, holders: Sequence[str]) -> Mapping[str, Any] | None:
             told = Brokers([holder], PATIENCE_SECONDS).get(path)
         except NotFoundError:
             told = {"committed": {}}
-        except (BarcoError, *FAILURES):
+        except (BarcoError, OSError):
             continue
         if (
             found is None

@@ -15,10 +15,10 @@ from pyspark.sql.types import (
 )
 
 from barco import _native
+from barco.client.wire.http1 import Response
 from barco.errors import BarcoError
 from barco.limits import KEY_BYTES_MAX
 from barco.protocol.batch import decode_batch, split_batches
-from barco.spark.base.fetch import Answer
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import WriteOptions
 from barco.spark.write.tokens import Columns, Numbers, data_of, offsets_of
@@ -92,7 +92,7 @@ def _start(text: bytes) -> str:
     return f"{text[:TOLD_BYTES]!r}{more}"
 
 
-def which_row(answer: Answer, body: bytes) -> str:
+def which_row(answer: Response, body: bytes) -> str:
     """Which of the rows in some batches was refused, in words; nothing if it was not for a row."""
     stamp = answer.problem.get("timestampUs")
     if answer.status != 413 and stamp is None:

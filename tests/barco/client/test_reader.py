@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barco.client.reader import ReaderOptions, _SliceReader
-from barco.client.wire.transport import Request, Response
+from barco.client.wire.http1 import Request, Response
 from barco.errors import NotReadyError
 from barco.protocol.cursor import Cursor
 from barco.types import Epoch, Offset

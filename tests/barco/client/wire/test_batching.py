@@ -8,7 +8,7 @@ from barco.client.base.errors import ConnectError, TransportError, response_erro
 from barco.client.wire import delivery
 from barco.client.wire.batching import BatchAck, Batcher, Limits, SliceKey
 from barco.client.wire.delivery import Next, judge, pause_s
-from barco.client.wire.transport import Response
+from barco.client.wire.http1 import Response
 
 SLICES = [SliceKey(-(2**63), number) for number in range(4)]
 

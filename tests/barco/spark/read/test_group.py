@@ -25,6 +25,7 @@ def test_only_what_has_changed_is_told() -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append((self.path, body))
             self.send_response(200)
+            self.send_header("Content-Length", "0")  # As every broker tells it.
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
