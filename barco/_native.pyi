@@ -153,12 +153,11 @@ def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, 
 def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
     """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
 
-COLUMN_KEY: int
-COLUMN_VALUE: int
-COLUMN_TIMESTAMP: int
+COLUMNS: dict[str, int]
+"""A bit for each column of stored events, by its name."""
 
 def chunks_project(buf: Buffer | list[Any], columns: int, /) -> bytes:
-    """Chunks back to back, of one buffer or of several, cut down to some columns (COLUMN_... added
+    """Chunks back to back, of one buffer or of several, cut down to some columns (COLUMNS, added
     up): the heads as they are stored, then only the sections of these columns. Nothing is unpacked.
     """
 
@@ -211,18 +210,13 @@ def chunks_columns(
     int,
     list[tuple[int, int]],
     bytes | None,
-    int,
-    bytes | None,
-    bytes | None,
-    bytes | None,
-    bytes | None,
-    bytes | None,
+    dict[str, tuple[int, bytes | None, bytes, bytes]],
 ]:
     """The next whole chunks from `position` on as buffers of Arrow arrays; every checksum verified.
 
-    (next position, first offset, rows, [(epoch, rows)], timestamps int64 in µs, null keys, validity
-    of keys, key offsets int32, keys, value offsets int32, values). At least one chunk, then as many
-    as have `bytes_max` uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
+    (next position, first offset, rows, [(epoch, rows)], timestamps int64 in µs, {column of bytes:
+    (nulls, validity, offsets int32, data)}). At least one chunk, then as many as have `bytes_max`
+    uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
     first chunk may begin before `from_offset`. ValueError: damaged, events are missing, or of
     another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
     """

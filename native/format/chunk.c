@@ -13,10 +13,11 @@ size_t chunk_head_bytes(uint8_t topic_len, uint32_t section_count)
 
 size_t chunk_bound(const struct chunk_columns *c)
 {
-    size_t lengths = pad8((size_t)c->count * 4);
-    size_t columns = c->ts_high == NULL ? 3 : 4;
-    return chunk_head_bytes(c->topic_len, 7) + columns * lengths + pad8(c->keys_bytes) +
-           pad8(c->vals_bytes) + (size_t)c->producer_count * PRODUCER_BYTES;
+    size_t bytes = chunk_head_bytes(c->topic_len, CHUNK_SECTIONS_MAX);
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
+        if (column_pointer(&c->columns, each) != NULL)
+            bytes += pad8(column_bytes(&c->columns, each));
+    return bytes + (size_t)c->producer_count * PRODUCER_BYTES;
 }
 
 void chunk_write_head(const struct chunk_columns *c, const struct section_entry *entries,

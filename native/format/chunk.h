@@ -7,22 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "format/format.h"
+#include "format/columns.h"
 
 /* What a chunk is made of. The sizes of the columns must agree: keys_bytes is the sum of the key
  * lengths that are not KEY_NULL, vals_bytes of the value lengths. */
 struct chunk_columns {
     const char *topic;
     uint8_t topic_len;
-    uint32_t slice, count;
+    uint32_t slice;
     uint64_t epoch, base_offset;
     int64_t base_timestamp_us, max_timestamp_us, token_min, token_max;
-    const uint32_t *ts_delta; /* NULL: all zero */
-    const uint32_t *ts_high;  /* NULL: all zero, as without ts_delta */
-    const uint32_t *key_len;  /* NULL: no event has a key */
-    const uint32_t *val_len;
-    const uint8_t *keys, *vals;
-    uint32_t keys_bytes, vals_bytes; /* each at most SECTION_RAW_MAX */
+    union { /* by name, or by the table */
+        struct {
+            uint32_t count;
+            COLUMNS(COLUMN_FIELD)
+        };
+        struct batch_columns columns;
+    };
     const struct chunk_producer *producers;
     uint32_t producer_count;
 };
@@ -83,18 +84,6 @@ const struct chunk_section *chunk_section_get(const struct chunk_section *sectio
 /* Unpacks one section to out. Returns its raw length; 0 absent (or empty); -1 malformed;
  * -3 cap too small. */
 int chunk_unpack(const struct chunk_view *view, uint8_t id, uint8_t *out, size_t cap);
-
-/* Unpacked columns of a chunk or a batch. Pointers lead into the scratch or, for byte columns that
- * were stored raw, into the chunk or batch itself: both must outlive them. */
-struct batch_columns {
-    uint32_t count;
-    const uint32_t *ts_delta; /* NULL: all zero */
-    const uint32_t *ts_high;  /* NULL: all zero, as without ts_delta */
-    const uint32_t *key_len;  /* NULL: no event has a key */
-    const uint32_t *val_len;
-    const uint8_t *keys, *vals;
-    uint32_t keys_bytes, vals_bytes;
-};
 
 /* Microseconds of an event after the base timestamp. */
 static inline uint64_t column_delta(const struct batch_columns *c, uint32_t event)

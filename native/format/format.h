@@ -26,7 +26,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define GROUP_ALIGN 4096u            /* Groups start and end on direct I/O's block. */
 #define GROUP_BYTES_MAX (1u << 30)   /* The largest request allowed, 256 MiB, and as much again. */
 
-#define CHUNK_SECTIONS_MAX 8u
 #define CHUNK_VALUES_TARGET (128u << 10) /* Raw value bytes after which a chunk is closed. */
 #define SECTION_RAW_MAX (64u << 20)      /* No reader allocates more for one section. */
 #define SECTION_RATIO_MAX 256u           /* LZ4 cannot expand beyond 255 to 1. */
@@ -34,17 +33,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define SECTION_SAVING_SHIFT 4           /* LZ4 must save 1/16, or the section is stored raw. */
 #define KEY_BYTES_MAX 65535u
 #define KEY_NULL 0xFFFFFFFFu /* In the key_len column: the event has no key. */
-
-enum section_id {
-    SECTION_TS_DELTA = 1, /* u32[count] microseconds after base_timestamp; absent: all zero */
-    SECTION_KEY_LEN = 2,  /* u32[count], KEY_NULL without a key; absent: no event has one */
-    SECTION_VAL_LEN = 3,  /* u32[count], always present */
-    SECTION_KEYS = 4,     /* the keys' bytes; absent if there are none */
-    SECTION_VALUES = 5,   /* the values' bytes, always present */
-    SECTION_TS_HIGH = 6,  /* u32[count], bits 32 to 62 of the same deltas; absent: all zero, as in
-                           * whatever spans less than 71 minutes */
-    SECTION_PRODUCERS = 16 /* struct chunk_producer[], always raw, never in a client's batch */
-};
 
 enum section_codec { CODEC_RAW = 0, CODEC_LZ4 = 1 };
 

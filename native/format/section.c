@@ -39,19 +39,25 @@ struct part {
     const void *p;
 };
 
+/* Whether the column goes into a chunk. Bytes that an event may lack are left out with the last. */
+static bool wanted(const struct batch_columns *c, const struct column *column)
+{
+    if (column->always)
+        return true;
+    const struct column *beside = column_of(column->beside);
+    if (beside != NULL && column_pointer(c, beside) == NULL)
+        return false;
+    return column->kind == COLUMN_BYTES ? column_bytes(c, column) > 0
+                                        : column_pointer(c, column) != NULL;
+}
+
 static uint32_t list_parts(const struct chunk_columns *c, struct part parts[CHUNK_SECTIONS_MAX])
 {
-    uint32_t n = 0, lengths = c->count * 4;
-    if (c->ts_delta != NULL)
-        parts[n++] = (struct part){SECTION_TS_DELTA, true, lengths, c->ts_delta};
-    if (c->key_len != NULL)
-        parts[n++] = (struct part){SECTION_KEY_LEN, true, lengths, c->key_len};
-    parts[n++] = (struct part){SECTION_VAL_LEN, true, lengths, c->val_len};
-    if (c->key_len != NULL && c->keys_bytes > 0)
-        parts[n++] = (struct part){SECTION_KEYS, true, c->keys_bytes, c->keys};
-    parts[n++] = (struct part){SECTION_VALUES, true, c->vals_bytes, c->vals};
-    if (c->ts_delta != NULL && c->ts_high != NULL)
-        parts[n++] = (struct part){SECTION_TS_HIGH, true, lengths, c->ts_high};
+    uint32_t n = 0;
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
+        if (wanted(&c->columns, each))
+            parts[n++] = (struct part){each->id, true, column_bytes(&c->columns, each),
+                                       column_pointer(&c->columns, each)};
     if (c->producer_count > 0)
         parts[n++] = (struct part){SECTION_PRODUCERS, false, c->producer_count * PRODUCER_BYTES,
                                    c->producers};
@@ -144,34 +150,25 @@ static bool entry_valid(const struct section_entry *e)
 /* Whether the section's size fits the number of events. */
 static bool size_valid(const struct section_entry *e, uint32_t event_count, bool producers_allowed)
 {
-    switch (e->id) {
-    case SECTION_TS_DELTA:
-    case SECTION_TS_HIGH:
-    case SECTION_KEY_LEN:
-    case SECTION_VAL_LEN:
-        return e->raw_len == (uint64_t)event_count * 4;
-    case SECTION_KEYS:
-        return e->raw_len > 0;
-    case SECTION_VALUES:
-        return true;
-    case SECTION_PRODUCERS:
+    if (e->id == SECTION_PRODUCERS)
         return producers_allowed && e->codec == CODEC_RAW && e->raw_len > 0 &&
                e->raw_len % PRODUCER_BYTES == 0 && e->raw_len / PRODUCER_BYTES <= event_count;
-    default:
+    const struct column *column = column_of(e->id);
+    if (column == NULL)
         return false;
-    }
+    return column->kind == COLUMN_WORDS ? e->raw_len == (uint64_t)event_count * 4
+                                        : column->always || e->raw_len > 0;
 }
 
-/* Which sections must be there: lengths and values always, keys only with their lengths, high
- * halves only with low ones. */
+/* Which sections must be there: those that always are, and what others stand beside. */
 static bool presence_valid(uint32_t present)
 {
-    const uint32_t needed = 1u << SECTION_VAL_LEN | 1u << SECTION_VALUES;
-    if ((present & needed) != needed)
-        return false;
-    if ((present >> SECTION_TS_HIGH & 1) && !(present >> SECTION_TS_DELTA & 1))
-        return false;
-    return !(present >> SECTION_KEYS & 1) || (present >> SECTION_KEY_LEN & 1);
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++) {
+        bool there = present >> each->id & 1;
+        if (there ? each->beside != 0 && !(present >> each->beside & 1) : each->always)
+            return false;
+    }
+    return true;
 }
 
 int sections_read(const struct section_source *s, struct chunk_section *out, uint32_t *raw_bytes)
@@ -228,11 +225,11 @@ int section_unpack(const struct chunk_section *s, uint8_t *out)
     return raw >= 0 && (uint32_t)raw == s->raw_len ? 0 : -1;
 }
 
-/* Lengths are copied even when stored raw, for their alignment; bytes are not. */
+/* Words are copied even when stored raw, for their alignment; bytes are not. */
 static bool needs_scratch(const struct chunk_section *s)
 {
-    return s->id <= SECTION_VAL_LEN || s->id == SECTION_TS_HIGH ||
-           (s->codec == CODEC_LZ4 && s->id <= SECTION_VALUES);
+    const struct column *column = column_of(s->id);
+    return column != NULL && (column->kind == COLUMN_WORDS || s->codec == CODEC_LZ4);
 }
 
 size_t sections_scratch_bytes(const struct chunk_section *sections, uint32_t section_count)
@@ -246,13 +243,18 @@ size_t sections_scratch_bytes(const struct chunk_section *sections, uint32_t sec
 
 static bool lengths_add_up(const struct batch_columns *c)
 {
-    uint64_t vals = 0, keys = 0;
-    for (uint32_t i = 0; i < c->count; i++)
-        vals += c->val_len[i];
-    if (c->key_len != NULL)
-        for (uint32_t i = 0; i < c->count; i++)
-            keys += c->key_len[i] == KEY_NULL ? 0 : c->key_len[i];
-    return vals == c->vals_bytes && keys == c->keys_bytes;
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++) {
+        if (each->kind != COLUMN_BYTES)
+            continue;
+        const uint32_t *lengths = column_pointer(c, column_of(each->beside));
+        const uint32_t none = each->always ? 0 : KEY_NULL; /* 0 adds nothing either way */
+        uint64_t bytes = 0;
+        for (uint32_t i = 0; lengths != NULL && i < c->count; i++)
+            bytes += lengths[i] == none ? 0 : lengths[i];
+        if (bytes != column_bytes(c, each))
+            return false;
+    }
+    return true;
 }
 
 bool times_valid(const struct batch_columns *c, int64_t base_us)
@@ -269,30 +271,13 @@ bool times_valid(const struct batch_columns *c, int64_t base_us)
 static void assign_column(struct batch_columns *out, const struct chunk_section *s,
                           const uint8_t *p)
 {
-    /* The u32 columns are always in scratch, which is aligned. */
-    const uint32_t *lengths = (const uint32_t *)(const void *)p;
-    switch (s->id) {
-    case SECTION_TS_DELTA:
-        out->ts_delta = lengths;
-        break;
-    case SECTION_TS_HIGH:
-        out->ts_high = lengths;
-        break;
-    case SECTION_KEY_LEN:
-        out->key_len = lengths;
-        break;
-    case SECTION_VAL_LEN:
-        out->val_len = lengths;
-        break;
-    case SECTION_KEYS:
-        out->keys = p;
-        out->keys_bytes = s->raw_len;
-        break;
-    case SECTION_VALUES:
-        out->vals = p;
-        out->vals_bytes = s->raw_len;
-        break;
-    }
+    const struct column *column = column_of(s->id);
+    if (column == NULL)
+        return;
+    /* Words are always in scratch, which is aligned. */
+    memcpy((char *)out + column->at, &p, sizeof p);
+    if (column->kind == COLUMN_BYTES)
+        memcpy((char *)out + column->at + sizeof p, &s->raw_len, sizeof s->raw_len);
 }
 
 int sections_unpack(const struct chunk_section *sections, uint32_t section_count,

@@ -43,30 +43,29 @@ static void check_again(const struct chunk_view *view, const struct batch_column
 static int fill_columns(const struct chunk_view *view, uint32_t columns)
 {
     struct arrow_columns c = {0};
-    const struct chunk_section *keys, *values;
-    keys = chunk_section_get(view->sections, view->section_count, SECTION_KEYS);
-    values = chunk_section_get(view->sections, view->section_count, SECTION_VALUES);
     c.scratch = malloc((size_t)view->count * 4);
-    if (columns & ARROW_TIMESTAMP)
+    if (columns & COLUMN_TIMESTAMP)
         c.timestamps = malloc((size_t)view->count * 8);
-    if (columns & ARROW_KEY) {
-        c.key_offsets = malloc((size_t)view->count * 4 + 4);
-        c.key_validity = calloc(1, view->count / 8 + 1);
-        c.keys = malloc(keys == NULL ? 1 : keys->raw_len);
-    }
-    if (columns & ARROW_VALUE) {
-        c.value_offsets = malloc((size_t)view->count * 4 + 4);
-        c.values = malloc(values->raw_len + 1);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        const struct column *column = &columns_table[i];
+        if (column->kind != COLUMN_BYTES || !(columns & column->bit))
+            continue;
+        const struct chunk_section *s = chunk_section_get(view->sections, view->section_count,
+                                                          column->id);
+        c.bytes[i].offsets = malloc((size_t)view->count * 4 + 4);
+        c.bytes[i].data = malloc(s == NULL ? 1 : s->raw_len + (size_t)column->always);
+        if (!column->always)
+            c.bytes[i].validity = calloc(1, view->count / 8 + 1);
     }
     int status = arrow_append(&c, view);
     REQUIRE(status == -1 || (status == 0 && c.rows == view->count));
     free(c.scratch);
     free(c.timestamps);
-    free(c.key_offsets);
-    free(c.key_validity);
-    free(c.keys);
-    free(c.value_offsets);
-    free(c.values);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        free(c.bytes[i].offsets);
+        free(c.bytes[i].validity);
+        free(c.bytes[i].data);
+    }
     return status;
 }
 

@@ -114,13 +114,18 @@ struct reading {
     int projected;
     struct chunk_view *views;
     size_t count, rows;
-    uint64_t keys_bytes, values_bytes, end;
+    uint64_t column_bytes[COLUMN_COUNT], end; /* the bytes of what is asked for */
     uint32_t largest;
 };
 
-static uint64_t raw_of(const struct chunk_view *view, uint8_t id)
+/* The bytes of a column of bytes that is asked for. */
+static uint64_t raw_of(const struct reading *r, const struct chunk_view *view, uint32_t index)
 {
-    const struct chunk_section *s = chunk_section_get(view->sections, view->section_count, id);
+    const struct column *column = &columns_table[index];
+    if (column->kind != COLUMN_BYTES || !(r->columns & column->bit))
+        return 0;
+    const struct chunk_section *s = chunk_section_get(view->sections, view->section_count,
+                                                      column->id);
     return s == NULL ? 0 : s->raw_len;
 }
 
@@ -165,13 +170,13 @@ static bool collect(struct reading *r)
         }
         if (!continues(r, view, r->position))
             return false;
-        uint64_t keys = r->columns & ARROW_KEY ? raw_of(view, SECTION_KEYS) : 0;
-        uint64_t values = r->columns & ARROW_VALUE ? raw_of(view, SECTION_VALUES) : 0;
-        raw += keys + values + 16 * (uint64_t)view->count;
+        raw += 16 * (uint64_t)view->count;
+        for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+            raw += raw_of(r, view, i);
         if (r->count > 0 && raw > r->bytes_max)
             break;
-        r->keys_bytes += keys;
-        r->values_bytes += values;
+        for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+            r->column_bytes[i] += raw_of(r, view, i);
         r->rows += view->count;
         r->end = view->base_offset + view->count;
         r->largest = view->count > r->largest ? view->count : r->largest;
@@ -183,7 +188,7 @@ static bool collect(struct reading *r)
 
 /* The Python objects that hold the columns, and where in them to write. */
 struct room {
-    PyObject *timestamps, *key_offsets, *key_validity, *keys, *value_offsets, *values;
+    PyObject *timestamps, *offsets[COLUMN_COUNT], *validity[COLUMN_COUNT], *data[COLUMN_COUNT];
     struct arrow_columns columns;
 };
 
@@ -196,12 +201,28 @@ static void *new_bytes(PyObject **object, size_t bytes)
 static void room_free(struct room *room)
 {
     Py_CLEAR(room->timestamps);
-    Py_CLEAR(room->key_offsets);
-    Py_CLEAR(room->key_validity);
-    Py_CLEAR(room->keys);
-    Py_CLEAR(room->value_offsets);
-    Py_CLEAR(room->values);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        Py_CLEAR(room->offsets[i]);
+        Py_CLEAR(room->validity[i]);
+        Py_CLEAR(room->data[i]);
+    }
     PyMem_RawFree(room->columns.scratch);
+}
+
+static bool room_for_bytes(struct room *room, const struct reading *r, uint32_t index)
+{
+    struct arrow_bytes *b = &room->columns.bytes[index];
+    b->offsets = new_bytes(&room->offsets[index], (r->rows + 1) * 4);
+    b->data = new_bytes(&room->data[index], r->column_bytes[index]);
+    if (b->offsets == NULL || b->data == NULL)
+        return false;
+    b->offsets[0] = 0;
+    if (columns_table[index].always)
+        return true;
+    b->validity = new_bytes(&room->validity[index], (r->rows + 7) / 8);
+    if (b->validity != NULL)
+        memset(b->validity, 0, (r->rows + 7) / 8);
+    return b->validity != NULL;
 }
 
 static bool room_make(struct room *room, const struct reading *r)
@@ -212,26 +233,13 @@ static bool room_make(struct room *room, const struct reading *r)
         PyErr_NoMemory();
         return false;
     }
-    size_t offsets = (r->rows + 1) * 4;
-    if (r->columns & ARROW_TIMESTAMP &&
+    if (r->columns & COLUMN_TIMESTAMP &&
         (c->timestamps = new_bytes(&room->timestamps, r->rows * 8)) == NULL)
         return false;
-    if (r->columns & ARROW_KEY) {
-        c->key_offsets = new_bytes(&room->key_offsets, offsets);
-        c->key_validity = new_bytes(&room->key_validity, (r->rows + 7) / 8);
-        c->keys = new_bytes(&room->keys, r->keys_bytes);
-        if (c->key_offsets == NULL || c->key_validity == NULL || c->keys == NULL)
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (columns_table[i].kind == COLUMN_BYTES && r->columns & columns_table[i].bit &&
+            !room_for_bytes(room, r, i))
             return false;
-        memset(c->key_validity, 0, (r->rows + 7) / 8);
-        c->key_offsets[0] = 0;
-    }
-    if (r->columns & ARROW_VALUE) {
-        c->value_offsets = new_bytes(&room->value_offsets, offsets);
-        c->values = new_bytes(&room->values, r->values_bytes);
-        if (c->value_offsets == NULL || c->values == NULL)
-            return false;
-        c->value_offsets[0] = 0;
-    }
     return true;
 }
 
@@ -268,26 +276,51 @@ static PyObject *or_none(PyObject *object)
     return object == NULL ? Py_None : object;
 }
 
-static PyObject *build(struct reading *r)
+/* {name: (nulls, validity, offsets, data)} of what was asked for. */
+static PyObject *bytes_of(const struct room *room)
+{
+    PyObject *found = PyDict_New();
+    for (uint32_t i = 0; found != NULL && i < COLUMN_COUNT; i++) {
+        if (room->data[i] == NULL)
+            continue;
+        PyObject *item = Py_BuildValue("(nOOO)", (Py_ssize_t)room->columns.bytes[i].nulls,
+                                       or_none(room->validity[i]), room->offsets[i],
+                                       room->data[i]);
+        if (item == NULL || PyDict_SetItemString(found, columns_table[i].name, item) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(item);
+    }
+    return found;
+}
+
+/* What was read, or NULL with an exception. */
+static PyObject *answer(const struct reading *r, const struct room *room)
+{
+    PyObject *epochs = epochs_of(r), *bytes = bytes_of(room), *result = NULL;
+    if (epochs != NULL && bytes != NULL)
+        result = Py_BuildValue(
+            "(nKnOOO)", r->position,
+            (unsigned long long)(r->count > 0 ? r->views[0].base_offset : r->from),
+            (Py_ssize_t)r->rows, epochs, or_none(room->timestamps), bytes);
+    Py_XDECREF(epochs);
+    Py_XDECREF(bytes);
+    return result;
+}
+
+static PyObject *build(const struct reading *r)
 {
     struct room room = {0};
     PyObject *result = NULL;
-    if (r->keys_bytes > ARROW_BYTES_MAX || r->values_bytes > ARROW_BYTES_MAX)
-        return PyErr_Format(PyExc_ValueError, "a column of one chunk has more than 1 GiB");
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (r->column_bytes[i] > ARROW_BYTES_MAX)
+            return PyErr_Format(PyExc_ValueError, "a column of one chunk has more than 1 GiB");
     if (room_make(&room, r)) {
         Py_ssize_t bad = fill(&room, r);
-        PyObject *epochs = bad < 0 ? epochs_of(r) : NULL;
         if (bad >= 0)
             PyErr_Format(PyExc_ValueError, "the chunk at offset %llu fails its checksum",
                          (unsigned long long)r->views[bad].base_offset);
-        else if (epochs != NULL)
-            result = Py_BuildValue(
-                "(nKnNOnOOOOO)", r->position,
-                (unsigned long long)(r->count > 0 ? r->views[0].base_offset : r->from),
-                (Py_ssize_t)r->rows, epochs, or_none(room.timestamps),
-                (Py_ssize_t)room.columns.key_nulls, or_none(room.key_validity),
-                or_none(room.key_offsets), or_none(room.keys), or_none(room.value_offsets),
-                or_none(room.values));
+        else
+            result = answer(r, &room);
     }
     room_free(&room);
     return result;
@@ -325,11 +358,24 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* COLUMNS: each column's bit, by its name. */
+static int add_names(PyObject *module)
+{
+    PyObject *names = PyDict_New();
+    for (uint32_t i = 0; names != NULL && i < COLUMN_COUNT; i++) {
+        PyObject *bit = PyLong_FromLong(columns_table[i].bit);
+        if (bit == NULL || PyDict_SetItemString(names, columns_table[i].name, bit) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(bit);
+    }
+    int status = names == NULL ? -1 : PyModule_AddObjectRef(module, "COLUMNS", names);
+    Py_XDECREF(names);
+    return status;
+}
+
 int py_columns_init(PyObject *module)
 {
-    if (PyModule_AddIntConstant(module, "COLUMN_KEY", ARROW_KEY) < 0 ||
-        PyModule_AddIntConstant(module, "COLUMN_VALUE", ARROW_VALUE) < 0 ||
-        PyModule_AddIntConstant(module, "COLUMN_TIMESTAMP", ARROW_TIMESTAMP) < 0)
+    if (add_names(module) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -9,12 +9,9 @@
 uint32_t arrow_parts(uint32_t columns)
 {
     uint32_t parts = 0;
-    if (columns & ARROW_KEY)
-        parts |= 1u << SECTION_KEY_LEN | 1u << SECTION_KEYS;
-    if (columns & ARROW_VALUE)
-        parts |= 1u << SECTION_VAL_LEN | 1u << SECTION_VALUES;
-    if (columns & ARROW_TIMESTAMP)
-        parts |= 1u << SECTION_TS_DELTA | 1u << SECTION_TS_HIGH;
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
+        if (columns & each->bit)
+            parts |= 1u << each->id;
     return parts;
 }
 
@@ -45,25 +42,6 @@ static int append_timestamps(struct arrow_columns *c, const struct chunk_view *v
     return 0;
 }
 
-static int append_values(struct arrow_columns *c, const struct chunk_view *view)
-{
-    int32_t *offsets = c->value_offsets + c->rows;
-    uint64_t end = c->values_bytes;
-    int64_t bytes;
-    if (unpack(view, SECTION_VAL_LEN, c->scratch) < 0 ||
-        (bytes = unpack(view, SECTION_VALUES, c->values + c->values_bytes)) < 0)
-        return -1;
-    for (uint32_t i = 0; i < view->count; i++) {
-        offsets[i] = (int32_t)end;
-        end += c->scratch[i];
-    }
-    offsets[view->count] = (int32_t)end;
-    if (end != c->values_bytes + (uint64_t)bytes)
-        return -1;
-    c->values_bytes = end;
-    return 0;
-}
-
 static void set_bits(uint8_t *bits, size_t first, size_t count)
 {
     size_t at = first, end = first + count;
@@ -75,40 +53,46 @@ static void set_bits(uint8_t *bits, size_t first, size_t count)
         bits[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
-static void mark_keys(struct arrow_columns *c, uint32_t count)
+/* Marks the rows that have bytes, and makes the lengths of the others 0. */
+static void mark_rows(struct arrow_bytes *b, uint32_t *lengths, size_t first, uint32_t count)
 {
     size_t nulls = 0;
     for (uint32_t i = 0; i < count; i++)
-        nulls += c->scratch[i] == KEY_NULL;
-    c->key_nulls += nulls;
+        nulls += lengths[i] == KEY_NULL;
+    b->nulls += nulls;
     if (nulls == 0) {
-        set_bits(c->key_validity, c->rows, count);
+        set_bits(b->validity, first, count);
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        if (c->scratch[i] != KEY_NULL)
-            set_bits(c->key_validity, c->rows + i, 1);
+        if (lengths[i] != KEY_NULL)
+            set_bits(b->validity, first + i, 1);
+        else
+            lengths[i] = 0;
 }
 
-static int append_keys(struct arrow_columns *c, const struct chunk_view *view)
+static int append_bytes(struct arrow_columns *c, const struct chunk_view *view,
+                        const struct column *column)
 {
-    int32_t *offsets = c->key_offsets + c->rows;
-    uint64_t end = c->keys_bytes;
-    int64_t lengths = unpack(view, SECTION_KEY_LEN, c->scratch);
-    int64_t bytes = unpack(view, SECTION_KEYS, c->keys + c->keys_bytes);
+    struct arrow_bytes *b = &c->bytes[column - columns_table];
+    int32_t *offsets = b->offsets + c->rows;
+    uint64_t end = b->filled;
+    int64_t lengths = unpack(view, column->beside, c->scratch);
+    int64_t bytes = unpack(view, column->id, b->data + b->filled);
     if (lengths < 0 || bytes < 0)
         return -1;
     if (lengths == 0)
         memset(c->scratch, 0xFF, (size_t)view->count * 4); /* KEY_NULL, every one */
-    mark_keys(c, view->count);
+    if (!column->always)
+        mark_rows(b, c->scratch, c->rows, view->count);
     for (uint32_t i = 0; i < view->count; i++) {
         offsets[i] = (int32_t)end;
-        end += c->scratch[i] == KEY_NULL ? 0 : c->scratch[i];
+        end += c->scratch[i];
     }
     offsets[view->count] = (int32_t)end;
-    if (end != c->keys_bytes + (uint64_t)bytes)
+    if (end != b->filled + (uint64_t)bytes)
         return -1;
-    c->keys_bytes = end;
+    b->filled = end;
     return 0;
 }
 
@@ -116,10 +100,9 @@ int arrow_append(struct arrow_columns *c, const struct chunk_view *view)
 {
     if (c->timestamps != NULL && append_timestamps(c, view) < 0)
         return -1;
-    if (c->key_offsets != NULL && append_keys(c, view) < 0)
-        return -1;
-    if (c->value_offsets != NULL && append_values(c, view) < 0)
-        return -1;
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (c->bytes[i].offsets != NULL && append_bytes(c, view, &columns_table[i]) < 0)
+            return -1;
     c->rows += view->count;
     return 0;
 }

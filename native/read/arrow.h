@@ -7,20 +7,23 @@
 
 #include "format/chunk.h"
 
-enum arrow_column { ARROW_KEY = 1, ARROW_VALUE = 2, ARROW_TIMESTAMP = 4 };
-
-/* The sections, a bit for each id, that these columns are stored in. */
+/* The sections, a bit for each id, that these columns (enum column_bit, added up) are stored in. */
 uint32_t arrow_parts(uint32_t columns);
 
-/* Room for the events of some chunks, and how much of it is filled. What is not wanted is NULL. */
+/* Room for the bytes of one column, and how much of it is filled. offsets NULL: not wanted. */
+struct arrow_bytes {
+    int32_t *offsets;  /* [rows + 1] */
+    uint8_t *validity; /* a bit a row, zeros at first; NULL for what is always there */
+    uint8_t *data;
+    size_t nulls, filled;
+};
+
+/* Room for the events of some chunks. */
 struct arrow_columns {
-    int64_t *timestamps;    /* [rows], microseconds since 1970 */
-    int32_t *key_offsets;   /* [rows + 1] */
-    int32_t *value_offsets; /* [rows + 1] */
-    uint8_t *key_validity;  /* a bit a row, zeros at first */
-    uint8_t *keys, *values;
-    uint32_t *scratch; /* [the largest count of a chunk] */
-    size_t rows, key_nulls, keys_bytes, values_bytes;
+    int64_t *timestamps;                    /* [rows], microseconds since 1970; NULL: not wanted */
+    struct arrow_bytes bytes[COLUMN_COUNT]; /* by place in the table */
+    uint32_t *scratch;                      /* [the largest count of a chunk] */
+    size_t rows;
 };
 
 /* Adds a chunk's events. Checks the crc of each section that it reads, and that lengths add up.

@@ -111,7 +111,7 @@ static size_t good_of(const struct stored_entry *some, size_t count, const struc
 /* A flipped bit, in any of some places of the third chunk: the two before it are good. */
 static void check_damage(void)
 {
-    struct stored_want whole = want_of(0), keys = want_of(ARROW_KEY);
+    struct stored_want whole = want_of(0), keys = want_of(COLUMN_KEY);
     uint64_t start = (uint64_t)entries[2].position * STORED_UNIT;
     for (uint32_t at = 0; at < entries[2].stored_bytes; at += 97) {
         uint8_t byte = chunks[2][at] ^ 0x10;
@@ -153,8 +153,8 @@ int main(void)
     write_file(path);
     check_all(0, 1);
     check_all(0, 8);
-    check_all(ARROW_VALUE, 3);
-    check_all(ARROW_KEY | ARROW_TIMESTAMP, 8);
+    check_all(COLUMN_VALUE, 3);
+    check_all(COLUMN_KEY | COLUMN_TIMESTAMP, 8);
     check_damage();
     check_lies();
     close(fd);

@@ -95,7 +95,7 @@ def test_raw_chunks_are_read_like_any_other(broker: RunningBroker) -> None:
         # One column of the chunks, as Spark's reader asks for it.
         cut = events(broker, "plain", 5, CHUNKS, columns="value")
         assert cut == _native.chunks_project(
-            events(broker, "plain", 5, CHUNKS), _native.COLUMN_VALUE
+            events(broker, "plain", 5, CHUNKS), _native.COLUMNS["value"]
         )
         found = list(barco.read("plain", endpoint))
         assert [event.value for event in found] == values

@@ -70,7 +70,7 @@ def test_some_columns_up_to_a_place(broker: RunningBroker) -> None:
     broker.kill()
     broker.restart()  # What was in memory is read from the disk now.
     for (whole, cut), again in zip(before, (both(to) for to in (1, 7, 8, 16)), strict=True):
-        assert cut == _native.chunks_project(whole, _native.COLUMN_VALUE)
+        assert cut == _native.chunks_project(whole, _native.COLUMNS["value"])
         assert len(whole) > len(cut) and (whole, cut) == again
     ends = [sum(chunk[6] for chunk in _native.chunks_scan(whole)) for whole, _ in before]
     assert ends == [2, 8, 8, 16]

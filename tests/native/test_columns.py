@@ -7,7 +7,11 @@ import pytest
 
 from barco import _native
 
-KEY, VALUE, TIMESTAMP = _native.COLUMN_KEY, _native.COLUMN_VALUE, _native.COLUMN_TIMESTAMP
+KEY, VALUE, TIMESTAMP = (
+    _native.COLUMNS["key"],
+    _native.COLUMNS["value"],
+    _native.COLUMNS["timestamp"],
+)
 EVERYTHING = KEY | VALUE | TIMESTAMP
 
 
@@ -31,7 +35,11 @@ def chunks(seed: int, count: int = 6, keyless: bool = False) -> list[bytes]:
 
 def rows(found: tuple, columns: int) -> list[tuple]:  # type: ignore[type-arg]
     """The events that the buffers say."""
-    _, first, count, _, stamps, nulls, validity, key_at, keys, value_at, values = found
+    _, first, count, _, stamps, stored = found
+    nulls, validity, key_at, keys = stored.get("key", (0, b"", None, None))
+    no_nulls, no_validity, value_at, values = stored.get("value", (0, None, None, None))
+    assert (no_nulls, no_validity) == (0, None)
+    assert sum(_native.COLUMNS[name] for name in stored) == columns & (KEY | VALUE)
 
     def cut(offsets: bytes | None, data: bytes | None) -> list[bytes | None]:
         if offsets is None or data is None:

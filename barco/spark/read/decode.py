@@ -13,12 +13,7 @@ from barco.types import KiB
 CREATE_TIME = 0
 """Kafka's timestampType: the time that the producer gave, or the broker's when it came."""
 
-_BITS = {
-    "key": _native.COLUMN_KEY,
-    "value": _native.COLUMN_VALUE,
-    "timestamp": _native.COLUMN_TIMESTAMP,
-    "offset": 0,
-}
+_BITS = {**_native.COLUMNS, "offset": 0}
 _CONSTANT_ROWS = 16 * KiB
 
 
@@ -36,9 +31,7 @@ class _Columns:
     """What the C core made of some chunks: buffers, whole chunks."""
 
     def __init__(self, found: tuple, origin: Origin) -> None:  # type: ignore[type-arg]
-        self.position, self.first, self.rows, self.epochs = found[:4]
-        self.timestamps, self.null_keys, self.validity = found[4:7]
-        self.key_offsets, self.keys, self.value_offsets, self.values = found[7:]
+        self.position, self.first, self.rows, self.epochs, self.timestamps, self.stored = found
         self.origin = origin
 
 
@@ -98,17 +91,11 @@ class Decoder:
             found = self._constants[key] = pa.repeat(pa.scalar(value, kind), size)
         return found.slice(0, rows)
 
-    def key(self, name: str, columns: _Columns) -> pa.Array:
-        """Keys; null where an event has none."""
-        validity = pa.py_buffer(columns.validity) if columns.null_keys else None
-        buffers = [validity, pa.py_buffer(columns.key_offsets), pa.py_buffer(columns.keys)]
-        kind = self._projection.type_of(name)
-        return pa.Array.from_buffers(kind, columns.rows, buffers, columns.null_keys)
-
-    def value(self, name: str, columns: _Columns) -> pa.Array:
-        """Values, where the C core unpacked them to."""
-        buffers = [None, pa.py_buffer(columns.value_offsets), pa.py_buffer(columns.values)]
-        return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, 0)
+    def stored(self, name: str, columns: _Columns) -> pa.Array:
+        """Bytes where the C core unpacked them to; null where an event has none."""
+        nulls, validity, offsets, data = columns.stored[name]
+        buffers = [pa.py_buffer(validity) if nulls else None, *map(pa.py_buffer, (offsets, data))]
+        return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, nulls)
 
     def timestamp(self, name: str, columns: _Columns) -> pa.Array:
         """Microseconds since 1970."""
@@ -154,8 +141,8 @@ class Decoder:
 
 
 _MAKERS: dict[str, Callable[[Decoder, str, _Columns], pa.Array]] = {
-    "key": Decoder.key,
-    "value": Decoder.value,
+    "key": Decoder.stored,
+    "value": Decoder.stored,
     "topic": Decoder.topic,
     "partition": Decoder.partition,
     "epoch": Decoder.epoch,

@@ -44,12 +44,7 @@ PLAN_SECONDS = 30.0
 
 _TIMESTAMP = "timestamp:"
 
-COLUMNS = {
-    "key": _native.COLUMN_KEY,
-    "value": _native.COLUMN_VALUE,
-    "timestamp": _native.COLUMN_TIMESTAMP,
-    "offset": 0,
-}
+COLUMNS = {**_native.COLUMNS, "offset": 0}
 """By name what may be asked for alone; offsets follow from a chunk's head."""
 
 

@@ -152,7 +152,7 @@ def test_what_does_not_fit_stays_read_ahead(shard, go):
     go(test)
 
 
-@pytest.mark.parametrize("columns", [_native.COLUMN_KEY, _native.COLUMN_VALUE])
+@pytest.mark.parametrize("columns", [_native.COLUMNS["key"], _native.COLUMNS["value"]])
 def test_columns_are_cut_out_where_chunks_are_read(shard, go, columns):
     """Each reader goes on with its own columns, read ahead or not, beside one of whole chunks."""
     two_generations(shard)

@@ -120,10 +120,10 @@ def test_chunks_are_read_together_as_buffers_allow(root, go, engine):
         assert [each.group for each in found] == groups
         await held_are(bulk, sum(each.held for each in found))
         del found
-        wanted = ("a", 0, _native.COLUMN_KEY)
+        wanted = ("a", 0, _native.COLUMNS["key"])
         keys = await bulk.read_chunks(fd, entries, groups[:1], wanted)
         some = chunks[: groups[0][1]]
-        assert keys[0].chunks == _native.chunks_project(b"".join(some), _native.COLUMN_KEY)
+        assert keys[0].chunks == _native.chunks_project(b"".join(some), _native.COLUMNS["key"])
         del keys
         await held_are(bulk, 0)
         bulk.buffers.bytes_max = 200_000  # Less than a group takes.
@@ -189,8 +189,8 @@ def test_chunks_within_bounds():
     assert _native.chunks_fit(whole, most, most, 107, False) == (3 * size, 3 * raw, 109)
     assert _native.chunks_fit(whole, 0, 0, 0, False) == (0, 0, 0)
     assert _native.chunks_fit(whole, 0, 0, 0, True) == (size, raw, 103)
-    cut = _native.chunks_project(whole, _native.COLUMN_KEY)
-    found = _native.chunks_fit(cut, most, most, 106, False, _native.COLUMN_KEY)
+    cut = _native.chunks_project(whole, _native.COLUMNS["key"])
+    found = _native.chunks_fit(cut, most, most, 106, False, _native.COLUMNS["key"])
     assert found == (len(cut) // 2, 2 * raw, 106)
     with pytest.raises(ValueError, match="damaged"):
         _native.chunks_fit(whole[: size + 20], most, most, most, False)
