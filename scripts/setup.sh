@@ -72,6 +72,11 @@ if [[ -n ${packages// /} ]]; then
     packages=$(missing | tr '\n' ' ')
     [[ -z ${packages// /} ]] || die "still missing after the installation: $packages"
 fi
+# Some tests of faults want it; who has it not skips them, and is told why.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && ! has_header fuse3/fuse_opt.h; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        libfuse3-dev fuse3 >/dev/null || say "no libfuse3-dev, so no tests with a FUSE disk"
+fi
 python=$(find_python)
 has_java || say "no Java 17 or newer, so no Spark: apt-get install default-jre-headless"
 

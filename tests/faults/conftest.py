@@ -1,5 +1,6 @@
 """What hurts a broker, and a table of it at the end. Seeds: BARCO_TEST_SEED repeats a run."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -13,6 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # The tests are no package.
 
+from faultlab import fusedisk
+from faultlab.fusedisk import FuseDisk
 from faultlab.prober import percentile
 from faultlab.round import COLUMNS, OUTAGES, TOTALS
 
@@ -93,6 +96,50 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [compiler, "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), str(source)]
     subprocess.run([*command, "-ldl"], check=True)
     return library
+
+
+@pytest.fixture(scope="session")
+def disk_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a FUSE disk that fails as it is told."""
+    if reason := fusedisk.why_not():
+        pytest.skip(reason)
+    return fusedisk.build(tmp_path_factory.mktemp("fusedisk"))
+
+
+@contextlib.contextmanager
+def fuse_disks(program: Path, root: Path, count: int) -> Iterator[list[FuseDisk]]:
+    """So many, good ones; skips where they can not be mounted."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for number in range(count):
+            try:
+                disk = FuseDisk(program, root / f"disk-{number}")
+            except AssertionError as error:
+                pytest.skip(str(error))
+            stack.callback(disk.close)
+            found.append(disk)
+        yield found
+
+
+@pytest.fixture
+def fuse_disk(disk_program: Path, root: Path) -> Iterator[FuseDisk]:
+    """One."""
+    with fuse_disks(disk_program, root, 1) as found:
+        yield found[0]
+
+
+@pytest.fixture
+def disks(disk_program: Path, root: Path) -> Iterator[list[FuseDisk]]:
+    """For a ring of three."""
+    with fuse_disks(disk_program, root, 3) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def module_disks(disk_program: Path, module_root: Path) -> Iterator[list[FuseDisk]]:
+    """For a ring of three that lives as long as the module."""
+    with fuse_disks(disk_program, module_root, 3) as found:
+        yield found
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
