@@ -9,7 +9,10 @@
 #include "log/log.h"
 #include "loop/loop.h"
 
-#define WORKERS_MAX 256
+#define WORKERS_MAX 128
+#define SLICES_MAX 256u /* of one range */
+#define CONNECTIONS_MAX 10000
+#define RING_SIZE_MAX 12288u
 #define PEERS_MAX (1u << 20)
 #define PLACES_MAX 65536u /* slices of the whole ring */
 #define ROUTE_NONE (-1)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING_SIZE_MAX 12288u
 #define RING_UNIT (UINT64_MAX / RING_SIZE_MAX)
 
 bool route_init(struct reactor *reactor)
@@ -19,6 +18,8 @@ bool route_init(struct reactor *reactor)
         o->ring_size = 1;
     if (o->peers == 0)
         o->peers = o->workers, o->peer = o->worker;
+    assert(o->ring_size <= RING_SIZE_MAX && (o->slices & (o->slices - 1)) == 0);
+    assert(o->workers > 0 && o->slice_last < o->slices);
     /* A ring of one: slices divide the whole circle. */
     o->range_width = o->ring_size == 1 ? 0 : RING_UNIT * (RING_SIZE_MAX / o->ring_size);
     o->slice_shift = (uint32_t)__builtin_ctz(o->slices);

@@ -9,7 +9,7 @@
 #include "format/format.h"
 
 #define STAGING_BYTES (128u << 10)
-#define STAGED_BYTES_MAX (4u << 10) /* larger events cost no more than their own copy */
+#define STAGING_COPY_MAX (4u << 10) /* larger events cost no more than their own copy */
 
 static bool is_blank(const uint8_t *bytes, size_t len)
 {
@@ -197,7 +197,7 @@ uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint3
     if (len > reactor->options.event_bytes_max)
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
-    bool staged = body == NULL && len <= STAGED_BYTES_MAX;
+    bool staged = body == NULL && len <= STAGING_COPY_MAX;
     struct run *run = new_run(reactor, produce, place, waiter,
                               key_len + (body || staged ? 0 : len));
     if (run == NULL)

@@ -1,6 +1,7 @@
 /* The order of answers: each request has a slot, and is answered when all earlier ones are. */
 #include "broker/slots.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct slot *slot_open(struct conn *conn)
     if (client->slot_end - client->slot_first == client->slot_capacity && !slots_grow(conn))
         return NULL;
     struct slot *slot = &client->slots[client->slot_end++ & (client->slot_capacity - 1)];
+    assert(client->slot_end - client->slot_first <= client->slot_capacity);
     memset(slot, 0, sizeof *slot);
     note_wary(client);
     return slot;
@@ -36,6 +38,8 @@ struct slot *slot_open(struct conn *conn)
 void slot_clear(struct conn *conn, struct slot *slot)
 {
     struct client *client = client_of(conn);
+    assert(slot->held <= conn_reactor(conn)->control_bytes);
+    assert(slot->control <= client->control_open);
     conn_reactor(conn)->control_bytes -= slot->held;
     control_forget(conn, slot);
     conn_reactor(conn)->asking.open[client->address] -= slot->control;

@@ -79,8 +79,9 @@ static bool head_crc_valid(const uint8_t *buf, const struct chunk_header *header
 static bool header_valid(const struct chunk_header *h)
 {
     return h->magic == CHUNK_MAGIC && h->version == CHUNK_VERSION && h->flags == 0 &&
-           h->topic_len > 0 && h->topic_len <= 127 && h->section_count <= CHUNK_SECTIONS_MAX &&
-           h->count > 0 && h->base_offset <= (uint64_t)INT64_MAX - h->count &&
+           h->topic_len > 0 && h->topic_len <= TOPIC_NAME_BYTES_MAX &&
+           h->section_count <= CHUNK_SECTIONS_MAX && h->count > 0 &&
+           h->base_offset <= (uint64_t)INT64_MAX - h->count &&
            h->stored_bytes % 8 == 0 &&
            h->stored_bytes >= chunk_head_bytes(h->topic_len, h->section_count);
 }

@@ -31,6 +31,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define SECTION_RATIO_MAX 256u           /* LZ4 cannot expand beyond 255 to 1. */
 #define SECTION_COMPRESS_MIN 256u        /* Smaller sections are stored raw. */
 #define SECTION_SAVING_SHIFT 4           /* LZ4 must save 1/16, or the section is stored raw. */
+#define TOPIC_NAME_BYTES_MAX 127u
 #define KEY_BYTES_MAX 65535u
 #define KEY_NULL 0xFFFFFFFFu /* In the key_len column: the event has no key. */
 

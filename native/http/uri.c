@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/charclass.h"
-
-#define TOPIC_NAME_BYTES_MAX 127
+#include "format/format.h"
 
 /* The value of a hexadecimal digit, or -1. */
 static int hex_value(char c)

@@ -131,6 +131,7 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
     struct chunk_columns *c = &b->columns;
     if (c->count == 0)
         return;
+    assert(c->count <= CHUNK_EVENTS_MAX && c->producer_count <= CHUNK_PRODUCERS_MAX);
     if (c->producer_count > 0) { /* the rest of a long run is in the next chunks */
         struct chunk_producer *last = &b->producers[c->producer_count - 1];
         if (last->event_count > c->count - last->first_event)

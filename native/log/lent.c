@@ -1,5 +1,6 @@
 #include "log/lent.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void unlink_lent(struct lent *lent)
 {
+    assert(*lent->prev == lent);
     *lent->prev = lent->next;
     if (lent->next != NULL)
         lent->next->prev = lent->prev;
@@ -81,6 +83,7 @@ static void move_out(struct lent *lent)
         memcpy(out, lent->pieces[i].iov_base, lent->pieces[i].iov_len);
         out += lent->pieces[i].iov_len;
     }
+    assert(out == NULL || out == lent->source.copy + lent->source.len);
     unlink_lent(lent);
 }
 

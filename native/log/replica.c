@@ -181,6 +181,7 @@ static const struct held *first_waiting(const struct log *log)
 
 void log_submit_taken(struct log *log)
 {
+    assert(log->unsubmitted <= log->held_count);
     while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
         const struct held *held = first_waiting(log);
         /* Recovery believes a header on what was stable before it (S5): that holds here too. */

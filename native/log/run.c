@@ -1,5 +1,6 @@
 #include "log/run.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,7 @@ static void small_run_free(struct run *run)
 {
     struct run_block *block =
         (struct run_block *)((uintptr_t)run & ~(uintptr_t)(BLOCK_BYTES - 1));
+    assert(block->live > 0);
     if (--block->live > 0 || block == blocks.current)
         return;
     if (blocks.spare_count == BLOCKS_KEPT) {
@@ -121,8 +123,10 @@ bool body_reserve(struct body *body, size_t want)
 
 void body_release(struct body *body)
 {
+    assert(body->refs > 0);
     if (--body->refs > 0)
         return;
+    assert(*body->account >= body->capacity);
     *body->account -= body->capacity;
     free(body->data);
     free(body);

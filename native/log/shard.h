@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TOPIC_NAME_MAX 127
+#include "format/format.h"
+
 #define PRODUCER_ID_BYTES 16
 /* Rows of the deduplication table; a full table of live producers refuses new ones (503). */
 #define PRODUCERS_MAX 65536
@@ -63,7 +64,7 @@ struct topic {
     bool compacted;  /* the last value of each key is kept in memory and in snapshots */
     bool declared;   /* exists although nothing was produced yet */
     bool any_time;   /* takes timestamps of producers however far from now */
-    char name[TOPIC_NAME_MAX + 1];
+    char name[TOPIC_NAME_BYTES_MAX + 1];
     struct stream **streams; /* by slice - slice_first; NULL until first used */
 };
 

@@ -253,7 +253,7 @@ PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &d.c.base_offset, &given.values, &given.keys,
                                      &given.timestamps, &compress))
         return NULL;
-    if (topic_len < 1 || topic_len > 127)
+    if (topic_len < 1 || topic_len > (Py_ssize_t)TOPIC_NAME_BYTES_MAX)
         return PyErr_Format(PyExc_ValueError, "the topic has %zd bytes; 1 to 127 fit", topic_len);
     if (d.c.base_offset > INT64_MAX / 2)
         return PyErr_Format(PyExc_ValueError, "base_offset %llu is too large",

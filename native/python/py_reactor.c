@@ -46,12 +46,13 @@ static int check_options(const struct reactor_options *o, Py_ssize_t uuid_len)
     if (uuid_len != 16)
         what = "cluster_uuid must have 16 bytes";
     else if (o->workers == 0 || o->workers > WORKERS_MAX || o->worker >= o->workers)
-        what = "worker must be below workers, at most 256";
-    else if (o->slices == 0 || o->slices > 4096 || (o->slices & (o->slices - 1)) != 0)
-        what = "slices must be a power of two, at most 4096";
-    else if (o->ring_size == 0 || o->range_index >= o->ring_size ||
+        what = "worker must be below workers, at most 128";
+    else if (o->slices == 0 || o->slices > SLICES_MAX || (o->slices & (o->slices - 1)) != 0)
+        what = "slices must be a power of two, at most 256";
+    else if (o->ring_size == 0 || o->ring_size > RING_SIZE_MAX || o->range_index >= o->ring_size ||
              (uint64_t)o->ring_size * o->slices > PLACES_MAX)
-        what = "range_index must be below ring_size, and the ring have at most 65536 slices";
+        what = "range_index must be below ring_size, and the ring have at most 12288 ranges and "
+               "65536 slices";
     else if (o->peers > PEERS_MAX || (o->peers > 0 && o->peer >= o->peers))
         what = "peer must be below peers";
     else if (o->slice_first > o->slice_last || o->slice_last >= o->slices)
@@ -80,7 +81,7 @@ static int Reactor_init(PyObject *self, PyObject *args, PyObject *kwargs)
     long long token = INT64_MIN;
     int auto_create = 1, acceleration = LZ4_ACCELERATION;
     o.workers = o.slices = o.ring_size = 1;
-    o.connections_max = 16384;
+    o.connections_max = CONNECTIONS_MAX;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$sKKKKpIIIIILy#KKIiIIIIz", names, &engine,
                                      &arena, &request, &event, &body, &auto_create, &o.worker,
                                      &o.workers, &o.slices, &o.slice_first, &o.slice_last, &token,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barco import _native
+from barco import _native, limits
 from barco.model.placement import Placement
 from barco.model.replicas import Replicas
 from barco.types import Ordinal, Token
@@ -280,3 +280,10 @@ def test_a_peer_that_speaks_something_else_is_closed(ring, garbage):
     else:
         raise AssertionError("still open")
     other.close()
+
+
+def test_a_ring_beyond_the_limit_is_refused() -> None:
+    """Its ranges would have no width, and the first token divide by zero."""
+    _native.Reactor(engine="epoll", cluster_uuid=bytes(16), ring_size=limits.BROKERS_MAX)
+    with pytest.raises(ValueError, match="12288 ranges"):
+        _native.Reactor(engine="epoll", cluster_uuid=bytes(16), ring_size=limits.BROKERS_MAX + 1)
