@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos chaos-ring chaos-storm failover clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos chaos-ring chaos-storm hostile failover clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on ring
 
 chaos-storm: setup ## Group consumers die, return and commit for SECONDS, brokers die: a checker of deliveries
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py
+
+hostile: setup ## A member that lies to two honest ones for SECONDS (from SEED): none dies, nothing is lost, no gap
+	BARCO_HOSTILE_SECONDS=$(SECONDS) BARCO_HOSTILE_SEED=$(SEED) $(PYTHON) -m pytest -s -m chaos tests/security/test_member.py
 
 TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table

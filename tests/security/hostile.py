@@ -53,6 +53,8 @@ class Liar:
         self.random = random.Random(seed)
         self.session = self.random.getrandbits(56) + 1
         self.said = 0
+        self.kinds: set[str] = set()
+        """Of the replication messages that were said, mutated or not."""
 
     def dial(self, victim: Member, kind: str, worker: int = 2) -> socket.socket:
         """A link of this kind, proved like any other, as this process of broker 2."""
@@ -138,6 +140,8 @@ class Liar:
             r.Fetch(gid, 1, FAR),
             r.Expired(gid, 2, 1),
             *(r.Unwelcome(Identity(o, b"u" * 16), gid) for o in range(3)),  # type: ignore[arg-type]
+            r.RolledBack(self.session, FAR // 2),
+            r.Shrunk(far, FAR),
             r.Ping(b"r" * 16, True, (0, 1), 2**62, 2**62, FAR, (view,)),
             r.Ping(b"", False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
         ]
@@ -161,34 +165,18 @@ class Liar:
         """Each message as it is, then so many that are wrong somewhere."""
         sound = self.messages(known)
         for message, group in sound:
+            self.kinds.add(type(message).__name__)
             yield wire.encode(to_map(message), len(group)) + group
         for _ in range(count):
             message, group = self.random.choice(sound)
             given = msgpack.unpackb(msgpack.packb(to_map(message)))
             for _ in range(self.random.randrange(1, 3)):
-                self.spoil(given)
+                spoil(self.random, given)
             body = msgpack.packb(given)
             if self.random.random() < 0.1:
                 at = self.random.randrange(len(body))
                 body = body[:at] + self.random.randbytes(2) + body[at + 2 :]
             yield wire.HEAD.pack(len(body), len(group)) + body + group
-
-    def spoil(self, value: Any) -> None:
-        """One field, however deep."""
-        while True:
-            keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-            if not keys:
-                return
-            key = self.random.choice(keys)
-            below = value[key]
-            if isinstance(below, (dict, list)) and below and self.random.random() < 0.7:
-                value = below
-                continue
-            if isinstance(value, dict) and self.random.random() < 0.1:
-                del value[key]
-            else:
-                value[key] = self.random.choice(NASTY)
-            return
 
     # --- Hand-off and operations --------------------------------------------------------------
 
@@ -229,7 +217,7 @@ class Liar:
         for number in range(count):
             args = dict(known)
             if number >= len(OPERATIONS):
-                self.spoil(args)
+                spoil(self.random, args)
             op = OPERATIONS[number % len(OPERATIONS)]
             body = msgpack.packb({"id": number, "op": op, "args": args})
             yield struct.pack("<I", len(body)) + body
@@ -251,6 +239,15 @@ class Liar:
         for end in ends.values():
             end.close()
 
+    def slander(self, leader: Member, count: int) -> None:
+        """So often: its log has lost its end, it is an old copy (of a session that may be its)."""
+        gid = self.generation(leader).gid
+        words = (r.Shrunk(gid, FAR), r.Shrunk(gid, 2**31), r.RolledBack(self.session, FAR // 2))
+        with self.dial(leader, REPLICATION) as end:
+            for number in range(count):
+                end.sendall(wire.encode(to_map(words[number % len(words)]), 0))
+                self.said += 1
+
     def attack(self, victim: Member, count: int) -> None:
         """Everything once, and so many mutants of each kind of link."""
         known = self.generation(victim)
@@ -259,6 +256,24 @@ class Liar:
         for each in self.calls(10 + count // 4):
             self.say(victim, HAND_OFF, [each])
         self.say(victim, RPC, list(self.operations(len(OPERATIONS) + count)))
+
+
+def spoil(rng: random.Random, value: Any) -> None:
+    """One field, however deep."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        below = value[key]
+        if isinstance(below, (dict, list)) and below and rng.random() < 0.7:
+            value = below
+            continue
+        if isinstance(value, dict) and rng.random() < 0.1:
+            del value[key]
+        else:
+            value[key] = rng.choice(NASTY)
+        return
 
 
 def _exactly(stream: Any, size: int) -> bytes:

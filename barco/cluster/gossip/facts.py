@@ -83,7 +83,8 @@ class Fact:
 
 def _plausible(kind: Any, key: Any, version: Any) -> bool:
     return (
-        kind in _VERSION_PARTS
+        isinstance(kind, str)
+        and kind in _VERSION_PARTS
         and (isinstance(key, str) if kind == CONSUMER else type(key) is int)
         and isinstance(version, tuple)
         and len(version) == _VERSION_PARTS[kind]

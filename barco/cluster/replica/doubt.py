@@ -96,6 +96,8 @@ class Doubt(Standing):
             return
         if message.gseq <= held.tail or held.generation.seat(sender.ordinal) is None:
             return  # Nothing is missing: it is old news, or wrong.
+        if self._names_me(held):
+            return  # This very process began it, so no earlier one can have had more of it.
         self._effects.append(
             Warn(
                 f"broker {sender.ordinal} has had group {message.gseq} of epoch"

@@ -255,6 +255,19 @@ def test_a_gap_below_what_was_acknowledged() -> None:
     assert not lab.hear(A, Gap(MINE.gid, 3), 5)
 
 
+def test_a_leader_is_not_talked_out_of_its_own_generation() -> None:
+    """No process before this one can have acknowledged anything in it: the word is wrong."""
+    sealed = [*SEALED, DecidedRecord(THREE.gid, Successor(9, Kind.RELEAD, (MINE,)))]
+    lab = Lab(sealed)
+    lab.hear(C, Shrunk(MINE.gid, 2**62), 6)
+    assert not lab.warned and lab.votes(MINE.gid)
+    # Another process of this broker's began it: now the word may be true.
+    earlier = Generation(MINE.gid, 100, B, SESSION - 1, (A, B, C), MINE.parents)
+    lab = Lab([*SEALED, DecidedRecord(THREE.gid, Successor(9, Kind.RELEAD, (earlier,)))])
+    lab.hear(C, Shrunk(MINE.gid, 2**62), 6)
+    assert len(lab.warned) == 1 and not lab.votes(MINE.gid)
+
+
 class AcceptIsNoPromise(Replica):
     """Mutant: at a start, what was accepted fences nobody."""
 
