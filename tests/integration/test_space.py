@@ -46,7 +46,7 @@ def test_fail_overs_do_not_keep_what_was_made_ahead(tmp_path: Path) -> None:
         shard.leader([leader])
         assert same_everywhere(shard) == [str(each) for each in range(number)]
         generations = len(list(shard.members[2].data_dir.glob("shard-*/gen-*")))
-        assert generations > KILLS
+        assert generations >= KILLS  # One that ended before its first group need not be there.
         for member in shard.members:
             # 64 KiB for each generation: its groups, and what the file system adds.
             bound = 3 * SEGMENT + generations * 64 * 1024

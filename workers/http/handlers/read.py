@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
+from operator import itemgetter
 from typing import Any
 
 from barco import _native, limits
@@ -44,7 +45,7 @@ PLAN_SECONDS = 30.0
 
 _TIMESTAMP = "timestamp:"
 
-COLUMNS = {**_native.COLUMNS, "offset": 0}
+COLUMNS = {**dict(sorted(_native.COLUMNS.items(), key=itemgetter(1))), "offset": 0}
 """By name what may be asked for alone; offsets follow from a chunk's head."""
 
 
