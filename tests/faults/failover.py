@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from faultlab.prober import Prober, percentile
-from faultlab.ring import Node, Ring, lacking
+from faultlab.ring import Node, Ring
 
 TAKEN_S = 2.0
 """After a crash or a stop, before the broker comes back."""
@@ -61,10 +61,7 @@ class Measure:
     def _return(self, node: Node) -> None:
         node.begin()
         node.await_ready()
-        until = time.monotonic() + WHOLE_S
-        while any(lacking(each) for each in self.ring.nodes):
-            assert time.monotonic() < until, "the ring does not become whole"
-            time.sleep(0.1)
+        self.ring.wait_whole(WHOLE_S)
         time.sleep(QUIET_S)
 
     def table(self) -> None:

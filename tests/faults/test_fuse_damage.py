@@ -11,14 +11,13 @@ import pytest
 from faultlab.drain import CHUNKS, ReadError, read_slice
 from faultlab.flips import TOPIC, segments, with_events
 from faultlab.fusedisk import FuseDisk
-from faultlab.ring import KEYS, SLICES, Node, Ring, lacking
+from faultlab.ring import KEYS, SLICES, Node, Ring
 from faultlab.wire import Wire, call
 
 from barco.limits import GROUP_HEADER_BYTES
+from barco.types import MiB
 from barco.workers.storage.files import layout
 
-MiB = 1 << 20
-WHOLE_S = 60.0
 REPAIRED_S = 60.0
 """Issue 11, A4: of what is read; a pass of the scrub over these few segments takes less, too."""
 
@@ -32,13 +31,6 @@ OPEN_EVENTS = 500
 
 AT = 0
 """The range, and the broker that leads it; its shard 0 there, 1 at the next one."""
-
-
-def await_whole(ring: Ring) -> None:
-    until = time.monotonic() + WHOLE_S
-    while missing := [text for node in ring.nodes for text in lacking(node)]:
-        assert time.monotonic() < until, missing
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -133,7 +125,7 @@ def test_pages_of_a_sealed_segment_that_cannot_be_read(
     shard = at - AT
     ring.start()
     sent = produce(ring, SEALED_EVENTS)
-    await_whole(ring)
+    ring.wait_whole()
     node, disk = ring.nodes[at], disks[at]
     node.kill()  # What it has in memory it need not read.
     path = segments(layout.shard_path(disk.inside / f"data-{at}", shard))[0]
@@ -143,7 +135,7 @@ def test_pages_of_a_sealed_segment_that_cannot_be_read(
     rule = disk.hurt("read", below(disk, path), "bad", at=page)
     node.begin()
     node.await_ready()
-    await_whole(ring)
+    ring.wait_whole()
     if finder == "reader":
         took = await_that("it is not served again", lambda: read(node) == sent)
     else:
@@ -165,7 +157,7 @@ def test_rot_in_the_segment_that_the_core_appends_to(
         each.env["BARCO_STORAGE_SEGMENT_BYTES"] = str(OPEN_SEGMENT_BYTES)
     ring.start()
     sent = produce(ring, OPEN_EVENTS)
-    await_whole(ring)
+    ring.wait_whole()
     node, disk = ring.nodes[AT], disks[AT]
     paths = segments(layout.shard_path(disk.inside / f"data-{AT}", 0))
     path = paths[-1]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from faultlab.fusedisk import FuseDisk
 from faultlab.prober import Prober, percentile
-from faultlab.ring import KEYS, SLICES, Ring, lacking
+from faultlab.ring import KEYS, SLICES, Ring
 from faultlab.wire import Wire
 
 FENCED_S = 3.0
@@ -31,19 +31,12 @@ def ring(module_root: Path, module_disks: list[FuseDisk]) -> Iterator[Ring]:
     ring = Ring(module_root / "ring", disks=module_disks)  # type: ignore[arg-type]
     try:
         ring.start()
-        await_whole(ring)
+        ring.wait_whole()
         yield ring
     finally:
         for disk in module_disks:
             disk.clear()  # Who waits for it could not end.
         ring.close()
-
-
-def await_whole(ring: Ring) -> None:
-    until = time.monotonic() + WHOLE_S
-    while missing := [text for node in ring.nodes for text in lacking(node)]:
-        assert time.monotonic() < until, missing
-        time.sleep(0.1)
 
 
 # --- The disk itself ---------------------------------------------------------------------------
@@ -164,7 +157,7 @@ def test_a_bad_disk_at_a_follower_is_not_waited_for(
     ring: Ring, module_disks: list[FuseDisk], kind: str
 ) -> None:
     """The other follower is enough: no answer takes as long as the disk, and nobody is fenced."""
-    await_whole(ring)
+    ring.wait_whole()
     quiet, epochs = latencies(ring, 0), ring.epochs()
     disk = module_disks[1]
     # What it keeps of the range before its own; it leads its own with a good disk.
@@ -184,7 +177,7 @@ def test_a_bad_disk_at_a_follower_is_not_waited_for(
     # A machine that is busy has slow answers with good disks too.
     late, before = (sum(each >= SLOW_MS / 1e3 for each in values) for values in (hurt, quiet))
     assert late <= before + REQUESTS // 100, f"{late} answers waited for the disk"
-    await_whole(ring)
+    ring.wait_whole()
 
 
 # --- A leader's --------------------------------------------------------------------------------
@@ -192,7 +185,7 @@ def test_a_bad_disk_at_a_follower_is_not_waited_for(
 
 def fenced_after(ring: Ring, disk: FuseDisk, at: int) -> float:
     """Seconds without an acknowledgement when the disk of a range's leader hangs; whole after."""
-    await_whole(ring)
+    ring.wait_whole()
     prober = Prober(ring)
     try:
         assert prober.await_all(time.monotonic() + WHOLE_S)
@@ -210,7 +203,7 @@ def fenced_after(ring: Ring, disk: FuseDisk, at: int) -> float:
         disk.clear()
         prober.stop()
     print(f"leader's disk hung: {', '.join(map(str, gaps))}, load {os.getloadavg()[0]:.1f}")
-    await_whole(ring)  # It takes part again, and has its range back.
+    ring.wait_whole()  # It takes part again, and has its range back.
     return gaps[at].seconds
 
 

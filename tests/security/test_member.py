@@ -82,6 +82,14 @@ class Beside:
             self.failed = error
 
 
+def longest_pause(written: Acknowledged, among: list[Member], seconds: float) -> float:
+    """The longest time between two acknowledgements when nothing else goes on, in seconds."""
+    with Beside(written, among) as beside:
+        time.sleep(seconds)
+    assert beside.failed is None, beside.failed
+    return beside.longest
+
+
 def gap_max(quiet: float) -> float:
     """3 s, and what a busy machine adds to each of the starts of a generation."""
     return 3.0 + 10 * quiet
@@ -125,16 +133,6 @@ def attacked(shard: Shard, seed: int, count: int, seconds: float = 0.0) -> None:
 
 def test_a_hostile_member(shard: Shard) -> None:
     attacked(shard, seed=7, count=16)
-
-
-def longest_pause(written: Acknowledged, among: list[Member], seconds: float) -> float:
-    """Writes one after the other; the longest time between two acknowledgements, in seconds."""
-    longest, at = 0.0, time.monotonic()
-    end = at + seconds
-    while time.monotonic() < end:
-        written.write(among, 1)
-        longest, at = max(longest, time.monotonic() - at), time.monotonic()
-    return longest
 
 
 def test_ballots_without_end_do_not_stop_writes(shard: Shard) -> None:

@@ -76,15 +76,22 @@ class Answers:
         self._body_bytes = 0
         self._whole: list[Response] = []
 
-    def feed(self, data: bytes | memoryview) -> list[Response]:
-        """The answers that these bytes complete; HttpError: there are no more to come."""
+    def feed(self, data: bytes) -> list[Response]:
+        """The answers that these bytes complete; HttpError: there are no more to come. What is
+        whole counts, whatever comes behind it: then it is the last, and `closing`."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.closing = True
+            if self._whole:
+                return self._taken()
             cause = error.__context__
             if isinstance(cause, HttpError):
                 raise cause from None
             raise HttpError(f"does not speak HTTP/1.1: {error}") from error
+        return self._taken()
+
+    def _taken(self) -> list[Response]:
         whole, self._whole = self._whole, []
         return whole
 

@@ -251,7 +251,6 @@ class Shard:
                     return answer
                 said = answer.words
             except OSError as error:
-                self._link.close()
                 said = str(error) or type(error).__name__
             if time.monotonic() + pause > deadline:
                 raise PeerError(f"{self.endpoint} did not take {path.partition('?')[0]}: {said}")

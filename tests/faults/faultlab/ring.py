@@ -159,6 +159,17 @@ class Ring:
                 )
                 time.sleep(0.05 if waiting else 0)
 
+    def lacking(self) -> list[str]:
+        """Why not every range is led by its owner with two followers that are up to date."""
+        return [text for node in self.nodes for text in lacking(node)]
+
+    def wait_whole(self, limit_s: float = 60.0) -> None:
+        """Until nothing is lacking."""
+        until = time.monotonic() + limit_s
+        while missing := self.lacking():
+            assert time.monotonic() < until, f"the ring does not become whole: {missing}"
+            time.sleep(0.1)
+
     def _serves(self, node: Node, place: int) -> bool:
         target = f"/v1/topic/probe/messages?partitionKey={KEYS[place]}"
         try:

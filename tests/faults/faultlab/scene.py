@@ -8,7 +8,7 @@ from pathlib import Path
 from faultlab.checker import Report
 from faultlab.mount import Mount
 from faultlab.prober import Gap, Prober
-from faultlab.ring import Ring, lacking
+from faultlab.ring import Ring
 from faultlab.round import Scene, outage
 
 WHOLE_S = 30.0
@@ -94,7 +94,7 @@ class RingScene(Scene):
     def become_whole(self, what: str) -> None:
         """Until every range is led by its owner, with two followers that are up to date."""
         began = time.monotonic()
-        while missing := [text for node in self.ring.nodes for text in lacking(node)]:
+        while missing := self.ring.lacking():
             if time.monotonic() > began + WHOLE_S:
                 self.slow.append(f"{what}: not whole after {WHOLE_S} s: {missing}")
                 return

@@ -46,7 +46,8 @@ PLAN_SECONDS = 30.0
 _TIMESTAMP = "timestamp:"
 
 COLUMNS = {**dict(sorted(_native.COLUMNS.items(), key=itemgetter(1))), "offset": 0}
-"""By name what may be asked for alone; offsets follow from a chunk's head."""
+"""By name what may be asked for alone; offsets follow from a chunk's head. Answers tell them in
+this order, which does not depend on how the core's table is sorted."""
 
 
 def cursor_text(epoch: int, offset: int) -> str:

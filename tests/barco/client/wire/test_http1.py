@@ -31,6 +31,12 @@ def test_what_is_not_http_is_refused():
         Answers().feed(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
+def test_what_is_whole_counts_whatever_comes_behind_it():
+    answers = Answers()
+    (found,) = answers.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcrubbish\r\n\r\n")
+    assert found.body == b"abc" and answers.closing
+
+
 def test_an_answer_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(http1, "RESPONSE_BYTES_MAX", 1000)
     answers = Answers()
