@@ -239,17 +239,30 @@ def test_images_as_files(root: Path, recording: Recording, seed: int) -> None:
 def test_what_recovery_believes_is_made_stable_first(
     root: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last append of a killed process may be in the device's cache: synced, then voted on."""
+    """The last append of a killed process may be in the device's cache, or lost by a sync that
+    failed and still be read: synced, then read, then voted on."""
     disk = Disk(recording)
     disk.advance(recording.stable)
     write_shard(root, disk)
     steps: list[str] = []
-    sync, sealed, vote = os.fdatasync, Lineage.sealed, Lineage.add_journal
+    sync, sealed, vote, walk = (
+        os.fdatasync,
+        Lineage.sealed,
+        Lineage.add_journal,
+        scan.scan_generation,
+    )
+
+    def walked(*given: Any, **named: Any) -> Any:
+        steps.append("read")
+        return walk(*given, **named)
+
+    monkeypatch.setattr(scan, "scan_generation", walked)
     monkeypatch.setattr(os, "fdatasync", lambda fd: (steps.append("sync"), sync(fd)))
     monkeypatch.setattr(Lineage, "sealed", lambda *given: (steps.append("sealed"), sealed(*given)))
     monkeypatch.setattr(Lineage, "add_journal", lambda *g: (steps.append("vote"), vote(*g)))
     recover(root, make_reactor(epoch=0))
-    assert steps[: len(disk.files) + 1] == ["sync"] * len(disk.files) + ["vote"]
+    count = len(disk.files)
+    assert steps[: count + 2] == [*["sync"] * count, "read", "vote"]
     assert "sealed" in steps
 
 

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import mmap
 import os
 import threading
 import time
@@ -15,6 +16,8 @@ from faultlab.fusedisk import FuseDisk
 from faultlab.prober import Prober, percentile
 from faultlab.ring import KEYS, SLICES, Ring
 from faultlab.wire import Wire
+
+from barco.limits import PAGE_BYTES
 
 FENCED_S = 3.0
 BUSY = 2
@@ -93,6 +96,21 @@ def test_the_disk_loses_what_was_not_synced(fuse_disk: FuseDisk) -> None:
         disk.hurt("sync", "/a", "lie")
         os.pwritev(fd, [b"l"], 0, os.RWF_DSYNC)
         assert disk.cut() == 1 and (disk.inside / "a").read_bytes()[:1] == b"z"
+
+
+def test_a_direct_write_whose_sync_fails_is_read_and_lost(fuse_disk: FuseDisk) -> None:
+    """And the next one, which is stable, does not make it so."""
+    disk, page = fuse_disk, memoryview(mmap.mmap(-1, PAGE_BYTES))
+    with a_file(disk, os.O_DIRECT) as fd:
+        page[:1] = b"q"
+        disk.hurt("sync", "/a", "eio", times=1)
+        with pytest.raises(OSError):
+            os.pwritev(fd, [page], 0, os.RWF_DSYNC)
+        os.pwritev(fd, [page], PAGE_BYTES, os.RWF_DSYNC)
+        assert os.preadv(fd, [page], 0) == PAGE_BYTES and page[:1] == b"q"
+        assert disk.cut() == PAGE_BYTES
+        stored = (disk.inside / "a").read_bytes()
+        assert stored[:1] == b"\0" and stored[PAGE_BYTES : PAGE_BYTES + 1] == b"q"
 
 
 def test_the_disk_hangs_until_it_is_released(fuse_disk: FuseDisk) -> None:

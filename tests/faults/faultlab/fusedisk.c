@@ -10,12 +10,13 @@
  *     clear                              no rules; what hangs goes on
  *     cut                                the power goes: bytes that were not made stable
  *
- * OP is read, write, or sync: fsync, and a write with RWF_DSYNC once its data is there. GLOB is of
- * the path below the mount at which the file was opened ("/..."; * is any text). AT: only requests
- * with this byte of the file; -1: all. KINDs: eio, enospc; bad (EIO until byte AT is written);
- * short (half a write); torn (half a write, then EIO); slow (MS); hang (until clear); flip (a bit
- * of what is read: of byte AT, else of the middle); lost (a write is kept here until a sync of the
- * file; a sync that fails loses it); lie (lost whatever O_DSYNC says; of a sync: it does nothing).
+ * OP is read, write, or sync: fsync, and a write with RWF_DSYNC before its data is there. GLOB is
+ * of the path below the mount at which the file was opened ("/..."; * is any text). AT: only
+ * requests with this byte of the file; -1: all. KINDs: eio, enospc (of a sync: what was written can
+ * be read, and is never stable); bad (EIO until byte AT is written); short (half a write); torn
+ * (half a write, then EIO); slow (MS); hang (until clear); flip (a bit of what is read: of byte AT,
+ * else of the middle); lost (a write is kept here until a sync of the file; a sync that fails loses
+ * it); lie (lost whatever O_DSYNC says; of a sync: it does nothing).
  *
  * Of what is opened with O_DIRECT the kernel keeps no page, so each read and write comes here, one
  * of more than 1 MiB in parts. Of other files it keeps pages that were read until the next open.
@@ -268,7 +269,11 @@ static int disk_write(const char *path, const char *data, size_t size, off_t at,
         return failure(rule.kind);
     if (rule.kind == SHORT || rule.kind == TORN)
         size /= 2;
-    bool later = rule.kind == LIE || (rule.kind == LOST && !sync);
+    struct rule after = {.kind = NONE};
+    if (sync)
+        after = judge("sync", file->path, at, size);
+    bool fails = failure(after.kind) < 0;
+    bool later = fails || rule.kind == LIE || (rule.kind == LOST && !sync);
     pthread_mutex_lock(&lock);
     remap(file->path, at, size);
     if ((later || has_extents(file->ino)) && !keep(file->ino, data, size, at, !later)) {
@@ -276,18 +281,15 @@ static int disk_write(const char *path, const char *data, size_t size, off_t at,
         return -ENOMEM;
     }
     pthread_mutex_unlock(&lock);
+    if (fails)
+        return doom(file, failure(after.kind));
     ssize_t done = later ? (ssize_t)size : pwrite(file->fd, data, size, at);
     if (done < 0)
         return -errno;
     if (rule.kind == TORN)
         return -EIO;
-    if (sync) {
-        struct rule after = judge("sync", file->path, at, size);
-        if (failure(after.kind) < 0)
-            return doom(file, failure(after.kind));
-        if (!later && fdatasync(file->fd) < 0)
-            return -errno;
-    }
+    if (sync && !later && fdatasync(file->fd) < 0)
+        return -errno;
     return (int)done;
 }
 
@@ -542,6 +544,8 @@ static void *disk_init(struct fuse_conn_info *connection, struct fuse_config *co
     pthread_t thread;
     connection->max_write = REQUEST_BYTES_MAX;
     connection->max_background = BACKGROUND_MAX;
+    /* Of short writes that it sent on its own the kernel makes EIO. */
+    connection->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
     config->use_ino = 1;
     config->nullpath_ok = 1; /* And no lock on a path while a request hangs. */
     config->hard_remove = 1;

@@ -63,6 +63,8 @@ async def recover_accepting_loss(
             continue
         tags = scan.Tags(cluster_uuid, token, generation.epoch, generation.session)
         sources = sources_of(shard, generation)
+        if not generation.sealed:
+            await make_stable(sources, bulk)
         with SegmentFiles(sources) as files:
             result = await drive(
                 scan.scan_generation(
@@ -76,8 +78,6 @@ async def recover_accepting_loss(
                 files,
                 bulk,
             )
-        if not generation.sealed:
-            await make_stable(sources, bulk)
         _record(report, lineage, generation, result)
         if result.tail == 0:
             remove_empty(shard, generation.epoch, result)
@@ -91,9 +91,11 @@ def _look(header: scan.GroupHeader, group: memoryview, segment: int, at: int) ->
 
 
 async def make_stable(sources: list[scan.SegmentSource], bulk: BulkIo) -> None:
-    """Before a tail is agreed on: an append that nobody saw end may be in the device's cache only.
+    """Before a log is read: an append that nobody saw end may be in the device's cache only.
 
-    Sealed at it, and lost with the power, it would be missed as corruption at the next start.
+    Sealed at it, and lost with the power, it would be missed as corruption at the next start. And
+    what a sync lost that failed can be read until the next sync: looked at first, it would be taken
+    for stored, and a producer who sends it again would be told that it is.
     """
     for source in sources:
         if source.summary is None:  # Else all of it was stable when the sidecar was written.

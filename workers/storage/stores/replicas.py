@@ -175,6 +175,8 @@ class ReplicaStore(ShardFiles):
         """Scans a log that has not ended; loads it into the core if that has none yet."""
         await self._bulk.run(kept.restore, self._shard, generation.epoch)
         sources = sources_of(self._shard, generation)
+        # Before it is read: what a sync lost that failed can be there until the next one.
+        await make_stable(sources, self._bulk)
         load = Load(self._core, generation, sources) if not self.epoch else None
         suspect = False
         try:
@@ -187,7 +189,6 @@ class ReplicaStore(ShardFiles):
             self._damaged.add(generation.epoch)
             result = await walk_generation(*self._of(generation), sources, load, accept_loss=True)
         self.walked_groups += result.groups
-        await make_stable(sources, self._bulk)
         if not suspect:
             await self._drop_behind(generation.epoch, result)
             if result.tail:  # Else there is no file of it any more.
