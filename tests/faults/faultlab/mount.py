@@ -38,13 +38,13 @@ class Mount:
         self.path.mkdir()
         with self.image.open("wb") as image:
             image.truncate(image_bytes)
-        _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", str(self.image))
+        run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", str(self.image))
         self.mounted = False
         self.mount()
 
     def mount(self) -> None:
         """After a cut: the journal is replayed."""
-        _run("mount", "-o", "loop", str(self.image), str(self.path))
+        run("mount", "-o", "loop", str(self.image), str(self.path))
         self.mounted = True
 
     def cut(self, how: int) -> None:
@@ -57,13 +57,8 @@ class Mount:
 
     def unmount(self) -> None:
         """Waits for the last user, who was killed a moment ago."""
-        for attempt in range(100):
-            done = subprocess.run(["umount", str(self.path)], capture_output=True, check=False)
-            if done.returncode == 0:
-                self.mounted = False
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"cannot unmount: {done.stderr.decode()}, {attempt}")
+        unmount(self.path)
+        self.mounted = False
 
     def close(self) -> None:
         """Lazily, if somebody still uses it."""
@@ -72,6 +67,17 @@ class Mount:
             self.mounted = False
 
 
-def _run(*command: str) -> None:
+def unmount(path: Path) -> None:
+    """Waits for the last user, who was killed a moment ago. AssertionError: it stays in use."""
+    for attempt in range(100):
+        done = subprocess.run(["umount", str(path)], capture_output=True, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"cannot unmount: {done.stderr.decode()}, {attempt}")
+
+
+def run(*command: str) -> None:
+    """AssertionError with what it said, if it fails."""
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
