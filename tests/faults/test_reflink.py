@@ -13,7 +13,7 @@ from faultlab.reflink import ReflinkDisk
 from faultlab.round import Scene
 
 LOADED_S = 0.7
-IMAGES, IMAGES_OFTEN = 3, 40
+IMAGES, IMAGES_OFTEN = 3, 20
 
 
 @pytest.fixture
