@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from barco import limits
-from barco.cluster.gossip.facts import BUCKETS, KINDS, Fact, Key
+from barco.cluster.gossip.facts import BUCKETS, KINDS, Fact, Key, newer
 
 DIGESTS_BYTES = 8 * BUCKETS
 
@@ -44,7 +44,7 @@ class Store:
         """Take a fact if it is news; it is then passed on. False if as much was known before."""
         known = self._facts[fact.kind].get(fact.key)
         if known is not None:
-            if (known.version, known.packed) >= (fact.version, fact.packed):
+            if not newer(fact, known):
                 return False
             self._digests[known.bucket] ^= known.check
             self.bytes -= len(known.packed)

@@ -1,7 +1,7 @@
-"""What brokers tell one another: facts, each with a version, of which the greatest wins everywhere.
+"""What brokers tell one another: facts, each with a version, of which the newest wins everywhere.
 
-A fact is about one thing (its kind and key). Merging takes the greater of two, so the order and
-the number of times in which facts arrive make no difference: all brokers end with the same.
+A fact is about one thing (its kind and key). Merging takes the newer of two, so the order and the
+number of times in which facts arrive make no difference: all brokers end with the same.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ Key = int | str
 Version = tuple[int, ...]
 _VERSION_PARTS = {BROKER: 2, LEADER: 2, CONSUMER: 4, TOPICS: 2}
 _MAX = 2**64
+_CIRCLE = {BROKER: 0, CONSUMER: 2}
+"""The part of a version that is answered by the next number (a broker's incarnation; that a
+consumer was heard of). It has no last value: 0 follows 2^64 - 1, so any can be answered."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,6 +82,27 @@ class Fact:
             bucket=place[0] % BUCKETS,
             check=int.from_bytes(check, "little"),
         )
+
+
+def newer(fact: Fact, known: Fact) -> bool:
+    """Whether a fact wins over another of the same key: by version, then by content.
+
+    On the circle the newer is the one that is less than half of it ahead.
+    """
+    parts = zip(fact.version, known.version, strict=True)
+    for part, (one, other) in enumerate(parts):
+        if one == other:
+            continue
+        ahead = (one - other) % _MAX
+        if part != _CIRCLE.get(fact.kind) or ahead == _MAX // 2:
+            return one > other
+        return ahead < _MAX // 2
+    return fact.packed > known.packed
+
+
+def following(number: int) -> int:
+    """The next number on the circle."""
+    return (number + 1) % _MAX
 
 
 def _plausible(kind: Any, key: Any, version: Any) -> bool:

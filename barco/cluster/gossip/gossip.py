@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from barco import limits
 from barco.cluster.gossip.dissemination import Store
-from barco.cluster.gossip.facts import BROKER, BUCKETS, LEFT, BrokerInfo, Fact
+from barco.cluster.gossip.facts import BROKER, BUCKETS, LEFT, BrokerInfo, Fact, newer
 from barco.cluster.gossip.membership import Membership, Random
 from barco.errors import ProtocolError
 from barco.protocol.gossip import (
@@ -150,11 +150,11 @@ class Gossip:
     def receive(self, sender: int, message: Message, now: float) -> list[Effect]:
         """A message of another broker; its identity is known from the connection's greeting."""
         self._enter(now)
-        news = 0
+        news, me = 0, self.members.me
         if isinstance(message, (Ping, Ack, PingRequest, Push, Sync, SyncReply)):
             # What comes in bulk is old to the others: they compare for themselves.
             bulk = isinstance(message, SyncReply) and len(message.facts) > BULK_FACTS
-            news = self._learn(message.facts, now, tell=not bulk)
+            news = self._learn(sender, message.facts, now, tell=not bulk)
         if isinstance(message, Push):
             if message.number:
                 self._out.append(AckWanted(sender, message.number))
@@ -166,6 +166,8 @@ class Gossip:
             self._compared(sender, message, news)
         else:
             self.members.receive(sender, message, now)
+        if self.members.me is not me:
+            self._deny_to(sender)
         self._contradict(sender)
         return self._leave(now)
 
@@ -278,7 +280,7 @@ class Gossip:
             self.members.changed(BrokerInfo.of(fact), past, now)
         return True
 
-    def _learn(self, packed: Iterable[bytes], now: float, *, tell: bool) -> int:
+    def _learn(self, sender: int, packed: Iterable[bytes], now: float, *, tell: bool) -> int:
         """Take what is new and worth keeping; how many that were."""
         news = 0
         for item in packed:
@@ -290,9 +292,34 @@ class Gossip:
                 continue
             if known is not None and fact.kind == BROKER and known.version == fact.version:
                 self.members.also_suspected(fact)
-            if self._accept(fact):
-                news += self._take(fact, now, tell=tell, news=True)
+            if self._accept(fact) and self._take(fact, now, tell=tell, news=True):
+                news += 1
+                self._ask_the_gone(sender, fact)
         return news
+
+    def _ask_the_gone(self, sender: int, fact: Fact) -> None:
+        """Who is gone in another's words is told so: if it lives it denies, at once.
+
+        Else two that a third one has told of each other would not speak until they look for who is
+        missing, some seconds later. Not in a large cluster: all would call the one that has died.
+        """
+        if (
+            fact.kind != BROKER
+            or BrokerInfo.of(fact).up
+            or fact.key in (sender, self.members.me.ordinal)
+        ):
+            return
+        if self._size() <= limits.GOSSIP_DIRECT_BROKERS:
+            self._out.append(Send(int(fact.key), Push(facts=(fact.packed,))))
+
+    def _deny_to(self, sender: int) -> None:
+        """Who has just told what this broker denies hears it first, with what is said of itself:
+        it may be gone in the eyes of this one, and is not among those that are told."""
+        said = self.store.get(BROKER, sender)
+        facts = [self.members.me.fact().packed]
+        if said is not None and said.version[1]:
+            facts.append(said.packed)
+        self._out.append(Send(sender, Push(facts=tuple(facts))))
 
     def _contradict(self, sender: int) -> None:
         """Who is heard of though it is said to be gone is told so, and denies."""
@@ -357,7 +384,7 @@ class Gossip:
         direct.next_at = now + limits.GOSSIP_DIRECT_SECONDS
         for receipt, item in list(self._receipts.items()):
             fact = done.get((item.fact.kind, item.fact.key))
-            if fact is not None and fact.version >= item.fact.version:
+            if fact is not None and not newer(item.fact, fact):
                 item.unseen.discard(peer)
                 self._check_receipt(receipt, item)
 

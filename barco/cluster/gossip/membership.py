@@ -22,6 +22,7 @@ from barco.cluster.gossip.facts import (
     SUSPECT,
     BrokerInfo,
     Fact,
+    following,
 )
 from barco.protocol.gossip import Ack, Message, Nack, Ping, PingRequest
 
@@ -352,10 +353,10 @@ class Membership:
 
     def _about_me(self, info: BrokerInfo) -> None:
         """Something about this broker that it did not say itself: it knows better."""
-        if info.incarnation < self.me.incarnation or info == self.me:
+        if info == self.me:
             return
         if self.me.state == ALIVE and info.state in (SUSPECT, CONFIRMED, DOWN):
             self.counters.denials += 1
             self._ail(1)
-        self.me = replace(self.me, incarnation=info.incarnation + 1)
+        self.me = replace(self.me, incarnation=following(info.incarnation))
         self._publish(self.me)

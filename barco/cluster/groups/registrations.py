@@ -12,11 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from barco import limits
-from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
+from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact, following
 from barco.cluster.groups.groups import Groups, Member, Reply, View
 
 CONSUMERS_KEPT_MAX = 2 * limits.CONSUMERS_MAX
 """Admitted at several brokers at once there may be more than one of them would admit."""
+
+COUNTER_AHEAD_MAX = 100 * 365 * 86_400 * 1000
+"""How far a registration's counter may be ahead of this broker's wall clock, both in milliseconds
+since 1970: 100 years. They begin there and grow by one with each registration, so only a wrong
+clock or a lie is ahead at all. As the wall clock goes on, what a lie takes is given back."""
 
 
 class Registrations:
@@ -109,7 +114,7 @@ class Registrations:
         pause = min(limits.CONSUMER_TOUCH_SECONDS, often)
         if now - self._told.get(consumer_id, -1e9) >= pause:
             self._told[consumer_id] = now
-            self._publish(replace(info, heard=info.heard + 1))
+            self._publish(replace(info, heard=following(info.heard)))
 
     def _left(self, consumer_id: str) -> None:
         # A goodbye is later than whatever was heard of the consumer anywhere.
@@ -129,12 +134,20 @@ class Registrations:
     # --- Of other brokers ---------------------------------------------------------------------
 
     def accept(self, fact: Fact) -> bool:
-        """Whether a fact is worth keeping: not what ended long ago, not without end."""
-        if fact.kind != CONSUMER or fact.key in self._known:
+        """Whether a fact is worth keeping: not what ended long ago, not without end.
+
+        Nor one that would put the clock of registrations where no next one fits: a wrong word of
+        one broker would end all registrations, at every broker.
+        """
+        if fact.kind != CONSUMER:
+            return True
+        info = ConsumerInfo.of(fact)
+        if info.counter > self._unix_seconds() * 1000 + COUNTER_AHEAD_MAX:
+            return False
+        if info.consumer_id in self._known:
             return True
         if len(self._known) >= CONSUMERS_KEPT_MAX:
             return False
-        info = ConsumerInfo.of(fact)
         return not info.removed_at or self._fresh(info)
 
     def apply(self, fact: Fact, now: float) -> None:

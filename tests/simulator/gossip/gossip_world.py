@@ -11,7 +11,7 @@ import msgpack
 
 from barco.cluster.gossip.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerInfo, Fact
 from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send
-from barco.protocol.gossip import Message, to_frame
+from barco.protocol.gossip import Message, Push, to_frame
 
 RIGHTLY_SECONDS = 5.0
 """Who was stopped until so long ago is suspected for a reason: its denial is on the way."""
@@ -102,6 +102,10 @@ class World:
     def publish(self, ordinal: int, fact: Fact, receipt: int = 0) -> None:
         """A broker has news of its own."""
         self._effects(ordinal, self.nodes[ordinal].publish(fact, self.now, receipt=receipt))
+
+    def lie(self, ordinal: int, target: int, fact: Fact) -> None:
+        """A broker tells another one what it has no right to say, and knows nothing of itself."""
+        self._send(ordinal, target, Push(facts=(fact.packed,)))
 
     def depart(self, ordinal: int) -> None:
         """A broker stops in an orderly way."""

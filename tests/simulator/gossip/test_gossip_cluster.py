@@ -3,9 +3,10 @@
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from gossip_world import World
+from gossip_world import World, identity
 
 from barco import limits
 from barco.cluster.gossip.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo
@@ -259,3 +260,46 @@ def test_no_broker_misses_a_registration_for_long(seed: int) -> None:
     last = world.now
     assert world.run(60.0, lambda: not world.paused and world.same())
     assert world.now - last < 2.0
+
+
+@pytest.mark.parametrize("brokers", [3, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_liar_is_denied_whatever_incarnation_it_gives(seed: int, brokers: int) -> None:
+    """It tells each broker of another one every 10 ms; nobody stays down for more than a moment."""
+    world, chance = World(brokers, seed), random.Random(seed)
+    world.run(3.0)
+    assert world.all_alive()
+    liar, honest = brokers - 1, range(brokers - 1)
+    down_since: dict[tuple[int, int], float] = {}
+    longest = 0.0
+    for _ in range(600):
+        target, about = chance.sample(honest, 2)
+        known = world.nodes[target].store.get("broker", about)
+        assert known is not None
+        base = chance.choice((0, 2**63, known.version[0], known.version[0] + 2**63))
+        given = (base + chance.randrange(-2, 3)) % 2**64
+        info = replace(identity(about), incarnation=given, state=chance.choice((DOWN, LEFT)))
+        world.lie(liar, target, info.fact())
+        world.run(0.01)
+        for at in honest:
+            for other in honest:
+                if world.state_of(at, other) in (DOWN, LEFT):
+                    longest = max(
+                        longest, world.now - down_since.setdefault((at, other), world.now)
+                    )
+                else:
+                    down_since.pop((at, other), None)
+    assert longest < 1.0
+    assert world.run(2.0, lambda: world.all_alive() and world.same())
+
+
+def test_lies_that_each_win_over_the_next_come_to_an_end() -> None:
+    """Three values a third of the circle apart: there is no newest one of them."""
+    world = World(4, 3)
+    world.run(3.0)
+    third = 2**64 // 3
+    for target, turn in ((1, 0), (2, 1), (3, 2)):
+        info = replace(identity(0), incarnation=1 + turn * third, state=DOWN)
+        world.nodes[target].store.forget("broker", 0)  # As if it had not heard of it before.
+        world.lie(3 if target != 3 else 2, target, info.fact())
+    assert world.run(5.0, lambda: world.all_alive() and world.same())

@@ -1,5 +1,6 @@
 """Facts: what travels, what is refused, and which of two wins."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from barco.cluster.gossip.facts import (
     Fact,
     LeaderInfo,
     TopicsInfo,
+    following,
+    newer,
 )
 from barco.errors import ProtocolError
 
@@ -56,19 +59,37 @@ def test_the_largest_registration_fits() -> None:
 def test_what_is_worse_wins_until_the_broker_itself_denies() -> None:
     states = [BROKER, *(replace(BROKER, state=s) for s in (SUSPECT, CONFIRMED, DOWN, LEFT))]
     facts = [info.fact() for info in states] + [replace(BROKER, incarnation=8).fact()]
-    assert sorted(facts, key=lambda fact: fact.version) == facts
+    assert all(newer(after, before) for before, after in itertools.combinations(facts, 2))
+
+
+@pytest.mark.parametrize("said", [0, 7, 2**63 - 1, 2**63, 2**64 - 1])
+def test_any_incarnation_can_be_answered(said: int) -> None:
+    for state in (SUSPECT, CONFIRMED, DOWN, LEFT):
+        lie = replace(BROKER, incarnation=said, state=state)
+        denial = replace(BROKER, incarnation=following(said))
+        assert newer(denial.fact(), lie.fact())
+        assert not newer(lie.fact(), denial.fact())
+
+
+def test_of_any_two_incarnations_one_wins() -> None:
+    ends = [end % 2**64 for end in range(-3, 4)]
+    numbers = [(end + half) % 2**64 for end in ends for half in (0, 2**63)]
+    for one, other in itertools.combinations(numbers, 2):
+        facts = [replace(BROKER, incarnation=number).fact() for number in (one, other)]
+        assert newer(*facts) != newer(*reversed(facts))
+        assert not newer(facts[0], facts[0])
 
 
 def test_a_newer_epoch_a_later_registration_and_news_of_a_consumer_win() -> None:
     def later(info: Any, **changes: Any) -> bool:
-        return bool(replace(info, **changes).fact().version > info.fact().version)
+        return newer(replace(info, **changes).fact(), info.fact())
 
     assert later(LEADER, epoch=5, session=0)
     assert later(CONSUMER, counter=6, ordinal=0)
     assert later(CONSUMER, removed_at=1)
-    assert (
-        replace(CONSUMER, heard=1).fact().version > replace(CONSUMER, removed_at=9).fact().version
-    )
+    assert newer(replace(CONSUMER, heard=1).fact(), replace(CONSUMER, removed_at=9).fact())
+    last = replace(CONSUMER, heard=2**64 - 1)
+    assert newer(replace(CONSUMER, heard=following(last.heard)).fact(), last.fact())
 
 
 def test_sessions_of_registrations_are_never_the_same() -> None:

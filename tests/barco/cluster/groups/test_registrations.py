@@ -2,14 +2,15 @@
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from barco import limits
 from barco.cluster.gossip.dissemination import Store
-from barco.cluster.gossip.facts import CONSUMER, Fact
-from barco.cluster.groups.registrations import Registrations
+from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
+from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, Registrations
 from barco.errors import AlreadyRegisteredError
 
 SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
@@ -207,3 +208,49 @@ def test_random_histories_end_the_same() -> None:
                 pass
         spread(sites, seed=seed)
         assert same(sites), seed
+
+
+@pytest.mark.parametrize("counter", [2**48 - 1, 2**47, 2**43])
+def test_no_word_of_another_ends_registrations(counter: int) -> None:
+    sites = [Site(ordinal) for ordinal in range(3)]
+    sites[0].register("c")
+    spread(sites)
+    (real,) = sites[0].facts()
+    lies = [replace(ConsumerInfo.of(real), consumer_id=c, counter=counter) for c in ("c", "d")]
+    for site in sites:
+        site.hear([lie.fact() for lie in lies])
+    sites[1].request("goodbye", consumerId="c")
+    sites[1].register("c")
+    sites[2].register("d")
+    spread(sites)
+    assert same(sites)
+
+
+def test_what_a_lie_takes_of_the_counter_is_given_back() -> None:
+    sites = [Site(ordinal) for ordinal in range(3)]
+    sites[0].register("liar")
+    (real,) = sites[0].facts()
+    most = int(sites[0].unix * 1000) + COUNTER_AHEAD_MAX
+    for site in sites:
+        site.hear([replace(ConsumerInfo.of(real), counter=most).fact()])
+    sites[1].register("c")
+    for site in sites:
+        site.unix += 0.001
+    spread(sites)
+    assert same(sites)
+    assert all(any(fact.key == "c" for fact in site.facts()) for site in sites)
+
+
+def test_a_consumer_is_heard_of_after_the_last_number() -> None:
+    sites = [Site(ordinal) for ordinal in range(2)]
+    sites[0].register("c")
+    (real,) = sites[0].facts()
+    for heard in (2**63 - 1, 2**64 - 1):
+        lie = replace(ConsumerInfo.of(real), heard=heard).fact()
+        for site in sites:
+            site.hear([lie])
+    sites[0].request("touch", 1_000.0, consumerIds=["c"])
+    (said,) = sites[0].facts()
+    assert ConsumerInfo.of(said).heard == 0
+    sites[1].hear([said], 1_000.0)
+    assert sites[1].facts() == [said]
