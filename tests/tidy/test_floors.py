@@ -13,6 +13,7 @@ FLOORS = (
     *("barco.settings_file", "barco.addresses", "barco.config", "barco.log", "barco.protocol"),
     # The machines of the control plane.
     *("barco.cluster", "barco.cluster.state", "barco.cluster.replica"),
+    "barco.cluster.logs",
     *("barco.cluster.gossip", "barco.cluster.groups"),
     # The library, and Spark upon it.
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),

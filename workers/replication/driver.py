@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco._native import Reactor
+from barco.cluster.logs import events as le
 from barco.cluster.replica.replica import Replica
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
@@ -26,11 +27,11 @@ from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
+from barco.workers.replication.carrier import Carrier
 from barco.workers.replication.figures import stats_of, status_of
 from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal, read_journal
 from barco.workers.replication.link import Dial, Link
-from barco.workers.replication.logs import Logs
 from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED
 from barco.workers.replication.serving import Serving
@@ -89,13 +90,13 @@ class Driver:
         self._journal = Journal(
             store.lineage, bulk, persisted=self._persisted, failed=self._journal_failed
         )
-        self.logs = Logs(
+        self.logs = Carrier(
             reactor,
             store,
-            stable=self._stable,
-            refused=self._refused,
-            failed=self._append_failed,
+            tell=self._told,
+            opened=self._opened,
             fatal=fatal,
+            guarded=self._guarded,
             tail_of=self._tail_of,
             session_of=self._session_of,
         )
@@ -106,7 +107,6 @@ class Driver:
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
         self._encoded: tuple[r.Append | None, bytes] = (None, b"")
-        self._draining: set[Gid] = set()
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
@@ -191,7 +191,7 @@ class Driver:
             return False  # An empty disk knows of no history before somebody has told it.
         if self.role in ("leader", "fenced"):
             return True
-        return not self._machine.catching_up() and not self.logs.sealing
+        return not self._machine.catching_up() and not self.logs.machine.sealing
 
     def disks(self) -> dict[int, str]:
         """The disk of each member of the shard, by ordinal, as the lineage has them."""
@@ -199,7 +199,7 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        busy = bool(self.logs.sealing) or self._unshown is not None
+        busy = bool(self.logs.machine.sealing) or self._unshown is not None
         return status_of(self._machine if self._started else None, self.role, busy=busy)
 
     def stats(self) -> dict[str, int]:
@@ -274,8 +274,7 @@ class Driver:
             _, gseq, prev_crc, header_crc, pos, length = upcall
             self._built(GroupHead(gseq, prev_crc, header_crc, length), pos)
         elif kind == "landed":
-            self.logs.landed(*upcall[1:])
-            self._look_at_drains()
+            self.logs.step(le.Landed(*upcall[1:]))
         elif kind in ("frame", "replica_closed"):
             self._inputs.upcall(upcall)
         elif kind == "segment_wanted":
@@ -297,16 +296,11 @@ class Driver:
         generation = self._machine.record(gid)
         return generation.session if generation is not None else None
 
-    def _stable(self, gid: Gid, gseq: int, header_crc: int) -> None:
-        self.post(ev.Stable(gid, gseq, header_crc))
-
-    def _refused(self, gid: Gid, gseq: int, header_crc: int, reason: str) -> None:
-        log.error("%s", reason)
-        self.post(ev.Refused(gid, gseq, header_crc, reason))
-
-    def _append_failed(self, gid: Gid, reason: str) -> None:
-        log.error("%s", reason)
-        self.post(ev.IoFailed(gid, reason))
+    def _told(self, event: ev.Stable | ev.Refused | ev.IoFailed | ev.Drained) -> None:
+        """By the logs."""
+        if isinstance(event, (ev.Refused, ev.IoFailed)):
+            log.error("%s", event.reason)
+        self.post(event)
 
     def _persisted(self, serial: int) -> None:
         self.post(ev.Persisted(serial))
@@ -333,7 +327,7 @@ class Driver:
             self.post(ev.LinkLost(end.sender.ordinal))
 
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
-        if isinstance(message, r.Expired) and not self.logs.copied(message.gid):
+        if isinstance(message, r.Expired) and not self.logs.machine.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
         if not self._mending.take(end.sender.ordinal, message, group):
             self.post(ev.Received(end.sender, end.session, message), group)
@@ -343,11 +337,11 @@ class Driver:
 
     def _hear_core(self) -> None:
         """Before each step: the machine decides on what is, not on what was."""
-        event: ev.Event | None = None
+        event: ev.Event | None
         if (news := self._reactor.intake_news()) is not None:
             event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
-        elif (alone := self.logs.untold()) is not None:
-            event = ev.Stable(*alone)
+        else:
+            event = self.logs.untold()
         if event is not None:
             self._carry_out(self._machine.step(self._loop.time(), event), None)
 
@@ -363,7 +357,7 @@ class Driver:
         gid = self.logs.current
         steady = None
         if self.role == "follower" and gid is not None and self._unshown is None:
-            steady = self._machine.steady(gid) if self.logs.rests(gid) else None
+            steady = self._machine.steady(gid) if self.logs.machine.rests(gid) else None
         link = self._links.get(steady.leader.ordinal) if steady is not None else None
         fd = link.idle_fd if link is not None else -1
         if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
@@ -395,7 +389,7 @@ class Driver:
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"
-        self.logs.append(effect.gid, effect.head, group)
+        self.logs.step(le.Arrived(effect.gid, group))
 
     def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
         unshown = self._unshown
@@ -409,7 +403,7 @@ class Driver:
         log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
         self.generation = generation
         self._recent.clear()
-        self.logs.lead(generation, lambda: self._opened(generation))
+        self.logs.step(effect)
 
     def _opened(self, generation: Generation) -> None:
         if self.generation == generation:
@@ -429,38 +423,21 @@ class Driver:
         self.role = "follower"
         if generation.gid != self.logs.current:
             self._unshown = (generation.gid, 1)
-        self.logs.follow(generation)
+        self.logs.step(effect)
         self._on_follow(generation)
 
     def _drain(self, effect: fx.Drain, group: bytearray | None) -> None:
-        if effect.gid == self.logs.leading:
-            self._reactor.drain_generation()
-        self.logs.abandon(effect.gid)
-        self.logs.release(effect.gid)
-        self._draining.add(effect.gid)
-        asyncio.get_running_loop().call_soon(self._guarded, self._look_at_drains)
-
-    def _look_at_drains(self) -> None:
-        """After what the reactor has told so far: its appends come before."""
-        for gid in list(self._draining):
-            if self.logs.settled(gid):
-                self._draining.discard(gid)
-                gseq, header_crc = self.logs.position(gid)
-                self.post(ev.Drained(gid, gseq, header_crc))
-            elif gid != self.logs.current:
-                asyncio.get_running_loop().call_later(0.001, self._guarded, self._look_at_drains)
+        self.logs.step(effect)
 
     def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
         log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)
-        self.logs.abandon(effect.gid)
-        if effect.gid == self.logs.leading:
-            self._reactor.fence()
+        self.logs.step(effect)
         if self.generation is not None and self.generation.gid == effect.gid:
             self.role = "fenced"
             self._on_stop(effect.reason)
 
     def _seal(self, effect: fx.Seal, group: bytearray | None) -> None:
-        self.logs.seal(effect.gid, effect.tail)
+        self.logs.step(effect)
 
     def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
         if effect.refused:
@@ -480,7 +457,7 @@ class Driver:
             effect.gid.epoch,
             effect.first,
         )
-        self.logs.skip(effect.gid, effect.first, effect.prev_crc)
+        self.logs.step(effect)
 
 
 _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {

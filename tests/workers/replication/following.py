@@ -167,9 +167,7 @@ class Follower:
             self.listen()
             state = self.reactor.log_state()
             now = (state["gseq"], state["stable_gseq"], self.driver.steps, len(self.said))
-            busy = (
-                not state["settled"] or self.driver.logs.pending_bytes or self.driver.logs._keeping
-            )
+            busy = not self.driver.logs.idle
             quiet = quiet + 1 if now == before and not busy else 0
             before = now
         self.driver._hear_core()

@@ -1,6 +1,5 @@
 """A generation without followers: what the core tells of it, and how the machine hears the rest."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +7,11 @@ from typing import Any
 
 import pytest
 from following import SEGMENT_BYTES, make_reactor
-from test_logs import GENERATION, GID, run
+from test_carrier import GENERATION, GID, run, turns
 
+from barco.cluster.logs import events as le
+from barco.cluster.state import effects as fx
+from barco.cluster.state import events as ev
 from barco.model.generation import Gid, Identity, Kind, Parent, Successor, genesis
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.workers.replication.alone import given_up, lost_records
@@ -73,20 +75,19 @@ def test_without_followers_what_is_stable_is_answered_and_only_the_first_group_i
 
 
 def test_the_machine_hears_what_the_core_did_by_itself() -> None:
-    async def test(logs: Any, core: Any, store: Any, told: list[Any]) -> None:
+    async def test(logs: Any, core: Any, store: Any, told: Any, opened: Any) -> None:
         store.segment.set()
-        opened = asyncio.Event()
-        logs.lead(GENERATION, opened.set)  # Its leader is the only member.
-        await asyncio.wait_for(opened.wait(), 10)
-        assert logs.untold() is None
+        logs.step(fx.Lead(GENERATION))  # Its leader is the only member.
+        await turns()
+        assert opened and logs.untold() is None
         core.taken = 1
-        logs.landed(1, 101, 2)
-        assert told == [("stable", GID, 1, 101)] and logs.untold() is None
+        logs.step(le.Landed(1, 101, 2))
+        assert told == [ev.Stable(GID, 1, 101)] and logs.untold() is None
         core.taken = 9
-        assert logs.untold() == (GID, 9, 109) and logs.untold() is None
+        assert logs.untold() == ev.Stable(GID, 9, 109) and logs.untold() is None
         core.taken = 12
-        logs.landed(1, 101, 2)  # Late: what the machine knows does not go back.
-        assert told[1:] == [("stable", GID, 12, 112)]
+        logs.step(le.Landed(1, 101, 2))  # Late: what the machine knows does not go back.
+        assert told[1:] == [ev.Stable(GID, 12, 112)]
 
     run(test)
 

@@ -80,7 +80,7 @@ def test_nothing_is_done_after_an_exception(monkeypatch, error, where):
         elif where == "timer":
             machine.step, machine.deadline = lambda now, event: [], fail
         if where == "upcall":
-            driver.logs.landed = fail
+            driver.logs.step = fail
             driver.upcall(("landed", 1, 2, 3))
         else:
             driver.post(ev.Tick())
