@@ -137,14 +137,15 @@ static void see_off(struct turned_away *away)
 }
 
 /* The answer, and the descriptor for a moment more, so that it is read before the end. */
-static void turn_away(struct reactor *reactor, int fd)
+static void turn_away(struct reactor *reactor, const struct transport *transport, int fd)
 {
     struct admission *admission = &reactor->admission;
     char answer[640];
     const size_t len = answer_refusal(reactor, PROBLEM_FULL, answer, sizeof answer);
     admission->refused++;
     read_over(fd);
-    send(fd, answer, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (transport->bare) /* otherwise nothing can be said yet */
+        send(fd, answer, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     shutdown(fd, SHUT_WR);
     struct turned_away *away = &admission->away[admission->next_away++ % TURNED_AWAY_MAX];
     if (away->fd >= 0)
@@ -160,7 +161,7 @@ static void refuse_from_reserve(struct reactor *reactor, const struct listener *
         close(admission->reserve);
         const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            turn_away(reactor, fd);
+            turn_away(reactor, listener->transport, fd);
             for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
                 if (admission->away[i].fd == fd)
                     see_off(&admission->away[i]);
@@ -182,8 +183,8 @@ void admit_accepted(struct loop *loop, struct listener *listener, int fd)
     if (reactor->draining)
         close(fd);
     else if (client && !has_place(reactor, fd))
-        turn_away(reactor, fd);
-    else if (loop_adopt(loop, fd, listener->protocol) != NULL)
+        turn_away(reactor, listener->transport, fd);
+    else if (loop_adopt(loop, fd, listener->protocol, listener->transport) != NULL)
         reactor->admission.places += client;
 }
 

@@ -173,7 +173,7 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
         return -1;
     if (reactor->peers[peer] != NULL)
         conn_close(reactor->peers[peer]);
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol);
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
     if (conn == NULL)
         return -1;
     peer_of(conn)->outgoing = true;
@@ -189,7 +189,7 @@ int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
         if (conn->protocol == &peer_protocol && peer_of(conn)->from_afar &&
             peer_of(conn)->peer == peer && !conn->closed)
             conn_close(conn);
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol);
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
     if (conn == NULL)
         return -1;
     peer_of(conn)->from_afar = true;

@@ -337,7 +337,7 @@ struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t gro
         close(fd);
         return NULL;
     }
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &replica_protocol);
+    struct conn *conn = loop_adopt(&reactor->loop, fd, &replica_protocol, &plain_transport);
     if (conn != NULL)
         replica_of(conn)->frames = frames;
     else

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "broker/control.h"
 #include "broker/dispatch.h"
@@ -497,7 +496,7 @@ static void client_tended(struct conn *conn)
     if (conn->peer_eof)
         conn_close(conn);
     else if (client_of(conn)->state == STATE_LINGER && !conn->sending)
-        shutdown(conn->fd, SHUT_WR); /* the client reads the answer, then closes */
+        conn_shutdown(conn); /* the client reads the answer, then closes */
 }
 
 /* A half-closed client still reads the answers to what it sent whole. */

@@ -40,7 +40,7 @@ static void start(void)
 static struct conn *connect_one(uint32_t index, const struct protocol *protocol)
 {
     static uint32_t generation;
-    struct conn *conn = conn_new(&reactor->loop, -1, protocol);
+    struct conn *conn = conn_new(&reactor->loop, -1, protocol, &plain_transport);
     REQUIRE(conn != NULL);
     if (protocol == &replica_protocol)
         replica_of(conn)->frames = frames_new(1u << 20);

@@ -54,15 +54,21 @@ void conn_resume(struct conn *conn)
 
 /* ---- life ---- */
 
-struct conn *conn_new(struct loop *loop, int fd, const struct protocol *protocol)
+struct conn *conn_new(struct loop *loop, int fd, const struct protocol *protocol,
+                      const struct transport *transport)
 {
     struct conn *conn = calloc(1, protocol->bytes);
     if (conn == NULL)
         return NULL;
     conn->loop = loop;
     conn->protocol = protocol;
+    conn->transport = transport;
     conn->fd = fd;
     conn->since_ms = loop->now_ms;
+    if (transport->opened != NULL && !transport->opened(conn)) {
+        free(conn);
+        return NULL;
+    }
     protocol->opened(conn);
     return conn;
 }
@@ -70,6 +76,8 @@ struct conn *conn_new(struct loop *loop, int fd, const struct protocol *protocol
 void conn_free(struct conn *conn)
 {
     conn->protocol->freed(conn);
+    if (conn->transport->freed != NULL)
+        conn->transport->freed(conn);
     outputs_free(conn->out_first);
     conn_drop_input(conn);
     free(conn);
@@ -84,8 +92,10 @@ void conn_close(struct conn *conn)
     struct loop *loop = conn->loop;
     conn->next_closing = loop->closing;
     loop->closing = conn;
-    loop->net->close(loop->net, conn);
+    conn->transport->close(conn);
 }
+
+void conn_shutdown(struct conn *conn) { conn->transport->shutdown(conn); }
 
 uint64_t conn_id(const struct conn *conn)
 {

@@ -1,4 +1,5 @@
-/* conn: one connection: bytes in, bytes out, and the protocol that makes sense of them.
+/* conn: one connection: bytes in, bytes out, the protocol that makes sense of them, and the
+ * transport they come and go by (transport.h).
  *
  * What is spoken on a connection is a table of functions, and what it has to remember is the rest
  * of a structure that begins with this one: HTTP, hand-off and replication (broker/) know each
@@ -17,6 +18,7 @@ struct loop;
 struct conn;
 struct output;
 struct source;
+struct transport;
 
 struct protocol {
     size_t bytes;  /* of the structure that begins with a struct conn */
@@ -40,6 +42,8 @@ struct protocol {
 struct conn {
     struct loop *loop;
     const struct protocol *protocol;
+    const struct transport *transport;
+    void *wire; /* the transport's */
     struct conn *next, **prev; /* all connections */
     struct conn *next_dirty, *next_closing, *next_late;
     int fd;
@@ -61,7 +65,8 @@ struct conn {
 };
 
 /* NULL without memory. */
-struct conn *conn_new(struct loop *loop, int fd, const struct protocol *protocol);
+struct conn *conn_new(struct loop *loop, int fd, const struct protocol *protocol,
+                      const struct transport *transport);
 void conn_free(struct conn *conn);
 /* Adds to what is kept. False: there is no memory. */
 bool conn_keep(struct conn *conn, const uint8_t *bytes, size_t len);
@@ -72,6 +77,8 @@ void conn_drop_input(struct conn *conn);
 void conn_input(struct conn *conn, const uint8_t *bytes, size_t len);
 void conn_resume(struct conn *conn);
 void conn_close(struct conn *conn);
+/* Nothing will be said after what was sent. */
+void conn_shutdown(struct conn *conn);
 /* It is tended before the loop waits again. */
 void conn_mark_dirty(struct conn *conn);
 /* It is tended before all those that were marked otherwise, in the order of these calls. */

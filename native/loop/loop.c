@@ -1,5 +1,6 @@
 #include "loop/loop.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,12 +64,13 @@ void loop_free(struct loop *loop)
     free(loop->table_free);
 }
 
-int loop_listen(struct loop *loop, int fd, const struct protocol *protocol)
+int loop_listen(struct loop *loop, int fd, const struct protocol *protocol,
+                const struct transport *transport)
 {
     if (loop->listener_count == LISTENERS_MAX)
         return -1;
     struct listener *listener = &loop->listeners[loop->listener_count++];
-    *listener = (struct listener){.fd = fd, .protocol = protocol};
+    *listener = (struct listener){.fd = fd, .protocol = protocol, .transport = transport};
     loop->net->listen(loop->net, listener);
     return 0;
 }
@@ -118,9 +120,10 @@ static void table_add(struct loop *loop, struct conn *conn)
     loop->conn_count++;
 }
 
-struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protocol)
+struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protocol,
+                        const struct transport *transport)
 {
-    struct conn *conn = table_room(loop) ? conn_new(loop, fd, protocol) : NULL;
+    struct conn *conn = table_room(loop) ? conn_new(loop, fd, protocol, transport) : NULL;
     if (conn == NULL) {
         close(fd);
         return NULL;
@@ -130,6 +133,8 @@ struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protoc
     loop->net->adopt(loop->net, conn);
     conn->receiving = true;
     loop->net->recv_start(loop->net, conn);
+    if (transport->started != NULL)
+        transport->started(conn);
     return conn;
 }
 
@@ -244,7 +249,7 @@ void loop_wait(struct loop *loop, int64_t timeout_ns)
     loop->turns++;
 }
 
-/* ---- callbacks of the engines ---- */
+/* ---- callbacks of the transports ---- */
 
 void loop_received(struct conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -278,6 +283,11 @@ void loop_sent(struct conn *conn, int64_t result)
         return;
     }
     struct output *first = conn->out_first;
+    if (first == NULL) { /* the transport's own */
+        assert(result == 0);
+        conn_mark_dirty(conn);
+        return;
+    }
     first->sent += (uint32_t)result;
     conn->out_bytes -= (size_t)result;
     if (conn->unsent != NULL)

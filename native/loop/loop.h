@@ -5,12 +5,14 @@
 
 #include "loop/conn.h"
 #include "loop/net.h"
+#include "loop/transport.h"
 
 #define LISTENERS_MAX 16
 
 struct listener {
     int fd;
     const struct protocol *protocol;
+    const struct transport *transport; /* of those who come */
     bool armed, ending; /* ending: the engine has been told to stop accepting many at once */
 };
 
@@ -51,9 +53,11 @@ struct loop {
 bool loop_init(struct loop *loop, const struct loop_owner *owner, int engine, const char **error);
 /* Closes and frees all connections. */
 void loop_free(struct loop *loop);
-int loop_listen(struct loop *loop, int fd, const struct protocol *protocol);
+int loop_listen(struct loop *loop, int fd, const struct protocol *protocol,
+                const struct transport *transport);
 /* Takes a connection. NULL without memory. */
-struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protocol);
+struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protocol,
+                        const struct transport *transport);
 struct conn *loop_conn(struct loop *loop, uint64_t conn_id);
 /* Reads the clocks: once a turn. */
 void loop_clock(struct loop *loop);
@@ -67,7 +71,8 @@ void loop_tend(struct loop *loop);
 void loop_reap(struct loop *loop);
 void loop_deadlines(struct loop *loop);
 
-/* Callbacks of the engines. */
+/* Callbacks of the transports, in bytes of the protocol. A send that was the transport's own ends
+ * with 0. */
 void loop_received(struct conn *conn, const uint8_t *bytes, size_t len);
 void loop_receive_ended(struct conn *conn, int error);
 void loop_sent(struct conn *conn, int64_t result);

@@ -161,7 +161,7 @@ static void epoll_send_now(struct net *net, struct conn *conn, const struct msgh
         want(net, conn, conn->engine_flags | EPOLLOUT);
         return;
     }
-    loop_sent(conn, result < 0 ? -errno : result);
+    transport_sent(conn, result < 0 ? -errno : result);
 }
 
 static void epoll_send(struct net *net, struct conn *conn, const void *bytes, size_t len)
@@ -199,7 +199,7 @@ static void on_readable(struct net_epoll *e, struct conn *conn)
         const size_t most = conn->wary ? RECV_LITTLE_BYTES : sizeof e->buffer;
         ssize_t result = recv(conn->fd, e->buffer, most, MSG_DONTWAIT);
         if (result > 0) {
-            loop_received(conn, e->buffer, (size_t)result);
+            transport_received(conn, e->buffer, (size_t)result);
             if ((size_t)result < sizeof e->buffer)
                 return;
             continue;
@@ -208,7 +208,7 @@ static void on_readable(struct net_epoll *e, struct conn *conn)
             return;
         want(&e->net, conn, conn->engine_flags & ~(uint32_t)EPOLLIN);
         conn->receiving = false;
-        loop_receive_ended(conn, result < 0 ? errno : 0);
+        transport_receive_ended(conn, result < 0 ? errno : 0);
         return;
     }
 }
@@ -219,7 +219,7 @@ static void on_conn(struct net_epoll *e, struct conn *conn, uint32_t events)
         return;
     if (events & EPOLLOUT && conn->engine_flags & EPOLLOUT) {
         want(&e->net, conn, conn->engine_flags & ~(uint32_t)EPOLLOUT);
-        loop_sent(conn, 0); /* nothing went out, but now it may: send again */
+        transport_sent(conn, 0); /* nothing went out, but now it may: send again */
     }
     if (events & EPOLLIN)
         on_readable(e, conn);

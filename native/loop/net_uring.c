@@ -203,7 +203,7 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
     if (cqe->flags & IORING_CQE_F_BUFFER) {
         unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
         if (cqe->res > 0)
-            loop_received(conn, buffer_at(pool, id), (size_t)cqe->res);
+            transport_received(conn, buffer_at(pool, id), (size_t)cqe->res);
         give_back(pool, id);
     }
     if (more || conn->closed)
@@ -219,7 +219,7 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
         cqe->res == -EAGAIN)
         conn_mark_dirty(conn); /* starts again unless reading is stopped */
     else
-        loop_receive_ended(conn, -cqe->res);
+        transport_receive_ended(conn, -cqe->res);
 }
 
 static void on_sent(struct net_uring *u, struct conn *conn, int result)
@@ -231,7 +231,7 @@ static void on_sent(struct net_uring *u, struct conn *conn, int result)
         return;
     }
     conn->operations--;
-    loop_sent(conn, result);
+    transport_sent(conn, result);
 }
 
 static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)

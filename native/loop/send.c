@@ -24,12 +24,12 @@ static void send_first(struct conn *conn, uint32_t most)
     if (source != NULL && source->copy == NULL) {
         struct msghdr *message = (struct msghdr *)first->own;
         source->fill(source, first->sent, most, message);
-        loop->net->send_now(loop->net, conn, message);
+        conn->transport->send_now(conn, message);
         return;
     }
     const uint8_t *bytes = source != NULL ? source->copy : first->bytes;
     uint32_t len = first->len - first->sent;
-    loop->net->send(loop->net, conn, bytes + first->sent, len < most ? len : most);
+    conn->transport->send(conn, bytes + first->sent, len < most ? len : most);
 }
 
 static void put_off(struct conn *conn)

@@ -141,7 +141,7 @@ static PyObject *Reactor_listen(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "ii", &fd, &kind))
         return NULL;
     const struct protocol *protocol = kind ? &peer_protocol : &client_protocol;
-    if (kind < 0 || kind > 1 || loop_listen(&reactor->loop, fd, protocol) < 0)
+    if (kind < 0 || kind > 1 || loop_listen(&reactor->loop, fd, protocol, &plain_transport) < 0)
         return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners",
                             LISTENERS_MAX);
     Py_RETURN_NONE;

@@ -17,7 +17,7 @@ static struct net no_net = {.name = "none", .free = no_free, .adopt = no_conn, .
 static struct conn *connect_one(uint32_t index, const struct protocol *protocol)
 {
     static uint32_t generation;
-    struct conn *conn = conn_new(&reactor->loop, -1, protocol);
+    struct conn *conn = conn_new(&reactor->loop, -1, protocol, &plain_transport);
     CHECK(conn != NULL);
     conn->index = index;
     conn->generation = ++generation;

@@ -72,7 +72,7 @@ static void start(void)
     reactor->loop.table = table;
     reactor->loop.table_used = reactor->loop.table_capacity = 1;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    conn = conn_new(&reactor->loop, -1, &replica_protocol);
+    conn = conn_new(&reactor->loop, -1, &replica_protocol, &plain_transport);
     conn->generation = 1;
     replica_of(conn)->frames = frames_new(FRAME_MAX);
     table[0] = conn;

@@ -42,7 +42,8 @@ static void answer(struct loop *loop, struct conn *conn, struct output *output, 
 {
     *output = (struct output){.len = bytes};
     *conn = (struct conn){
-        .loop = loop, .protocol = &clients, .out_first = output, .out_last = output};
+        .loop = loop, .protocol = &clients, .transport = &plain_transport,
+        .out_first = output, .out_last = output};
 }
 
 static void test_long_answers_wait_and_take_turns(void)
