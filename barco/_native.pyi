@@ -24,70 +24,6 @@ class ChunkInfo(TypedDict):
     raw_bytes: int
     sections: list[tuple[int, int, int, int, int]]  # id, codec, raw_len, stored_len, crc
 
-@type_check_only
-class GroupInfo(TypedDict):
-    offset: int  # In the file.
-    flags: int  # 1 GEN_START, 2 SNAPSHOT, 4 HEARTBEAT, 8 SEAL.
-    cluster_uuid: bytes
-    token: int
-    epoch: int
-    session: int
-    gseq: int
-    prev_crc: int
-    header_crc: int
-    body_crc: int
-    durable_upto: int
-    committed: int
-    wall_us: int
-    body_bytes: int
-    chunk_count: int
-    group_bytes: int
-    segment_index: int
-    blank_sectors: int
-
-@type_check_only
-class ExpectedGroup(TypedDict, total=False):
-    cluster_uuid: bytes | None
-    token: int | None
-    epoch: int | None
-    session: int | None
-    segment_index: int | None
-    gseq: int | None
-    prev_crc: int | None
-
-class RequestHead(TypedDict, total=False):
-    error_status: int  # A refused head has these two and nothing else.
-    error_reason: str
-    consumed: int  # Bytes of the head; an accepted one has all that follows.
-    method_id: int
-    method: bytes
-    path: bytes  # Raw, as the query: percent-encoding is left alone.
-    query: bytes | None
-    minor: int
-    keep_alive: bool
-    chunked: bool
-    expect_continue: bool
-    content_length: int  # -1: none.
-    headers: list[tuple[bytes, bytes]]
-
-def http1_parse(data: Buffer, last_len: int = 0, /) -> RequestHead | int:
-    """Parse one request head; -2 says that more bytes are needed."""
-
-def http1_decode_chunked(
-    data: Buffer, body_bytes_max: int, piece_bytes: int = 0, /
-) -> tuple[int, int, bytes]:
-    """Decode a chunked body: (verdict, bytes consumed, body). Verdicts: 1 complete, 0 more needed,
-    -1 malformed, -3 over body_bytes_max."""
-
-def uri_decode(data: Buffer, plus_is_space: bool = False, /) -> bytes:
-    """Decode %XX."""
-
-def uri_query_get(query: Buffer, name: str, /) -> bytes | None:
-    """The raw value of a query parameter; ValueError where it is there twice."""
-
-def topic_name_valid(name: Buffer, /) -> bool:
-    """True for 1 to 127 of [a-zA-Z0-9_.-], but not "." or ".."."""
-
 def token(key: Buffer, /) -> int:
     """The point of the ring, a signed 64-bit integer, that a partition key hashes to."""
 
@@ -124,18 +60,6 @@ def batch_columns(
     `key_valid`: a byte for each event, 0 where it has no key. `acceleration`: LZ4's; 0 compresses
     nothing. ValueError: as batch_encode(), or buffers that do not fit each other.
     """
-
-def chunk_encode(
-    topic: str,
-    slice: int,
-    epoch: int,
-    base_offset: int,
-    values: Sequence[bytes],
-    keys: Sequence[bytes | None] | None = None,
-    timestamps_us: Sequence[int] | None = None,
-    compress: bool = True,
-) -> bytes:
-    """A stored chunk, as the broker writes it: for tests and tools."""
 
 def chunk_info(buf: Buffer, offset: int = 0) -> ChunkInfo | None:
     """The header of the chunk at offset, or None if buf ends before the chunk does."""
@@ -260,17 +184,6 @@ def chunk_fit(
 
 def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:
     """The first event of the chunk that is as late as this, else the offset behind its last."""
-
-def groups_scan(
-    buf: Buffer, file_offset: int, expect: ExpectedGroup | None = None
-) -> tuple[list[GroupInfo], str, int]:
-    """The groups from the start of buf that are valid and chained, why it stopped, bytes accepted.
-
-    expect: what the first group must carry, as far as known; later ones are held against the one
-    before. Reasons: "end" buf is used up, "partial" it ends inside a group, "zero" a block of
-    zeros, "header" no valid header, "body" the body's checksum fails, "foreign" another cluster,
-    range, epoch, session or segment, "gseq" a gap, "prev_crc" not the successor of the last.
-    """
 
 # --- The event loop of a worker (native/python/py_reactor.c) ---------------------------------
 

@@ -2,11 +2,12 @@
 
 import json
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import barco_faces
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES
@@ -22,12 +23,11 @@ from barco.types import Epoch
 from barco.workers.replication.journal import read_journal
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
-from barco.workers.storage.index.scan import SegmentSummary, parse_header
+from barco.workers.storage.index.scan import GEN_START, SegmentSummary, parse_header
 from barco.workers.storage.index.sidecar import IndexBuilder, write_sidecar
 from barco.workers.storage.stores.loading import EMPTY_STATE
 
 PAGE = 4096
-MAGIC, VERSION, GEN_START = 0x50524742, 1, 1
 TOKEN = -(2**63)
 """Where the only range of a single broker begins."""
 
@@ -43,23 +43,22 @@ def _group(uuid: bytes, epoch: int, gseq: int, prev_crc: int, body: bytes) -> tu
     """A group's bytes and the checksum of its header: the first holds a state, others a chunk."""
     size = -(-(GROUP_HEADER_BYTES + len(body)) // PAGE) * PAGE
     opens = gseq == 1
-    head = struct.pack(
-        "<IHH16sqQQQIIQQQIIII20x",
-        MAGIC, VERSION, GEN_START if opens else 0, uuid, TOKEN, epoch, SESSION, gseq, prev_crc,
+    head = barco_faces.group_header_pack(
+        GEN_START if opens else 0, uuid, TOKEN, epoch, SESSION, gseq, prev_crc,
         _native.crc32c(body), gseq - 1, gseq - 1, FIRST_US + epoch, len(body), int(not opens), size,
-        0,
+        *(0, 0, 0),
     )  # fmt: skip
-    crc = _native.crc32c(head)
-    return (head + struct.pack("<I", crc) + body).ljust(size, b"\0"), crc
+    header = parse_header(head)
+    assert header is not None
+    return (head + body).ljust(size, b"\0"), header.header_crc
 
 
 def _groups(uuid: bytes, epoch: int, base: int) -> Iterator[bytes]:
     start, crc = _group(uuid, epoch, 1, 0, EMPTY_STATE)
     yield start
     values = [f'{{"generation":{epoch},"event":{n}}}'.encode() for n in range(EVENTS)]
-    chunk = _native.chunk_encode(
-        TOPIC, SLICE, epoch, base, values, None, [FIRST_US + epoch] * EVENTS
-    )
+    batch = _native.batch_encode(values, None, [FIRST_US + epoch] * EVENTS, False)
+    chunk = barco_faces.chunk_of_batch(batch, TOPIC, SLICE, epoch, base, True)
     yield _group(uuid, epoch, 2, crc, chunk)[0]
 
 

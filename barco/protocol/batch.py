@@ -4,17 +4,10 @@ What belongs to one slice is stored by the broker as it came, without being reco
 """
 
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from barco.errors import ProtocolError
-from barco.protocol.columns import (
-    KEY_NULL,
-    encode_sections,
-    make_columns,
-    read_sections,
-    unpack_columns,
-)
+from barco.protocol.columns import KEY_NULL, read_sections, unpack_columns
 
 CONTENT_TYPE = "application/vnd.barco.batch"
 
@@ -31,20 +24,6 @@ class Batch(NamedTuple):
     keys: list[bytes | None]
     timestamps_us: list[int] | None
     """None: the broker's clock."""
-
-
-def encode_batch(
-    values: Sequence[bytes],
-    keys: Sequence[bytes | None] | None = None,
-    timestamps_us: Sequence[int] | None = None,
-    compress: bool = True,
-) -> bytes:
-    """A batch's bytes. ValueError: see barco.protocol.columns.make_columns()."""
-    columns, base_us = make_columns(values, keys, timestamps_us)
-    section_count, directory, body = encode_sections(columns, compress=compress)
-    total = _HEADER.size + len(directory) + len(body)
-    head = (_MAGIC, _VERSION, section_count, 0, columns.count, total, base_us, 0)
-    return _HEADER.pack(*head) + directory + body
 
 
 def split_batches(buf: bytes | bytearray | memoryview) -> list[memoryview]:

@@ -5,7 +5,6 @@
 int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
 int py_disk_init(PyObject *module);
-int py_http_init(PyObject *module);
 int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
@@ -23,7 +22,6 @@ PyMODINIT_FUNC PyInit__native(void)
     if ((py_codec_init && py_codec_init(module) < 0) ||
         (py_columns_init && py_columns_init(module) < 0) ||
         (py_disk_init && py_disk_init(module) < 0) ||
-        (py_http_init && py_http_init(module) < 0) ||
         (py_lent_init && py_lent_init(module) < 0) ||
         (py_reactor_init && py_reactor_init(module) < 0) ||
         (py_render_init && py_render_init(module) < 0)) {

@@ -1,9 +1,8 @@
-/* barco._native.batch_encode and chunk_encode: Python's values, keys and timestamps in columns. */
+/* barco._native.batch_encode: Python's values, keys and timestamps in columns. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "format/batch.h"
-#include "base/murmur3.h"
 #include "python/py_codec.h"
 
 #include <stdbool.h>
@@ -127,8 +126,7 @@ static PyObject *draft_seal(const struct draft *d, bool compress)
     uint8_t *out = PyMem_Malloc(bound);
     if (out == NULL)
         return PyErr_NoMemory();
-    size_t written = d->c.topic == NULL ? batch_seal(with, &d->c, out, bound)
-                                        : chunk_seal(with, &d->c, out, bound);
+    size_t written = batch_seal(with, &d->c, out, bound);
     PyObject *result = PyBytes_FromStringAndSize((const char *)out, (Py_ssize_t)written);
     PyMem_Free(out);
     return result;
@@ -145,25 +143,6 @@ static PyObject *column_items(PyObject *sequence, Py_ssize_t count, const char *
         Py_CLEAR(items);
     }
     return items;
-}
-
-/* The tokens of a chunk's keys; the whole ring if an event has none. */
-static void draft_tokens(struct draft *d)
-{
-    const uint8_t *key = d->keys;
-    d->c.token_min = d->c.key_len == NULL ? INT64_MIN : INT64_MAX;
-    d->c.token_max = d->c.key_len == NULL ? INT64_MAX : INT64_MIN;
-    for (uint32_t i = 0; d->c.key_len != NULL && i < d->c.count; i++) {
-        if (d->key_len[i] == KEY_NULL) {
-            d->c.token_min = INT64_MIN;
-            d->c.token_max = INT64_MAX;
-            return;
-        }
-        int64_t token = murmur3_token(key, d->key_len[i]);
-        d->c.token_min = token < d->c.token_min ? token : d->c.token_min;
-        d->c.token_max = token > d->c.token_max ? token : d->c.token_max;
-        key += d->key_len[i];
-    }
 }
 
 /* What the caller gave: tuples; keys and timestamps may be NULL. */
@@ -200,10 +179,8 @@ static bool draft_fill(struct draft *d, const struct columns_given *given)
 static PyObject *encode(const struct columns_given *given, struct draft *d, bool compress)
 {
     PyObject *result = NULL;
-    if (draft_fill(d, given)) {
-        draft_tokens(d);
+    if (draft_fill(d, given))
         result = draft_seal(d, compress);
-    }
     PyMem_Free(d->memory);
     return result;
 }
@@ -237,27 +214,5 @@ PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp", names, &given.values, &given.keys,
                                      &given.timestamps, &compress))
         return NULL;
-    return encode_sequences(&given, &d, compress);
-}
-
-PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"topic", "slice", "epoch", "base_offset", "values", "keys",
-                            "timestamps_us", "compress", NULL};
-    struct columns_given given = {NULL, Py_None, Py_None};
-    struct draft d = {.memory = NULL};
-    Py_ssize_t topic_len;
-    int compress = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s#IO&O&O|OOp", names, &d.c.topic, &topic_len,
-                                     &d.c.slice, py_u64_argument, &d.c.epoch, py_u64_argument,
-                                     &d.c.base_offset, &given.values, &given.keys,
-                                     &given.timestamps, &compress))
-        return NULL;
-    if (topic_len < 1 || topic_len > (Py_ssize_t)TOPIC_NAME_BYTES_MAX)
-        return PyErr_Format(PyExc_ValueError, "the topic has %zd bytes; 1 to 127 fit", topic_len);
-    if (d.c.base_offset > INT64_MAX / 2)
-        return PyErr_Format(PyExc_ValueError, "base_offset %llu is too large",
-                            (unsigned long long)d.c.base_offset);
-    d.c.topic_len = (uint8_t)topic_len;
     return encode_sequences(&given, &d, compress);
 }

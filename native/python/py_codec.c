@@ -1,4 +1,4 @@
-/* barco._native, pure part: hashes, chunks, batches, groups and rendering for Python. Every
+/* barco._native, pure part: hashes, chunks and batches for Python. Every
  * function takes any contiguous buffer, checks every length and raises ValueError with a sentence
  * that says what is wrong. The interpreter lock is held throughout: calls are short. */
 #define PY_SSIZE_T_CLEAN
@@ -6,7 +6,6 @@
 
 #include "format/chunk.h"
 #include "base/crc32c.h"
-#include "format/group.h"
 #include "base/murmur3.h"
 #include "python/py_codec.h"
 
@@ -236,160 +235,6 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
     return result;
 }
 
-/* -- groups ------------------------------------------------------------------------------------ */
-
-/* What the next group must carry; a field is compared only if it is known. */
-struct expected {
-    struct group_header h;
-    bool uuid, token, epoch, session, segment, gseq, prev_crc;
-};
-
-static bool expect_integer(PyObject *dict, const char *name, bool *known, uint64_t *value)
-{
-    PyObject *item = PyDict_GetItemString(dict, name);
-    *known = item != NULL && item != Py_None;
-    if (!*known)
-        return true;
-    if (!PyLong_Check(item)) {
-        PyErr_Format(PyExc_TypeError, "expect[\"%s\"] must be an integer", name);
-        return false;
-    }
-    *value = PyLong_AsUnsignedLongLongMask(item);
-    return !PyErr_Occurred();
-}
-
-static bool expect_uuid(PyObject *dict, struct expected *e)
-{
-    PyObject *item = PyDict_GetItemString(dict, "cluster_uuid");
-    e->uuid = item != NULL && item != Py_None;
-    if (!e->uuid)
-        return true;
-    if (!PyBytes_Check(item) || PyBytes_GET_SIZE(item) != 16) {
-        PyErr_SetString(PyExc_ValueError, "expect[\"cluster_uuid\"] must be 16 bytes");
-        return false;
-    }
-    memcpy(e->h.cluster_uuid, PyBytes_AS_STRING(item), 16);
-    return true;
-}
-
-static bool read_expected(PyObject *dict, struct expected *e)
-{
-    uint64_t token = 0, segment = 0, prev_crc = 0;
-    memset(e, 0, sizeof *e);
-    if (dict == Py_None)
-        return true;
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "expect must be a dict or None");
-        return false;
-    }
-    if (!expect_uuid(dict, e) || !expect_integer(dict, "token", &e->token, &token) ||
-        !expect_integer(dict, "epoch", &e->epoch, &e->h.epoch) ||
-        !expect_integer(dict, "session", &e->session, &e->h.session) ||
-        !expect_integer(dict, "segment_index", &e->segment, &segment) ||
-        !expect_integer(dict, "gseq", &e->gseq, &e->h.gseq) ||
-        !expect_integer(dict, "prev_crc", &e->prev_crc, &prev_crc))
-        return false;
-    e->h.token = (int64_t)token;
-    e->h.segment_index = (uint32_t)segment;
-    e->h.prev_crc = (uint32_t)prev_crc;
-    return true;
-}
-
-/* Why the header does not belong here, or NULL. */
-static const char *compare(const struct expected *e, const struct group_header *h)
-{
-    if ((e->uuid && memcmp(e->h.cluster_uuid, h->cluster_uuid, 16) != 0) ||
-        (e->token && e->h.token != h->token) || (e->epoch && e->h.epoch != h->epoch) ||
-        (e->session && e->h.session != h->session) ||
-        (e->segment && e->h.segment_index != h->segment_index))
-        return "foreign";
-    if (e->gseq && e->h.gseq != h->gseq)
-        return "gseq";
-    if (e->prev_crc && e->h.prev_crc != h->prev_crc)
-        return "prev_crc";
-    return NULL;
-}
-
-static bool all_zero(const uint8_t *p, size_t len)
-{
-    return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
-}
-
-/* The group at p, if it belongs there: NULL; otherwise why the scan stops. */
-static const char *scan_group(const uint8_t *p, size_t len, const struct expected *e,
-                              struct group_header *h)
-{
-    if (len == 0)
-        return "end";
-    if (group_header_read(p, len, h) < 0) {
-        if (all_zero(p, len < GROUP_ALIGN ? len : GROUP_ALIGN))
-            return "zero";
-        return len < GROUP_HEADER_BYTES ? "partial" : "header";
-    }
-    const char *mismatch = compare(e, h);
-    if (mismatch != NULL)
-        return mismatch;
-    if (len < h->group_bytes)
-        return "partial";
-    return group_body_verify(h, p, len) < 0 ? "body" : NULL;
-}
-
-static PyObject *group_dict(const struct group_header *h, uint64_t file_offset)
-{
-    return Py_BuildValue(
-        "{s:K,s:I,s:y#,s:L,s:K,s:K,s:K,s:I,s:I,s:I,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:K}", "offset",
-        (unsigned long long)file_offset, "flags", (unsigned int)h->flags, "cluster_uuid",
-        (const char *)h->cluster_uuid, (Py_ssize_t)16, "token", (long long)h->token, "epoch",
-        (unsigned long long)h->epoch, "session", (unsigned long long)h->session, "gseq",
-        (unsigned long long)h->gseq, "prev_crc", h->prev_crc, "header_crc", h->header_crc,
-        "body_crc", h->body_crc, "durable_upto", (unsigned long long)h->durable_upto, "committed",
-        (unsigned long long)h->committed, "wall_us", (unsigned long long)h->wall_us, "body_bytes",
-        h->body_bytes, "chunk_count", h->chunk_count, "group_bytes", h->group_bytes,
-        "segment_index", h->segment_index, "blank_sectors", h->blank_sectors, "log_us",
-        (unsigned long long)h->log_us);
-}
-
-static PyObject *scan_groups(const Py_buffer *buf, uint64_t file_offset, struct expected *e)
-{
-    struct group_header h;
-    size_t at = 0, len = (size_t)buf->len;
-    const char *reason = NULL;
-    PyObject *list = PyList_New(0);
-    if (list == NULL)
-        return NULL;
-    while ((reason = scan_group((const uint8_t *)buf->buf + at, len - at, e, &h)) == NULL) {
-        if (!append_new(list, group_dict(&h, file_offset + at))) {
-            Py_DECREF(list);
-            return NULL;
-        }
-        at += h.group_bytes;
-        /* The rest of the chain is held against its own first link. */
-        *e = (struct expected){h, true, true, true, true, true, true, true};
-        e->h.gseq = h.gseq + 1;
-        e->h.prev_crc = h.header_crc;
-    }
-    return Py_BuildValue("(Nsn)", list, reason, (Py_ssize_t)at);
-}
-
-static PyObject *py_groups_scan(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"buf", "file_offset", "expect", NULL};
-    Py_buffer buf;
-    uint64_t file_offset;
-    PyObject *dict = Py_None, *result = NULL;
-    struct expected e;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O&|O", names, &buf, py_u64_argument,
-                                     &file_offset, &dict))
-        return NULL;
-    if (file_offset % GROUP_ALIGN != 0)
-        PyErr_Format(PyExc_ValueError, "file_offset %llu is not a multiple of %u",
-                     (unsigned long long)file_offset, GROUP_ALIGN);
-    else if (read_expected(dict, &e))
-        result = scan_groups(&buf, file_offset, &e);
-    PyBuffer_Release(&buf);
-    return result;
-}
-
 /* -- the module -------------------------------------------------------------------------------- */
 
 #define WITH_NAMES(function) ((PyCFunction)(void (*)(void))(function))
@@ -410,10 +255,6 @@ static PyMethodDef methods[] = {
      "batch_columns($module, value_offsets, values, key_offsets=None, keys=None, key_valid=None,"
      " timestamps_us=None, acceleration=1)\n--\n\n"
      "The same as batch_encode, of Arrow's buffers."},
-    {"chunk_encode", WITH_NAMES(py_chunk_encode), METH_VARARGS | METH_KEYWORDS,
-     "chunk_encode($module, topic, slice, epoch, base_offset, values, keys=None, "
-     "timestamps_us=None, compress=True)\n--\n\n"
-     "A stored chunk, as the broker writes it: for tests and tools."},
     {"chunk_info", WITH_NAMES(py_chunk_info), METH_VARARGS | METH_KEYWORDS,
      "chunk_info($module, buf, offset=0)\n--\n\n"
      "The header of the chunk at offset, or None if the buffer ends before it does."},
@@ -426,9 +267,6 @@ static PyMethodDef methods[] = {
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
      "chunk_events($module, buf, offset=0)\n--\n\n"
      "The events of the chunk at offset, checksums verified."},
-    {"groups_scan", WITH_NAMES(py_groups_scan), METH_VARARGS | METH_KEYWORDS,
-     "groups_scan($module, buf, file_offset, expect=None)\n--\n\n"
-     "The valid, chained groups from the start of buf; why the scan stopped; bytes accepted."},
     {NULL, NULL, 0, NULL}};
 
 int py_codec_init(PyObject *module)

@@ -14,7 +14,6 @@ int py_batch_prepare(void);
 int py_u64_argument(PyObject *arg, void *value);
 
 PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs);
-PyObject *py_chunk_encode(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* py_arrow.c */
 PyObject *py_tokens(PyObject *module, PyObject *args);

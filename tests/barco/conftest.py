@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 import pytest
+from reference.core import chunk_encode
 
-from barco import _native
 from barco.client.base.loopthread import LoopThread
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol.batch import decode_batch
@@ -173,7 +173,7 @@ class FakeBroker:
         body = b""
         for base in range(start - start % size, len(stream), size):
             part = stream[base : base + size]
-            body += _native.chunk_encode(
+            body += chunk_encode(
                 topic,
                 index,
                 7,

@@ -4,13 +4,11 @@ import json
 import random
 import struct
 import zlib
-from dataclasses import replace
 
 import pytest
+from reference.core import chunk_encode
 
 from barco import _native
-from barco.protocol.group import GroupFlag, GroupHeader, encode_group
-from barco.types import Epoch, Token
 
 MIN, MAX = -(2**63), 2**63 - 1
 UUID = bytes(range(16))
@@ -18,7 +16,7 @@ UUID = bytes(range(16))
 
 def chunk(*values: bytes, base: int = 0, **columns: object) -> bytes:
     """A chunk of these values."""
-    return _native.chunk_encode("t", 1, 2, base, values, **columns)  # type: ignore[arg-type]
+    return chunk_encode("t", 1, 2, base, values, **columns)  # type: ignore[arg-type]
 
 
 # --- Checksums and tokens -------------------------------------------------------------------
@@ -222,8 +220,6 @@ def test_offsets_do_not_wrap(bound: int) -> None:
         _native.render_json([], bound, 1)
     with pytest.raises(ValueError, match="between 0 and"):
         _native.render_ndjson([], 0, bound, 0)
-    with pytest.raises(ValueError, match="between 0 and"):
-        _native.groups_scan(b"", bound)
 
 
 def test_a_piece_ends_at_an_event_before_it_is_too_long() -> None:
@@ -283,88 +279,3 @@ def test_damaged_chunks_are_not_rendered() -> None:
         _native.render_ndjson([good, good[:-1]], 0, 9, 0)
     with pytest.raises(TypeError):
         _native.render_json([good, "text"], 0, 9)  # type: ignore[list-item]
-
-
-# --- Groups ---------------------------------------------------------------------------------
-
-
-def chain(count: int, body: bytes = b"body" * 2000) -> list[bytes]:
-    """Groups 1 to count of one generation."""
-    groups: list[bytes] = []
-    header = GroupHeader(
-        flags=GroupFlag(0),
-        cluster_uuid=UUID,
-        token=Token(MIN),
-        epoch=Epoch(3),
-        session=2**63 + 1,
-        gseq=1,
-        prev_crc=0,
-        body_crc=_native.crc32c(body),
-        durable_upto=0,
-        committed=0,
-        wall_us=1,
-        body_bytes=len(body),
-        chunk_count=0,
-        segment_index=0,
-    )
-    for _ in range(count):
-        groups.append(encode_group(header, body))
-        header = replace(header, gseq=header.gseq + 1, prev_crc=header.header_crc)
-    return groups
-
-
-def scan(buf: bytes, **expect: object) -> tuple[int, str, int]:
-    """How many groups a scan accepts, why it stopped, and after how many bytes."""
-    groups, reason, consumed = _native.groups_scan(buf, 0, expect or None)  # type: ignore[arg-type]
-    return len(groups), reason, consumed
-
-
-def test_groups_are_walked_along_their_chain() -> None:
-    """Places in the file, numbers and checksums follow each other."""
-    groups, reason, consumed = _native.groups_scan(b"".join(chain(5)), 8192)
-    assert (reason, consumed) == ("end", 5 * 8192)
-    assert [group["gseq"] for group in groups] == [1, 2, 3, 4, 5]
-    assert [group["offset"] for group in groups] == [8192 * n for n in range(1, 6)]
-    links = [group["header_crc"] for group in groups[:-1]]
-    assert [group["prev_crc"] for group in groups] == [0, *links]
-
-
-def test_why_a_scan_stops() -> None:
-    """A zero tail, a cut, garbage, a bad body, a gap and a broken chain are told apart."""
-    one, two, three = chain(3)
-    assert scan(b"") == (0, "end", 0)
-    assert scan(one + bytes(8192)) == (1, "zero", 8192)
-    assert scan(one + two[:5000]) == (1, "partial", 8192)
-    assert scan(one + two[:100]) == (1, "partial", 8192)
-    assert scan(one + b"\xff" * 4096) == (1, "header", 8192)
-    torn = two[:4096] + bytes(4096)
-    assert scan(one + torn) == (1, "body", 8192)
-    assert scan(one + three) == (1, "gseq", 8192)
-    other = chain(2, b"other")[1]
-    assert scan(one + other) == (1, "prev_crc", 8192)
-
-
-def test_what_a_scan_expects() -> None:
-    """The first group is held against what is known: tags, number and link."""
-    one, two = chain(2)
-    link = struct.unpack_from("<I", one, 124)[0]
-    known = {"cluster_uuid": UUID, "token": MIN, "epoch": 3, "session": 2**63 + 1}
-    assert scan(two, **known, gseq=2, prev_crc=link, segment_index=0) == (1, "end", 8192)
-    assert scan(two, **known, gseq=None) == (1, "end", 8192)
-    changes = [("cluster_uuid", bytes(16)), ("token", 0), ("epoch", 4), ("session", 1)]
-    for name, value in [*changes, ("segment_index", 1)]:
-        assert scan(two, **known | {name: value}) == (0, "foreign", 0)
-    assert scan(two, gseq=1) == (0, "gseq", 0)
-    assert scan(two, prev_crc=link ^ 1) == (0, "prev_crc", 0)
-
-
-def test_arguments_of_a_scan() -> None:
-    """Impossible arguments are refused with a sentence."""
-    with pytest.raises(ValueError, match="multiple of 4096"):
-        _native.groups_scan(b"", 100)
-    with pytest.raises(ValueError, match="16 bytes"):
-        scan(b"", cluster_uuid=b"short")
-    with pytest.raises(TypeError, match="gseq"):
-        scan(b"", gseq="1")
-    with pytest.raises(TypeError, match="dict"):
-        _native.groups_scan(b"", 0, [])  # type: ignore[arg-type]

@@ -15,11 +15,10 @@ import pathlib
 import random
 from collections.abc import Callable, Iterator
 
+import barco_faces
 import h11
 import httptools
 import pytest
-
-from barco import _native
 
 CORPUS = pathlib.Path(__file__).parents[2] / "native" / "fuzz" / "corpus" / "http1"
 MUTATION_COUNT = int(os.environ.get("BARCO_DIFFERENTIAL_COUNT", "5000"))
@@ -74,7 +73,7 @@ def read_ours(data: bytes) -> Reading:
     """The stream as barco reads it."""
     messages: list[Message] = []
     while data and len(messages) < MESSAGES_MAX:
-        parsed = _native.http1_parse(data)
+        parsed = barco_faces.http1_parse(data)
         if isinstance(parsed, int):
             return Reading(tuple(messages), "more")
         if "error_status" in parsed:
@@ -82,7 +81,7 @@ def read_ours(data: bytes) -> Reading:
         data = data[parsed["consumed"] :]
         verdict, used, body = 1, max(0, parsed["content_length"]), b""
         if parsed["chunked"]:
-            verdict, used, body = _native.http1_decode_chunked(data, 2**63)
+            verdict, used, body = barco_faces.http1_decode_chunked(data, 2**63)
         else:
             body = data[:used]
             verdict = 1 if len(body) == used else 0

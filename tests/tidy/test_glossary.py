@@ -17,7 +17,6 @@ SHARED = {
     "Send": "the effect of both machines: a message for another broker",
     "Request": "of HTTP: as a client makes it, as a worker reads it",
     "Response": "of HTTP: as a worker makes it, as a client reads it",
-    "Event": "as a reader sees it: one with its topic and slice (client), one of a chunk",
     "Batch": "what a producer sends: gathered by the client, and as bytes",
     "Columns": "events by column: as stored, and as Spark's rows bring them",
     "Member": "a consumer: as the control plane registers it, as a worker is told of it",
@@ -28,7 +27,6 @@ SHARED = {
     "Generation": "the value of the protocol; what lineage.log knows of one",
     "Identity": "who has a vote; broker.json",
     "Lineage": "the part of a replica that decides; the journal on disk",
-    "GroupHeader": "written by one, found by the other: one format in two hands",
     "Read": "the handlers of reads; what a scan wishes to read",
     "Standing": "questions to a replica; one look at the broker",
 }

@@ -149,6 +149,17 @@ def test_imports_are_absolute() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_is_for_tests_is_in_no_product() -> None:
+    """The Python oracles of C formats, and the faces of the core that only tests use."""
+    wrong = [
+        f"{tree.relative(path)}:{line}: {imported}"
+        for path in tree.modules().values()
+        for imported, line, _ in tree.imports(path)
+        if imported.split(".")[0] in ("barco_faces", "reference", "tests")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_imports_inside_functions() -> None:
     """Except the lazy public names of the package itself."""
     wrong = [
@@ -185,5 +196,5 @@ def test_the_rules_catch_what_they_are_for() -> None:
     assert not allowed("barco.workers.worker", "barco.supervisor.broker")
     assert not allowed("barco.workers.http.app", "barco.workers.storage.reading.reader")
     assert not allowed("barco.model.token", "barco.protocol.frame")
-    assert allowed("barco.cli.commands.dump", "barco.protocol.group")
-    assert allowed("barco.protocol.chunk", "barco._native")
+    assert allowed("barco.cli.commands.dump", "barco.protocol.batch")
+    assert allowed("barco.protocol.batch", "barco._native")

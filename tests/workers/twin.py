@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from memory_spool import MemorySpool
+from reference.core import chunk_encode
 
 from barco import _native
 from barco.cluster.groups.groups import Groups
@@ -55,8 +56,7 @@ class MemoryReactor:
         self.notified = False
         self.hold = False
         self.held: list[tuple[int, str, int, bytes | None, bytes]] = []
-        self.fail_status = 0
-        self.refuse = 0
+        self.fail_status = self.refuse = 0
         self.appended_events = 0
 
     # --- The seam -----------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class MemoryReactor:
         base = self.ends.get(place, 0)
         self.clock_us += 1_000
         stamps = [self.clock_us + n for n in range(len(values))]
-        chunk = _native.chunk_encode(topic, slice, self.epoch, base, values, keys, stamps)
+        chunk = chunk_encode(topic, slice, self.epoch, base, values, keys, stamps)
         self.chunks.setdefault(place, []).append(chunk)
         self.ends[place] = base + len(values)
         self.latest[place] = stamps[-1]

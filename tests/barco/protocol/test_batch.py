@@ -5,10 +5,11 @@ import struct
 from typing import Any
 
 import pytest
+from reference.batch import encode_batch
 
 from barco import _native
 from barco.errors import ProtocolError
-from barco.protocol.batch import decode_batch, encode_batch
+from barco.protocol.batch import decode_batch
 
 TEXT = b'{"carrier":"UA","origin":"EWR"}' * 20
 

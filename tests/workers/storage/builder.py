@@ -1,8 +1,10 @@
 """Builds logs of groups and chunks for the tests of storage, as the core would write them."""
 
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import barco_faces
+from reference.core import chunk_encode
 
 from barco import _native
 from barco.workers.storage.files import layout
@@ -18,7 +20,7 @@ def chunk(topic: str, slice_: int, base: int, count: int = 3, epoch: int = 2, ts
     """A chunk of `count` events with recognisable values."""
     values = [f"{topic}/{slice_}/{base + n}".encode() * 3 for n in range(count)]
     times = [1_700_000_000_000_000 + ts * 1000 + n for n in range(count)]
-    return _native.chunk_encode(topic, slice_, epoch, base, values, None, times)
+    return chunk_encode(topic, slice_, epoch, base, values, None, times)
 
 
 def blanks(body: bytes) -> int:
@@ -46,15 +48,13 @@ def group(
     """(the bytes of a group, its header crc). By default everything before it was stable."""
     size = -(-(128 + len(body)) // PAGE) * PAGE
     durable = gseq - 1 if durable is None else durable
-    head = struct.pack(
-        "<IHH16sqQQQIIQQQIIIII16x",
-        0x50524742, 1, flags, uuid, token, epoch, session, gseq, prev_crc, _native.crc32c(body),
-        durable, durable, wall if wall is not None else 1_700_000_000_000_000 + gseq,
-        len(body), 0 if flags else chunks, size, segment,
-        blanks(body) if blank_sectors is None else blank_sectors,
+    head = barco_faces.group_header_pack(
+        flags, uuid, token, epoch, session, gseq, prev_crc, _native.crc32c(body), durable, durable,
+        wall if wall is not None else 1_700_000_000_000_000 + gseq, len(body),
+        0 if flags else chunks, size, segment,
+        blanks(body) if blank_sectors is None else blank_sectors, 0,
     )  # fmt: skip
-    crc = _native.crc32c(head)
-    return (head + struct.pack("<I", crc) + body).ljust(size, b"\0"), crc
+    return (head + body).ljust(size, b"\0"), int.from_bytes(head[-4:], "little")
 
 
 @dataclass

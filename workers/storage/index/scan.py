@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
+from barco.limits import GROUP_BYTES_MAX, GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import MiB
 from barco.workers.storage.files.errors import CorruptLogError, ForeignLogError
 from barco.workers.storage.index.torn import body_rotten, header_rotten
@@ -30,7 +30,7 @@ GEN_START, SNAPSHOT, HEARTBEAT, SEAL = 1, 2, 4, 8
 WINDOW_BYTES = 4 * MiB
 """Asked for at once: four units of 1 MiB, read in parallel."""
 
-# The format's own source is native/format/format.h; reserved bytes are before the header's crc.
+# As native/format/group.c has it, the only other place; reserved bytes are before the header's crc.
 _HEADER = struct.Struct("<4sHH16sqQQQIIQQQIIIII4xQ4xI")
 assert _HEADER.size == GROUP_HEADER_BYTES
 _CRC_AT = GROUP_HEADER_BYTES - 4
@@ -162,7 +162,7 @@ def parse_header(buffer: Buffer, at: int = 0) -> GroupHeader | None:
     if header.header_crc != crc32c(buffer[at : at + _CRC_AT]) or header.version != VERSION:
         return None
     padded = -(-(GROUP_HEADER_BYTES + header.body_bytes) // PAGE_BYTES) * PAGE_BYTES
-    return header if header.group_bytes == padded else None
+    return header if header.group_bytes == padded <= GROUP_BYTES_MAX else None
 
 
 def body_intact(header: GroupHeader, group: Buffer) -> bool:

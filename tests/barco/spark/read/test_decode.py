@@ -10,6 +10,7 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from reference.core import chunk_encode
 
 from barco import _native
 from barco.spark.base.schema import SchemaError, projection, source_schema
@@ -29,7 +30,7 @@ def chunks() -> tuple[bytes, list[tuple[int, int, int, bytes | None, bytes]]]:
         count = rng.randrange(5, 50)
         values = [rng.randbytes(rng.randrange(40)) for _ in range(count)]
         keys = [rng.choice((None, b"k%d" % n)) for n in range(count)]
-        chunk = _native.chunk_encode("t", 3, epoch, offset, values, keys, [10**15 + offset] * count)
+        chunk = chunk_encode("t", 3, epoch, offset, values, keys, [10**15 + offset] * count)
         events += [(epoch, *event) for event in _native.chunk_events(chunk)]
         found.append(chunk)
         offset += count

@@ -12,18 +12,9 @@ from crc32c import crc32c
 
 from barco.errors import ProtocolError
 from barco.model.token import TOKEN_MAX, TOKEN_MIN, token_of
-from barco.protocol.columns import (
-    PRODUCER,
-    Columns,
-    Section,
-    encode_sections,
-    make_columns,
-    read_sections,
-    unpack_columns,
-)
+from barco.protocol.columns import PRODUCER, Columns, Section, read_sections, unpack_columns
 from barco.types import Epoch, Offset, SliceIndex, Token
-
-CONTENT_TYPE = "application/vnd.barco.chunks"
+from reference.columns import encode_sections, make_columns
 
 _HEADER = struct.Struct("<IHBBIIQQqqqqIIII")
 _MAGIC = 0x4B484342
@@ -178,7 +169,7 @@ def encode_chunk(
     producers: Sequence[ProducerRun] = (),
     compress: bool = True,
 ) -> bytes:
-    """A chunk's bytes, as the broker would store it: for tools and tests."""
+    """A chunk's bytes, as the broker would store it."""
     name = topic.encode("ascii")
     columns, base_us = make_columns(values, keys, timestamps_us)
     runs = b"".join(PRODUCER.pack(*run, 0) for run in producers)

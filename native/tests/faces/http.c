@@ -1,12 +1,11 @@
-/* The HTTP parser as Python functions: for tests, fuzzing and comparison. The broker itself calls
- * the C functions. */
+/* The HTTP parser as Python functions: for tests, and comparison with other parsers. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "http/http1.h"
 #include "http/uri.h"
 
-int py_http_init(PyObject *module);
+int faces_http_init(PyObject *module);
 
 static PyObject *bytes_of(struct http1_slice s)
 {
@@ -184,7 +183,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int py_http_init(PyObject *module)
+int faces_http_init(PyObject *module)
 {
     return PyModule_AddFunctions(module, functions);
 }
