@@ -61,8 +61,8 @@ chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on ring
 chaos-storm: setup ## Group consumers die, return and commit for SECONDS, brokers die: a checker of deliveries
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py
 
-hostile: setup ## A member that lies to two honest ones for SECONDS (from SEED): none dies, nothing is lost, no gap
-	BARCO_HOSTILE_SECONDS=$(SECONDS) BARCO_HOSTILE_SEED=$(SEED) $(PYTHON) -m pytest -s -m chaos tests/security/test_member.py
+hostile: setup ## A member that lies, in each protocol, to two honest ones for SECONDS (from SEED): none dies, nothing is lost, no gap
+	BARCO_HOSTILE_SECONDS=$(SECONDS) BARCO_HOSTILE_SEED=$(SEED) $(PYTHON) -m pytest -s -m chaos tests/security/test_member.py tests/security/test_gossip_ring.py
 
 TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table

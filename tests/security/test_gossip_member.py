@@ -144,9 +144,9 @@ async def lie(lab: Lab, rng: random.Random) -> int:
     said = 0
     for encoded in frames(rng, 300):
         for victim in (0, 1):
-            peer = lab.nodes[2]._peers.get(victim)
-            if peer is not None and peer.links:
-                peer.links[-1].writer.write(encoded)
-                said += 1
+            for link in lab.nodes[2]._peers[victim].links[-1:]:
+                if not link.writer.transport.is_closing():
+                    link.writer.write(encoded)
+                    said += 1
         await asyncio.sleep(0.002)
     return said

@@ -134,7 +134,7 @@ class Registrations:
     # --- Of other brokers ---------------------------------------------------------------------
 
     def accept(self, fact: Fact) -> bool:
-        """Whether a fact is worth keeping: not what ended long ago, not without end.
+        """Whether a fact is worth keeping: not what ended at quite another time, not without end.
 
         Nor one that would put the clock of registrations where no next one fits: a wrong word of
         one broker would end all registrations, at every broker.
@@ -177,7 +177,8 @@ class Registrations:
         )
 
     def _fresh(self, info: ConsumerInfo) -> bool:
-        return self._unix_seconds() - info.removed_at < limits.GOSSIP_TOMBSTONE_SECONDS
+        """Whether an end is near this broker's clock: one far ahead would be kept until then."""
+        return abs(self._unix_seconds() - info.removed_at) < limits.GOSSIP_TOMBSTONE_SECONDS
 
     # --- Time -----------------------------------------------------------------------------------
 

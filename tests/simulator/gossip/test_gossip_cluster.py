@@ -1,5 +1,6 @@
 """Gossip in a simulated cluster: agreement, its price, and nobody suspected without reason."""
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -293,12 +294,13 @@ def test_a_liar_is_denied_whatever_incarnation_it_gives(seed: int, brokers: int)
     assert world.run(2.0, lambda: world.all_alive() and world.same())
 
 
-def test_lies_that_each_win_over_the_next_come_to_an_end() -> None:
+@pytest.mark.parametrize("turns", list(itertools.permutations(range(3))))
+def test_lies_that_each_win_over_the_next_come_to_an_end(turns: tuple[int, int, int]) -> None:
     """Three values a third of the circle apart: there is no newest one of them."""
     world = World(4, 3)
     world.run(3.0)
     third = 2**64 // 3
-    for target, turn in ((1, 0), (2, 1), (3, 2)):
+    for target, turn in zip((1, 2, 3), turns, strict=True):
         info = replace(identity(0), incarnation=1 + turn * third, state=DOWN)
         world.nodes[target].store.forget("broker", 0)  # As if it had not heard of it before.
         world.lie(3 if target != 3 else 2, target, info.fact())

@@ -241,6 +241,23 @@ def test_what_a_lie_takes_of_the_counter_is_given_back() -> None:
     assert all(any(fact.key == "c" for fact in site.facts()) for site in sites)
 
 
+def test_an_end_far_ahead_is_not_kept_until_then() -> None:
+    sites = [Site(ordinal) for ordinal in range(3)]
+    sites[0].register("c")
+    spread(sites)
+    (real,) = sites[0].facts()
+    end = replace(ConsumerInfo.of(real), removed_at=2**40 - 1)
+    lies = [end.fact(), *(replace(end, consumer_id=f"x{n}").fact() for n in range(100))]
+    for site in sites:
+        site.hear(lies)
+        assert [fact.key for fact in site.facts()] == ["c"]
+        assert not site.registrations.view()["groups"]
+        assert site.registrations.forgotten() == ["c"]
+        site.store.forget(CONSUMER, "c")
+        site.hear(lies)
+        assert site.facts() == []
+
+
 def test_a_consumer_is_heard_of_after_the_last_number() -> None:
     sites = [Site(ordinal) for ordinal in range(2)]
     sites[0].register("c")
