@@ -10,6 +10,7 @@ from barco.errors import BarcoError, ConfigError
 from barco.log import setup
 from barco.model.options import WorkerOptions
 from barco.workers.process.build import make_reactor, make_store, read_bytes
+from barco.workers.process.scheduling import ask_long_slices, pin
 from barco.workers.process.selector import ReactorSelector
 from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.worker import Worker
@@ -17,16 +18,6 @@ from barco.workers.worker import Worker
 EXIT_CONFIG = 78
 
 log = logging.getLogger("barco.worker")
-
-
-def pin(core: int | None) -> None:
-    """One worker, one core: its caches stay warm, and nobody else of ours runs there."""
-    if core is None:
-        return
-    try:
-        os.sched_setaffinity(0, {core})
-    except OSError as error:
-        log.warning("cannot pin to core %d: %s", core, error.strerror)
 
 
 def read_options() -> WorkerOptions:
@@ -50,6 +41,7 @@ def main(arguments: list[str]) -> int:
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
     pin(options.core)
+    ask_long_slices()
     bulk = open_bulk(options.engine, read_bytes(options))
     session = int.from_bytes(os.urandom(7), "little")
     store = make_store(options, bulk)

@@ -23,6 +23,7 @@ from barco.workers.operations.service import ShardService
 from barco.workers.peers.neighbours import token_of_shard
 from barco.workers.peers.siblings import HTTP
 from barco.workers.process.build import make_spool
+from barco.workers.process.collector import Collector
 from barco.workers.process.footprint import Footprint
 from barco.workers.process.selector import Upcall
 from barco.workers.process.supervision import Supervision
@@ -91,6 +92,7 @@ class Worker:
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
         }
         self._readiness = Readiness(self._service)
+        self._collector = Collector()
         self._replica = ReplicaHost(
             options,
             session,
@@ -162,10 +164,8 @@ class Worker:
         if not writable:
             told = {"type": messages.WRITABLE}
             self._spawn(self._readiness.announce(lambda: self._supervision.send(told)))
-        # What start-up made stays for ever: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
         gc.set_threshold(*usual)
+        self._collector.take_over()
 
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
@@ -237,6 +237,7 @@ class Worker:
                 self._supervision.send(digest)
             stats = self._reactor.stats() | self._store.stats()
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
+            self._collector.tidy()
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
 
     async def _topic_retention(self, now_us: int) -> int:
@@ -288,6 +289,7 @@ class Worker:
 
     def _request(self, upcall: Upcall) -> None:
         _, number, method, path, query, headers, body = upcall
+        self._collector.asked()
         task = asyncio.create_task(self._answer(number, method, path, query, headers, body))
         self._requests[number] = task
         task.add_done_callback(lambda done: self._requests.pop(number, None))

@@ -47,6 +47,7 @@ struct request {
 struct client {
     struct conn conn;
     uint8_t state;
+    bool asks;    /* its last request was one for the upper layer */
     bool refuser; /* its requests were refused one after the other, and none was good since */
     bool has_address;
     uint8_t address; /* the client's, hashed; when it is first needed */
@@ -99,11 +100,13 @@ static inline bool client_paused(const struct conn *conn)
            client->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
 
-/* Of who has not asked for anything good yet only little is read at a time: it is copied, kept and
- * paid for before it is known to be worth anything. */
+/* Of who has not asked for anything good yet, or asks the upper layer, only little is read at a
+ * time: it is copied, kept and paid for before it is known to be worth anything. A body that was
+ * announced comes in as fast as it can. */
 static inline void note_wary(struct client *client)
 {
-    client->conn.wary = client->slot_end == 0 || client->refuser;
+    const bool proven = client->slot_end != 0 && !client->asks;
+    client->conn.wary = client->refuser || (client->state == STATE_HEAD && !proven);
 }
 
 #endif

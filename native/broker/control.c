@@ -1,8 +1,9 @@
 /* Requests that the upper layer handles: a bounded queue of their own, fair to each client address.
  *
- * A few of them are given up in a turn of the loop, and fewer the longer the upper layer takes: so
- * whoever produces waits for a few milliseconds of it, however many ask. Who has nothing else under
- * way comes before those with several requests on one connection. */
+ * A few of them are given up in a turn of the loop, and fewer the longer the upper layer takes; and
+ * while many wait, an append that is under way ends first. So whoever produces waits for about a
+ * millisecond of it, however many ask. Who has nothing else under way comes before those with
+ * several requests on one connection. */
 #include "broker/control.h"
 
 #include <netinet/in.h>
@@ -124,13 +125,24 @@ void control_pace(struct reactor *reactor, int64_t away_us)
     struct asking *asking = &reactor->asking;
     if (away_us > AWAY_US_MAX)
         asking->share = asking->share > 2 ? asking->share / 2 : 1;
-    else if (asking->share < ASKING_SHARE_MAX)
+    else if (away_us < AWAY_US_MAX / 2 && asking->share < ASKING_SHARE_MAX)
         asking->share++;
+}
+
+int64_t control_held_us(const struct reactor *reactor)
+{
+    const struct asking *asking = &reactor->asking;
+    if (asking->count <= ASKING_CROWD || log_idle(reactor->log))
+        return 0;
+    const int64_t left_us = asking->gave_us + HELD_US_MAX - reactor->loop.monotonic_us;
+    return left_us > 0 ? left_us : 0;
 }
 
 void control_give_up(struct reactor *reactor)
 {
     struct asking *asking = &reactor->asking;
+    if (asking->count > 0)
+        asking->gave_us = reactor->loop.monotonic_us;
     for (uint32_t given = 0; given < asking->share && asking->count > 0; given++) {
         /* One of four goes to those with several under way, so that they are not forgotten. */
         bool alone = ++asking->turn % 4 != 0;

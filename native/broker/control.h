@@ -16,6 +16,8 @@ void control_forget(struct conn *conn, struct slot *slot);
 void conn_abandoned(struct conn *conn);
 /* Hands some of the requests that wait to the upper layer. */
 void control_give_up(struct reactor *reactor);
+/* For so long none are handed out, so that appends end first; 0: now. */
+int64_t control_held_us(const struct reactor *reactor);
 /* How long the upper layer took for the last ones. */
 void control_pace(struct reactor *reactor, int64_t away_us);
 

@@ -106,7 +106,9 @@ struct reactor_options {
 #define ASKING_LANES 256u
 #define ASKING_MAX 1024u     /* that wait to be given up; then 503 */
 #define ASKING_SHARE_MAX 16u /* given up in one stay of the loop, at most */
-#define AWAY_US_MAX 2000     /* when the upper layer takes longer it is given less */
+#define AWAY_US_MAX 500      /* when the upper layer takes longer it is given less */
+#define ASKING_CROWD 16u     /* more than these, and they wait for appends under way, */
+#define HELD_US_MAX 2000     /* so long at most since the last ones were given up */
 
 struct lane {
     struct lane *next;
@@ -121,6 +123,7 @@ struct asking {
     uint32_t count, share, turn;
     uint32_t open[ASKING_LANES]; /* without an answer yet, given up or not */
     int64_t left_us;             /* when the upper layer's turn began */
+    int64_t gave_us;             /* and when it was given some of these */
 };
 
 /* What was done since Python last asked. */

@@ -296,7 +296,11 @@ static int64_t patience_ns(const struct reactor *reactor)
         ms = SWEEP_MS;
     if (retry_ms != 0 && ms > retry_ms - reactor->loop.now_ms)
         ms = retry_ms - reactor->loop.now_ms;
-    return (ms < 0 ? 0 : ms) * 1000000LL;
+    const int64_t ns = (ms < 0 ? 0 : ms) * 1000000LL;
+    if (reactor->asking.count == 0)
+        return ns;
+    const int64_t held_ns = control_held_us(reactor) * 1000;
+    return ns < held_ns ? ns : held_ns;
 }
 
 void reactor_run(struct reactor *reactor, int64_t timeout_ns)
@@ -315,7 +319,8 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
     for (;;) {
         int64_t wait_ns = patience_ns(reactor);
         turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);
-        control_give_up(reactor);
+        if (control_held_us(reactor) == 0)
+            control_give_up(reactor);
         if (reactor->upcall_count > 0 || reactor->loop.selector_ready || timeout_ns == 0 ||
             reactor->loop.now_ms >= end_ms) {
             reactor->loop.net->submit(reactor->loop.net); /* Python may take its time */

@@ -230,6 +230,8 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
         client->state = STATE_BODY;
     }
     slot->want_continue = head->expect_continue && (head->chunked || request->body_want > 0);
+    client->asks = request->control;
+    note_wary(client);
 }
 
 /* Asks for memory before it is taken. False: the connection waits, at most MEMORY_WAIT_MS in all

@@ -6,9 +6,9 @@
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
  * is busy with refusals all the time is what the scheduler of the machine makes wait for others. */
-#define REFUSERS_AT_ONCE 2u
+#define REFUSERS_AT_ONCE 1u
 #define REFUSE_EVERY_US 500
-#define RESUMED_MORE 48      /* requests beyond the first share: what is kept is moved less often */
+#define RESUMED_MORE 32      /* requests beyond the first share: what is kept is moved less often */
 #define STALL_MS 1000
 #define SHED_PER_TURN 16u /* closing costs the kernel a tenth of a millisecond each */
 #define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */

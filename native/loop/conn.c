@@ -113,14 +113,3 @@ void conn_mark_dirty(struct conn *conn)
     conn->next_dirty = loop->dirty;
     loop->dirty = conn;
 }
-
-void conn_mark_urgent(struct conn *conn)
-{
-    struct loop *loop = conn->loop;
-    if (conn->dirty)
-        return;
-    conn->dirty = true;
-    conn->next_dirty = NULL;
-    *loop->urgent_end = conn;
-    loop->urgent_end = &conn->next_dirty;
-}

@@ -53,6 +53,7 @@ struct conn {
     bool wary;   /* only little is read of it at a time */
     uint8_t operations; /* the engine's, still under way */
     uint32_t engine_flags;
+    struct conn *next_short, **prev_short; /* of the engine: who waits for a buffer to receive into */
     uint8_t *in;
     size_t in_len, in_capacity;
     uint64_t *kept;   /* capacities of many connections together; set by the protocol */
@@ -81,8 +82,6 @@ void conn_close(struct conn *conn);
 void conn_shutdown(struct conn *conn);
 /* It is tended before the loop waits again. */
 void conn_mark_dirty(struct conn *conn);
-/* It is tended before all those that were marked otherwise, in the order of these calls. */
-void conn_mark_urgent(struct conn *conn);
 /* Never used twice, as long as it is remembered. */
 uint64_t conn_id(const struct conn *conn);
 

@@ -33,7 +33,6 @@ bool loop_init(struct loop *loop, const struct loop_owner *owner, int engine, co
 {
     const char *reason = NULL;
     loop->owner = owner;
-    loop->urgent_end = &loop->urgent;
     loop_clock(loop);
     if (engine != 2) {
         loop->net = net_uring_new(loop, &reason);
@@ -140,30 +139,18 @@ struct conn *loop_adopt(struct loop *loop, int fd, const struct protocol *protoc
 
 static struct conn *take_dirty(struct loop *loop)
 {
-    struct conn *conn = loop->urgent;
-    if (conn == NULL) {
-        conn = loop->dirty;
-        if (conn != NULL)
-            loop->dirty = conn->next_dirty;
-        return conn;
-    }
-    loop->urgent = conn->next_dirty;
-    if (loop->urgent == NULL)
-        loop->urgent_end = &loop->urgent;
+    struct conn *conn = loop->dirty;
+    if (conn != NULL)
+        loop->dirty = conn->next_dirty;
     return conn;
 }
 
 static void forget_dirty(struct loop *loop, struct conn *conn)
 {
     struct conn **at = &loop->dirty;
-    while (*at != NULL && *at != conn)
+    while (*at != conn)
         at = &(*at)->next_dirty;
-    if (*at == NULL)
-        for (at = &loop->urgent; *at != conn;)
-            at = &(*at)->next_dirty;
     *at = conn->next_dirty;
-    if (loop->urgent_end == &conn->next_dirty)
-        loop->urgent_end = at;
 }
 
 /* Reading stops while input waits for our own turn, and goes on after it. */

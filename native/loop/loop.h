@@ -38,7 +38,6 @@ struct loop {
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
     struct conn *dirty, *closing;
-    struct conn *urgent, **urgent_end;   /* dirty, and to be tended first */
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     bool selector_ready;
     /* How many completions are worth waking up for, and how long to wait for so many; 0 or 1: each

@@ -17,6 +17,7 @@
 #define COMPLETION_ENTRIES 8192
 #define RECV_BUFFERS 64         /* 4 MiB, a power of two */
 #define RECV_LITTLE_BUFFERS 128 /* the same */
+#define RESTARTED_SHARE 8 /* of the buffers, for those who found none: copied within one turn */
 #define COMPLETION_BATCH 256
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
@@ -24,14 +25,19 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 
 #define RECV_STOPPING 1u
 #define RECV_LITTLE 2u
+#define RECV_FULL 4u /* the last one filled its buffer: there is more */
 #define SHORT_MS 1000 /* after buffers ran out */
+#define LINE_NS 100000 /* the longest wait while somebody waits for a buffer */
 
-/* Buffers that receives take when there is something to receive. */
+/* Buffers that receives take when there is something to receive. Who finds none, or has more to say,
+ * waits in line, and only a few of these begin again in a turn: what is copied in a turn stays
+ * small, however many send, and no try is in vain. */
 struct pool {
     struct io_uring_buf_ring *ring;
     uint8_t *buffers;
     unsigned count, bytes; /* of each */
     int group;
+    struct conn *line, **line_end; /* an operation of each of them */
 };
 
 struct net_uring {
@@ -97,28 +103,81 @@ static void uring_adopt(struct net *net, struct conn *conn)
                sizeof on); /* not for Unix sockets: fails */
 }
 
-static void uring_recv_start(struct net *net, struct conn *conn)
+static struct pool *pool_of(struct net_uring *u, const struct conn *conn)
 {
-    struct net_uring *u = (struct net_uring *)net;
+    return conn->engine_flags & RECV_LITTLE ? &u->little : &u->large;
+}
+
+static void stand_in_line(struct pool *pool, struct conn *conn)
+{
+    conn->next_short = NULL;
+    conn->prev_short = pool->line_end;
+    *pool->line_end = conn;
+    pool->line_end = &conn->next_short;
+    conn->operations++;
+}
+
+/* False: it does not stand there. */
+static bool leave_line(struct pool *pool, struct conn *conn)
+{
+    if (conn->prev_short == NULL)
+        return false;
+    *conn->prev_short = conn->next_short;
+    if (conn->next_short != NULL)
+        conn->next_short->prev_short = conn->prev_short;
+    else
+        pool->line_end = conn->prev_short;
+    conn->prev_short = NULL;
+    conn->operations--;
+    return true;
+}
+
+static void begin_receive(struct net_uring *u, struct conn *conn)
+{
     struct io_uring_sqe *sqe = next_sqe(u);
-    const bool wary = conn->wary;
+    const bool little = conn->engine_flags & RECV_LITTLE;
     /* While there are more senders than buffers each gets one at a time, none a dozen at once. */
-    if (wary)
+    if (little)
         io_uring_prep_recv(sqe, conn->fd, NULL, RECV_LITTLE_BYTES, 0);
     else if (u->loop->now_ms - u->short_ms < SHORT_MS)
         io_uring_prep_recv(sqe, conn->fd, NULL, RECV_BUFFER_BYTES, 0);
     else
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     sqe->flags |= IOSQE_BUFFER_SELECT;
-    sqe->buf_group = (uint16_t)(wary ? u->little.group : u->large.group);
+    sqe->buf_group = (uint16_t)pool_of(u, conn)->group;
     mark(sqe, conn, OP_RECV);
-    conn->engine_flags = wary ? RECV_LITTLE : 0;
     conn->operations++;
+}
+
+/* Who had more to say than a buffer takes has its turn after those who wait for one. (Of those whose
+ * bytes come later the kernel itself takes twenty at a time.) */
+static void uring_recv_start(struct net *net, struct conn *conn)
+{
+    struct net_uring *u = (struct net_uring *)net;
+    const bool has_more = conn->engine_flags & RECV_FULL;
+    conn->engine_flags = conn->wary ? RECV_LITTLE : 0;
+    if (has_more)
+        stand_in_line(pool_of(u, conn), conn);
+    else
+        begin_receive(u, conn);
+}
+
+static void restart_some(struct net_uring *u, struct pool *pool)
+{
+    for (unsigned n = 0; n < pool->count / RESTARTED_SHARE && pool->line != NULL; n++) {
+        struct conn *conn = pool->line;
+        leave_line(pool, conn);
+        begin_receive(u, conn);
+    }
 }
 
 static void uring_recv_stop(struct net *net, struct conn *conn)
 {
     struct net_uring *u = (struct net_uring *)net;
+    if (leave_line(pool_of(u, conn), conn)) {
+        conn->receiving = false;
+        return;
+    }
     if (conn->engine_flags & RECV_STOPPING)
         return;
     conn->engine_flags |= RECV_STOPPING;
@@ -147,7 +206,11 @@ static void uring_send_now(struct net *net, struct conn *conn, const struct msgh
 }
 
 /* A shut socket completes its own operations: nothing has to be cancelled. */
-static void uring_close(struct net *net, struct conn *conn) { shutdown(conn->fd, SHUT_RDWR); }
+static void uring_close(struct net *net, struct conn *conn)
+{
+    leave_line(pool_of((struct net_uring *)net, conn), conn);
+    shutdown(conn->fd, SHUT_RDWR);
+}
 
 static void uring_write(struct net *net, struct write *write, const void *bytes, size_t len,
                         uint64_t offset)
@@ -197,24 +260,28 @@ static void on_accept(struct net_uring *u, struct listener *listener,
 static void on_recv(struct net_uring *u, struct conn *conn, const struct io_uring_cqe *cqe)
 {
     bool more = cqe->flags & IORING_CQE_F_MORE;
-    struct pool *pool = conn->engine_flags & RECV_LITTLE ? &u->little : &u->large;
+    struct pool *pool = pool_of(u, conn);
     if (!more)
         conn->operations--;
     if (cqe->flags & IORING_CQE_F_BUFFER) {
         unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+        if (cqe->res == (int)pool->bytes)
+            conn->engine_flags |= RECV_FULL;
+        else
+            conn->engine_flags &= ~RECV_FULL;
         if (cqe->res > 0)
             transport_received(conn, buffer_at(pool, id), (size_t)cqe->res);
         give_back(pool, id);
     }
     if (more || conn->closed)
         return;
-    conn->receiving = false;
-    if (cqe->res == -ENOBUFS) {
+    if (cqe->res == -ENOBUFS && !(conn->engine_flags & RECV_STOPPING)) {
         if (pool == &u->large)
             u->short_ms = u->loop->now_ms;
-        conn_mark_urgent(conn); /* before those who got one */
+        stand_in_line(pool, conn);
         return;
     }
+    conn->receiving = false;
     if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -EINTR ||
         cqe->res == -EAGAIN)
         conn_mark_dirty(conn); /* starts again unless reading is stopped */
@@ -269,6 +336,10 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_cqe *cqe = NULL;
+    restart_some(u, &u->little);
+    restart_some(u, &u->large);
+    if ((u->little.line != NULL || u->large.line != NULL) && timeout_ns > LINE_NS)
+        timeout_ns = LINE_NS;
     if (u->epoll_fd >= 0 && !u->polling) {
         struct io_uring_sqe *sqe = next_sqe(u);
         io_uring_prep_poll_add(sqe, u->epoll_fd, POLLIN);
@@ -312,6 +383,7 @@ static bool pool_register(struct net_uring *u, struct pool *pool, int group, uns
 {
     size_t ring_bytes = count * sizeof(struct io_uring_buf);
     *pool = (struct pool){.count = count, .bytes = bytes, .group = group};
+    pool->line_end = &pool->line;
     void *ring = mmap(NULL, ring_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
     pool->buffers = aligned_alloc(4096, (size_t)count * bytes);
     if (ring != MAP_FAILED)

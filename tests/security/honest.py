@@ -35,8 +35,9 @@ def attentive() -> Iterator[None]:
 
 
 def processor_seconds(pid: int) -> float:
-    """What the process's main thread has had of a processor."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    """What the process has had of a processor: its own clock, which is exact, while /proc counts what
+    is running now in ticks of 4 ms (clock_getcpuclockid(3): the number is made of the pid's)."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 @dataclass

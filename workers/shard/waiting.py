@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from barco.workers.seams import ReactorLike
 
@@ -13,8 +13,11 @@ second, and each look costs a microsecond for each slice of each waiter."""
 CHECK_SHARE = 0.1
 """Nor for more than this share of the time, however many wait."""
 
+LOOKED_AT_ONCE = 256
+"""Of thousands who wait, a fifth of a millisecond; the others after a turn of the loop, so that
+produce does not wait for all of them."""
 
-WOKEN_AT_ONCE = 32
+WOKEN_AT_ONCE = 4
 """Each then has its request to answer, a third of a millisecond: produce waits for no more."""
 
 
@@ -27,6 +30,8 @@ class Waiters:
         self._checked = 0.0
         self._cost = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._left: Iterator[asyncio.Future[bool]] | None = None
+        self._again = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -54,7 +59,8 @@ class Waiters:
 
     def look(self) -> None:
         """Something became stable (the reactor's upcall), or the groups' members changed."""
-        if not self._waiting or self._timer is not None:
+        self._again = self._left is not None
+        if not self._waiting or self._timer is not None or self._again:
             return
         loop = asyncio.get_running_loop()
         pause = max(CHECK_INTERVAL_S, self._cost / CHECK_SHARE) + self._checked - loop.time()
@@ -70,19 +76,37 @@ class Waiters:
                 future.set_result(True)
 
     def _check(self) -> None:
+        """Begins a look at all who wait now."""
         self._timer = None
+        self._cost = 0.0
+        self._left = iter(list(self._waiting))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Looks at some more of them."""
+        left, self._left = self._left, None
+        assert left is not None
         began = time.thread_time()  # Not what it stood still meanwhile, on a busy machine.
         loop = asyncio.get_running_loop()
+        pause: float | None = None
         woken = 0
-        for future, ready in self._waiting.items():
-            if not future.done() and ready():
+        for looked_at, future in enumerate(left, 1):
+            if not future.done() and self._waiting[future]():
                 future.set_result(True)
                 woken += 1
-                if woken == WOKEN_AT_ONCE:  # The others when these have had their turn.
-                    self._timer = loop.call_later(CHECK_INTERVAL_S, self._check)
-                    break
+            if woken == WOKEN_AT_ONCE:  # The others when these have had their turn.
+                pause = CHECK_INTERVAL_S
+                break
+            if looked_at == LOOKED_AT_ONCE:
+                pause = 0.0
+                break
         self._checked = loop.time()
-        self._cost = time.thread_time() - began
+        self._cost += time.thread_time() - began
+        if pause is not None:
+            self._left = left
+            loop.call_later(pause, self._go_on)
+        elif self._again:
+            self.look()
 
 
 def _give_up(future: asyncio.Future[bool]) -> None:
