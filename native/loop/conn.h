@@ -53,7 +53,7 @@ struct conn {
     bool wary;   /* only little is read of it at a time */
     uint8_t operations; /* the engine's, still under way */
     uint32_t engine_flags;
-    struct conn *next_short, **prev_short; /* of the engine: who waits for a buffer to receive into */
+    struct conn *next_short, **prev_short; /* of the engine: who waits for a buffer */
     uint8_t *in;
     size_t in_len, in_capacity;
     uint64_t *kept;   /* capacities of many connections together; set by the protocol */

@@ -17,7 +17,7 @@
 #define COMPLETION_ENTRIES 8192
 #define RECV_BUFFERS 64         /* 4 MiB, a power of two */
 #define RECV_LITTLE_BUFFERS 128 /* the same */
-#define RESTARTED_SHARE 8 /* of the buffers, for those who found none: copied within one turn */
+#define RESTARTED_SHARE 8 /* of the buffers, for those in line: what is copied within one turn */
 #define COMPLETION_BATCH 256
 
 /* What a completion needs is packed into user_data: a pointer and, in its low bits, the kind. */
@@ -29,7 +29,7 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 #define SHORT_MS 1000 /* after buffers ran out */
 #define LINE_NS 100000 /* the longest wait while somebody waits for a buffer */
 
-/* Buffers that receives take when there is something to receive. Who finds none, or has more to say,
+/* Buffers that receives take when there is something to receive. Who finds none or has more to say
  * waits in line, and only a few of these begin again in a turn: what is copied in a turn stays
  * small, however many send, and no try is in vain. */
 struct pool {
@@ -149,7 +149,7 @@ static void begin_receive(struct net_uring *u, struct conn *conn)
     conn->operations++;
 }
 
-/* Who had more to say than a buffer takes has its turn after those who wait for one. (Of those whose
+/* Who had more to say than a buffer takes goes on after those who wait for one. (Of those whose
  * bytes come later the kernel itself takes twenty at a time.) */
 static void uring_recv_start(struct net *net, struct conn *conn)
 {

@@ -35,7 +35,7 @@ def attentive() -> Iterator[None]:
 
 
 def processor_seconds(pid: int) -> float:
-    """What the process has had of a processor: its own clock, which is exact, while /proc counts what
+    """What the process has had of a processor: its own clock is exact, while /proc counts what
     is running now in ticks of 4 ms (clock_getcpuclockid(3): the number is made of the pid's)."""
     return time.clock_gettime(~pid << 3 | 2)
 

@@ -1,6 +1,7 @@
 """Waiting for events to become stable."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from twin import MemoryReactor, run
@@ -75,8 +76,7 @@ async def test_thousands_are_looked_at_in_portions() -> None:
 
     waiters = Waiters(MemoryReactor())
     tasks = [
-        asyncio.create_task(waiters.wait(lambda number=number: ready(number), 60))  # type: ignore[misc]
-        for number in range(count)
+        asyncio.create_task(waiters.wait(partial(ready, number), 60)) for number in range(count)
     ]
     await asyncio.sleep(0.002)
     looked = 0
