@@ -70,6 +70,7 @@ def _broker(value: Broker, world: Any) -> Broker:
     new.world = world
     new.disk = _disk(value.disk)
     new.replica = None if value.replica is None else _replica(value.replica)
+    new.owned, value.owned = set(), set()
     return new
 
 

@@ -33,6 +33,8 @@ class Disk:
         self.accepted: dict[Gid, tuple[Ballot, object]] = {}
         self.in_flight: dict[Gid, deque[GroupHead]] = {}
         self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
+        self.kept: dict[Gid, tuple[GroupHead, ...]] = {}
+        """Groups that a start puts into the log (`storage.kept`)."""
         self.full = False
         self.witness: dict[Gid, int] = {}
         """What was committed, as the headers of a log's groups say."""
@@ -94,7 +96,16 @@ class Disk:
                 if head.gseq == len(log) + 1:
                     log.append(head)
             flying.clear()
+        for gid, row in self.kept.items():
+            log = self.log(gid)
+            log += [head for head in row if head.gseq > len(log) and self._goes_on(log, row)]
+        self.kept.clear()
         return arrived
+
+    @staticmethod
+    def _goes_on(log: list[GroupHead], row: tuple[GroupHead, ...]) -> bool:
+        """Whether a row that was kept has what comes next."""
+        return row[0].gseq <= len(log) + 1 <= row[-1].gseq
 
     def recovered(self) -> dict[Gid, Recovered]:
         """What recovery finds (storage rules S3 and S5)."""
@@ -124,7 +135,7 @@ class Disk:
 
     def copy(self) -> dict[str, Any]:
         """What a copy of the directory holds."""
-        names = ("journal", "rotten", "sealed", "promised", "accepted", "witness", "aside")
+        names = ("journal", "rotten", "sealed", "promised", "accepted", "witness", "aside", "kept")
         found: dict[str, Any] = {name: getattr(self, name).copy() for name in names}
         return found | {"logs": {gid: log.copy() for gid, log in self.logs.items()}}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
+from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica
 from barco.cluster.state import events as on
 from barco.model.generation import Gid
@@ -342,7 +343,24 @@ def _broker_state(broker: Broker) -> tuple[Any, ...]:
     )
     flying = tuple(tuple(each) for each in disk.in_flight.values())
     logs = tuple(len(log) for log in disk.logs.values())
-    return (broker.life, held, proposals, flying, logs, len(disk.journal))
+    machines = tuple(_print_of(broker, token) for token in broker.logs)
+    return (broker.life, held, proposals, flying, logs, machines, len(disk.journal))
+
+
+def _print_of(broker: Broker, token: int) -> int:
+    found = broker.prints.get(token)
+    if found is None:
+        found = broker.prints[token] = hash(_logs_state(broker.logs[token]))
+    return found
+
+
+def _logs_state(logs: Logs) -> tuple[Any, ...]:
+    return (
+        *(tuple(logs._at.items()), logs.current, logs.leading, logs._step, logs._opens),
+        *(tuple((gid, tuple(each)) for gid, each in logs._waiting.items() if each), logs._landed),
+        *(tuple(logs._writing), tuple(logs._changes), tuple(sorted(logs._draining))),
+        *(logs._settled_upto, logs._noted),
+    )
 
 
 def explore(

@@ -49,6 +49,8 @@ class Intake:
         if gid not in self.steady:
             broker = self.broker
             steady = broker.replica.steady(gid) if broker.replica is not None else None
+            if not broker.logs_of(gid.token).rests(gid) or gid.token in broker.shut:
+                steady = None
             if steady is not None and steady.gseq != broker.disk.end(gid)[0]:
                 steady = None
             self.steady[gid] = steady
@@ -67,7 +69,7 @@ class Intake:
         gseq, crc = broker.disk.end(gid)
         if (message.session, head.gseq, head.prev_crc) != (steady.session, gseq + 1, crc):
             return False
-        if broker.disk.full or broker.refuses or gid in broker.closed:
+        if broker.disk.full or broker.refuses:
             return False
         self.taken += 1
         news = self.news.setdefault(gid, [0] * 5)

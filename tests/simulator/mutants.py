@@ -6,6 +6,8 @@ Each is a subclass that takes one method's rule away, so that production pays no
 from dataclasses import dataclass, replace
 from typing import Any
 
+from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn
+from barco.cluster.logs.logs import At, Logs
 from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.proposer import Proposal
 from barco.cluster.replica.replica import Replica
@@ -76,6 +78,16 @@ class LeaderResumes(Replica):
 
     def _append_of(self, held: Held, head: GroupHead) -> Append:
         return Append(held.generation.gid, held.generation.session, head, held.committed)
+
+
+class Reopens(Logs):
+    """For 5: the core that a restart has loaded leads on."""
+
+    def step(self, event: LogEvent, core: CoreState) -> list[LogEffect]:
+        if isinstance(event, Lead) and self.at(event.generation.gid) is At.CORE:
+            self.leading = event.generation.gid
+            return [OpenIn(event.generation)]
+        return super().step(event, core)
 
 
 class NoDrain(Replica):
@@ -228,6 +240,7 @@ class Mutant:
     name: str
     replica: Any = Replica
     intake: Any = Intake
+    logs: Any = Logs
     forgetful: bool = False
     """Promises and accepts are lost at a crash."""
     same_disk_uuid: bool = False
@@ -243,7 +256,7 @@ MUTANTS = (
     Mutant(2, "leader keeps writing after its promise", LeaderWritesOn),
     Mutant(3, "promise and accept kept in memory", forgetful=True),
     Mutant(4, "tail = own tail instead of the highest of the quorum", OwnTail),
-    Mutant(5, "restarted leader resumes its generation", LeaderResumes),
+    Mutant(5, "restarted leader resumes its generation", LeaderResumes, logs=Reopens),
     Mutant(6, "promise does not drain in-flight writes", NoDrain),
     Mutant(7, "fence and tail read are separate messages", TailApart),
     Mutant(8, "a wiped disk returns under its old identity", RemembersNobody, same_disk_uuid=True),

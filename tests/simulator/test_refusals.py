@@ -55,7 +55,7 @@ def test_one_that_refuses_delays_nobody(seed: int) -> None:
     assert until_more(world, 10) <= 1.0
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3, 7, 9])
+@pytest.mark.parametrize("seed", [0, 1, 3, 5, 6])
 def test_one_of_those_who_left_dies(seed: int) -> None:
     """Both followers have promised to B, which died before it had decided: once, and again."""
     world = healthy(seed)

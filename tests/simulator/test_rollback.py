@@ -43,6 +43,7 @@ def attack(seed: int, *, restarts: bool, relead: bool, mutant: Mutant | None = N
         world.crash(0)
     else:
         world.cuts |= {(0, 1), (1, 0), (0, 2), (2, 0)}
+    world.run(world.time + 0.1)  # Nothing is on its way any more that C could hear of it by.
     world.roll_back(1)
     world.start(1)
     world.start(2)

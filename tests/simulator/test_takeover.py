@@ -76,7 +76,7 @@ def test_the_owner_returns_with_old_news(seed: int) -> None:
     waited(world, 10)
     world.run(world.time + 10)
     (led,) = [generation for broker, generation in world.leaders() if broker.ordinal == 1]
-    owner.waiting[:] = [on.LinkLost(1), on.LinkLost(2)]
+    owner.waiting[:] = [(owner.step, on.LinkLost(1)), (owner.step, on.LinkLost(2))]
     owner.resume()
     world.run(world.time + 0.9)
     assert [(b.ordinal, generation) for b, generation in world.leaders()] == [(1, led)]

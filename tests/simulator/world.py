@@ -7,6 +7,7 @@ from math import log
 from random import Random
 from typing import Any
 
+from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state import events as on
 from barco.cluster.state.core import Recovered
@@ -90,6 +91,10 @@ class World:
         now: float,
     ) -> Replica:
         return self._replica(settings, journal, logs, random, now)
+
+    def logs(self, tail_of: Callable[[Gid], int | None]) -> Logs:
+        made: Logs = getattr(self.mutant, "logs", Logs)(tail_of)
+        return made
 
     def forgets(self, record: JournalRecord) -> bool:
         """Mutant 3: promises are kept in memory only."""
@@ -214,7 +219,7 @@ class World:
             self.oracle.rolled_back(disk)
 
     def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
-        """Corruption of a group that is followed by another: a restart or a scrub finds it."""
+        """Corruption of a group that is followed by another: a restart finds it."""
         broker = self.brokers[ordinal]
         if broker.replica is not None and not broker.paused:
             broker.step(on.Tick())  # What the core took until now was sound: its news come first.
@@ -224,10 +229,10 @@ class World:
         if broker.disk.unsynced or broker.paused:
             return  # A vote, or an event, of before is on its way.
         self.oracle.corrupted(broker.disk.identity, gid)
-        broker.disk.rot(gid, gseq)
         if broker.replica is not None:
-            crc = broker.disk.log(gid)[-1].header_crc if gseq > 1 else 0
-            broker.step(on.Corrupted(gid, gseq - 1, crc))
+            self.crash(ordinal, quiet=True)
+            self.at(self.time + 0.05, self.start, ordinal)
+        broker.disk.rot(gid, gseq)
 
     def stopped(self, broker: Broker, reason: str) -> None:
         """A machine that must not go on; its process is started again."""

@@ -20,8 +20,8 @@ The core has one generation, files the others. Of each it is known where it is:
     CORE      --the next one begins----------> LEFT --Done--> FILES, or WHOLE where that was noted
 
 `_IN` says for every state what each event does in it. Follow, Lead and Seal are changes: one at a
-time, in the order in which they were asked for, each through its steps (`Step`). The core leaves a
-generation only while nothing is under way in it.
+time, as they were asked for, each through its steps (`Step`). The core leaves a generation only
+while nothing is under way in it.
 
 The core may take groups without a word to this machine (`native/broker/intake.c`). So nothing is
 counted here that the core counts: how it stands (`CoreState`) comes with every event.
@@ -59,26 +59,22 @@ class At(Enum):
 
 
 class Step(Enum):
-    """What the first change waits for."""
+    """What the first change waits for; a lead goes through all of them."""
 
-    TURN = auto()
-    """Nothing: it is to begin."""
-    REST = auto()
-    """A lead: that the core's log rests, before its state becomes another one."""
-    STATE = auto()
-    """A lead: `MakeState`."""
-    LEAVE = auto()
-    """That the core's log rests, before it is left. A seal: that the log which ends does."""
-    NOTE = auto()
-    """`Note`; of a log that the core leaves, or of the one that is sealed."""
+    TURN = auto()  # Nothing: it is to begin.
+    REST = auto()  # A lead: that the core's log rests, before its state becomes another one.
+    STATE = auto()  # A lead: `MakeState`.
+    LEAVE = auto()  # That the core's log rests, before it is left; or the log that is sealed.
+    NOTE = auto()  # `Note`, of either.
     BEGIN = auto()
-    """`Begin`."""
-    SEGMENT = auto()
-    """A lead: `AddSegment`."""
+    SEGMENT = auto()  # A lead: `AddSegment`.
+
+
+_Asked = fx.Follow | fx.Lead | fx.Seal
 
 
 class _Change(NamedTuple):
-    what: fx.Follow | fx.Lead | fx.Seal
+    what: _Asked
     gid: Gid
 
 
@@ -107,14 +103,13 @@ class Logs:
         self._opens = False
         """The lead that is the first change is still wanted."""
         self._settled_upto = 0
-        """Of the generations up to this epoch it is settled whether the core is to have them."""
+        """Up to this epoch it is settled whether the core is to have a generation."""
         self._draining: set[Gid] = set()
         self._landed = 0
         """What recovery found stable of the core's generation, or was told since."""
         self._taking = self._keeping = False
         self._before = self._free = 0
-        """The core's last group when it began to keep; it may have those up to `_free` as they
-        come."""
+        """The core's last group when it began to keep; those up to `_free` it gets as they come."""
         self._effects: list[le.LogEffect] = []
 
     def adopt(self, current: Gid | None, landed: int, whole: Iterable[Gid]) -> None:
@@ -155,7 +150,8 @@ class Logs:
 
     def waits(self) -> bool:
         """Whether a `Look` may change something."""
-        return self._step in (Step.REST, Step.LEAVE)
+        drains = self.alone and self.current in self._draining
+        return drains or self._step in (Step.REST, Step.LEAVE)
 
     # --- Events -------------------------------------------------------------------------------
 
@@ -187,6 +183,8 @@ class Logs:
 
     def _on_look(self, event: le.Look, core: le.CoreState) -> None:
         self._feed(core)
+        if self.alone:  # Nobody else says that its last appends have landed.
+            self._on_heard(event, core)
 
     # --- Groups for files -----------------------------------------------------------------------
 
@@ -338,7 +336,7 @@ class Logs:
         if event.gid == self.leading:
             self._ask(le.FenceCore())
 
-    def _on_heard(self, event: le.Heard | le.Landed, core: le.CoreState) -> None:
+    def _on_heard(self, event: le.Heard | le.Landed | le.Look, core: le.CoreState) -> None:
         """Of the core it is known only now that it has told of all its appends."""
         for gid in sorted(self._draining):
             self._drained(gid, core)
@@ -363,7 +361,7 @@ class Logs:
             change = self._changes[0]
             if self._step is Step.TURN:
                 self._turn(change)
-            elif self.waits():
+            elif self._step in (Step.REST, Step.LEAVE):
                 gid = change.gid if isinstance(change.what, fx.Seal) else self.current
                 if gid is not None and not self.settled(gid, core):
                     return
@@ -390,7 +388,7 @@ class Logs:
         self._changes.popleft()
         self._step = Step.TURN
 
-    def _rested(self, what: fx.Follow | fx.Lead | fx.Seal, core: le.CoreState) -> None:
+    def _rested(self, what: _Asked, core: le.CoreState) -> None:
         if isinstance(what, fx.Seal):
             self._step = Step.NOTE
             self._ask(le.Note(what.gid, what.tail))
@@ -454,13 +452,13 @@ class Logs:
     def _has_begun(self, what: fx.Follow | fx.Lead | fx.Seal, gid: Gid, core: le.CoreState) -> None:
         if self._left is not None:
             self._at[self._left] = At.WHOLE if self._noted else At.FILES
-            if self._noted:
-                self._drop(self._left)
         self._left, self._noted = None, False
         self._free = self._landed = 0
         self.current, self._at[gid] = gid, At.CORE
         for other in [each for each, queue in self._waiting.items() if queue]:
-            if other.epoch < gid.epoch and self.at(other) in (At.AWAITED, At.FILES):
+            if self.at(other) is At.WHOLE:
+                self._drop(other)
+            elif other.epoch < gid.epoch and self.at(other) in (At.AWAITED, At.FILES):
                 self._write(other)
         if isinstance(what, fx.Lead):
             self._step = Step.SEGMENT

@@ -1,5 +1,6 @@
 """A generation without followers: what the core tells of it, and how the machine hears the rest."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,34 @@ def test_the_machine_hears_what_the_core_did_by_itself() -> None:
         core.taken = 12
         logs.step(le.Landed(1, 101, 2))  # Late: what the machine knows does not go back.
         assert told[1:] == [ev.Stable(GID, 12, 112)]
+
+    run(test)
+
+
+def test_a_drain_ends_though_the_core_tells_of_nothing_that_lands(root: Path) -> None:
+    """Retention ends a single broker's generation under load: nothing was built any more, for ever,
+    if something was in flight just then."""
+
+    async def test(logs: Any, core: Any, store: Any, told: Any, opened: Any) -> None:
+        led = Led(root, followers=False)
+        led.until(1, "landed")
+        store.segment.set()
+        logs.step(fx.Lead(GENERATION))
+        await turns()
+        logs._reactor = led.reactor  # That leads it by now, with its first group.
+        logs.step(le.Landed(*led.told("landed")[0][1:]))
+        led.reactor.append(1, "a", 0, None, b"value")
+        while led.reactor.log_state()["settled"]:
+            led.upcalls += led.reactor.run(0.0)[1]
+        logs.step(fx.Drain(GID))
+        await turns()
+        assert not any(isinstance(each, ev.Drained) for each in told)
+        while not led.reactor.log_state()["settled"]:
+            led.upcalls += led.reactor.run(0.002)[1]
+        await asyncio.sleep(0.05)
+        assert told[-1] == ev.Drained(GID, 2, led.reactor.log_state()["header_crc"])
+        led.reactor.close()
+        os.close(led.fd)
 
     run(test)
 
