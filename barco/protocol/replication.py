@@ -281,7 +281,8 @@ class DoubtRecord:
     upto: int
     """Epochs up to this one may be concerned; the highest number: which, is not known yet."""
     beyond: int
-    """A position of this journal that a peer has heard of; 0: none."""
+    """Added to the number of records, it is the position: a peer has heard of one that far; 0: of
+    none."""
 
 
 @dataclass(frozen=True, slots=True)

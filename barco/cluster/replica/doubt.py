@@ -25,8 +25,13 @@ from barco.types import Epoch
 UNKNOWN = Epoch(2**63 - 1)
 """Nobody has said yet which epochs are concerned."""
 
+POSITIONS_AHEAD_MAX = 2**32
+"""By so much at most do words raise the own position in one process: no journal has lost as many
+records, for it is read whole at each start. One word that went to the end of the numbers would
+leave none for the true ones."""
+
 POSITION_MAX = 2**62
-"""Of no journal: whoever names it is wrong."""
+"""No word raises it beyond this: there is room above for the records that come."""
 
 KEEP_SECONDS = 1.0
 """So long a position waits for a record to go with; a change of leaders makes several, and several
@@ -43,11 +48,15 @@ class Doubt(Standing):
     """How far each disk's logs of open generations were, as it told itself."""
     _news_at: float | None
     """Since when there is a position that is not kept; None: there is none."""
+    _began_at: int
+    """The position at the start of this process: it has never told one below."""
+    _began_base: int
 
     def _start_doubt(self) -> None:
         self._stood = {}
         self._news_at = None
         self._began_in_doubt = self._doubted == UNKNOWN
+        self._began_at, self._began_base = self._position(), self._base
         if not self._members_besides():
             self._settle_doubt()  # Nobody else has heard of anything.
 
@@ -113,17 +122,20 @@ class Doubt(Standing):
         self._ping_at = self._now
 
     def _on_rolled_back(self, sender: Identity, message: RolledBack) -> None:
-        if message.session != self._session or message.position >= POSITION_MAX:
+        if message.session != self._session:
             return  # An earlier process is meant, whose words came late.
-        if message.position <= self._base:
-            return
-        self._base = message.position
+        if message.position <= self._began_at:
+            return  # Never did this process tell less.
+        base = self._base_for(message.position)
         if self._began_in_doubt:
-            self._persist(DoubtRecord(self._doubted, message.position))
+            if base > self._base:
+                self._base = base
+                self._persist(DoubtRecord(self._doubted, base))
             return
+        self._base = max(self._base, base)
         self._began_in_doubt = True
         self._doubted = UNKNOWN
-        self._persist(DoubtRecord(UNKNOWN, message.position))
+        self._persist(DoubtRecord(UNKNOWN, self._base))
         self._effects.append(
             Warn(
                 f"this data directory is an old copy: broker {sender.ordinal} has heard of votes"
@@ -136,6 +148,13 @@ class Doubt(Standing):
                 self._disqualify(held, "its votes are forgotten")
         self._ping_at = self._now
         self._settle_doubt()
+
+    def _base_for(self, position: int) -> int:
+        """Where the own position has to begin, to be told no less than this. In powers of two from
+        where it was at the start: so there are few records, however many positions are named."""
+        missing = min(position - self._began_at, POSITIONS_AHEAD_MAX)
+        base = self._began_base + (1 << (missing - 1).bit_length())
+        return min(base, max(POSITION_MAX, self._began_base))
 
     def _disqualify(self, held: Held, reason: str) -> None:
         """Rule A4: it behaves as lost there."""

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.replica.doubt import KEEP_SECONDS, UNKNOWN
+from barco.cluster.replica.doubt import (
+    KEEP_SECONDS,
+    POSITION_MAX,
+    POSITIONS_AHEAD_MAX,
+    UNKNOWN,
+)
 from barco.cluster.replica.replica import Recovered, Replica, Settings
 from barco.cluster.state.effects import Drain, Persist, Send, Warn
 from barco.cluster.state.events import Drained, Persisted, Received, Tick
@@ -156,14 +161,58 @@ def test_a_peer_tells_an_old_copy() -> None:
 def test_an_old_copy_counts_as_lost() -> None:
     lab = Lab(SEALED)
     assert not lab.hear(A, RolledBack(SESSION - 1, 50)) and not lab.replica.forgetful()
+    lab.hear(A, RolledBack(SESSION, len(SEALED)))
+    assert not lab.replica.forgetful(), "so far it was when it began: nothing is missing"
     lab.hear(A, RolledBack(SESSION, 50))
     assert lab.replica.forgetful() and not lab.votes()
     assert len(lab.warned) == 1 and "old copy" in lab.warned[0]
-    assert lab.journal[-1] == DoubtRecord(UNKNOWN, 50)
+    assert lab.journal[-1] == DoubtRecord(UNKNOWN, 64), "48 are missing: a power of two"
     assert lab.replica._position() > 50, "told once"
     lab.hear(A, RolledBack(SESSION, 60))
-    assert len(lab.warned) == 1 and lab.journal[-1] == DoubtRecord(UNKNOWN, 60)
+    assert len(lab.warned) == 1 and lab.journal[-1] == DoubtRecord(UNKNOWN, 64)
+    lab.hear(A, RolledBack(SESSION, 70))
+    assert len(lab.warned) == 1 and lab.journal[-1] == DoubtRecord(UNKNOWN, 128)
     assert not Lab(lab.journal).votes()
+
+
+def test_no_word_uses_up_the_positions() -> None:
+    """However far one goes: a true one is heard at the next start, and the one after it."""
+    journal: list[Any] = SEALED
+    for start in range(1, 4):
+        lab = Lab(journal)
+        before = lab.replica._position()
+        assert before < start * 2 * POSITIONS_AHEAD_MAX
+        for wrong in (2**62 - 1, 2**63 - 1):
+            lab.hear(C, RolledBack(SESSION, wrong), 6)
+        assert lab.replica.forgetful(), "it costs a vote, as a true one does"
+        assert lab.replica._position() <= before + POSITIONS_AHEAD_MAX + len(lab.journal)
+        lab.ping(A)
+        lab.ping(C, session=6)  # It is known now what may be forgotten.
+        lab = Lab(lab.journal)
+        assert not lab.replica.forgetful()
+        lab.hear(A, RolledBack(SESSION, lab.replica._position() + 1))
+        assert lab.replica.forgetful() and len(lab.warned) == 1
+        journal = lab.journal
+
+
+def test_positions_that_rise_cost_few_records() -> None:
+    """Of a liar, or of peers that have heard different ones; also after each start."""
+    lab = Lab(SEALED)
+    for start in range(1, 4):
+        for more in range(1, 300):
+            lab.hear(C, RolledBack(SESSION, 5 * start**2 + more), 6)
+        for power in range(64):
+            lab.hear(C, RolledBack(SESSION, 2**power), 6)
+        records = sum(isinstance(each, DoubtRecord) for each in lab.journal)
+        assert records <= start * (2 + POSITIONS_AHEAD_MAX.bit_length())
+        lab = Lab(lab.journal)
+
+
+def test_positions_without_an_end() -> None:
+    """A journal that has its positions from before they were bounded still tells one."""
+    lab = Lab([*SEALED, DoubtRecord(3, POSITION_MAX - 5)])
+    lab.hear(A, RolledBack(SESSION, 2**63 - 1))
+    assert lab.replica.forgetful() and lab.replica._position() <= 2**63 - 1
 
 
 def test_the_position_never_goes_back() -> None:
