@@ -217,16 +217,6 @@ const struct chunk_section *chunk_section_get(const struct chunk_section *sectio
     return NULL;
 }
 
-int chunk_unpack(const struct chunk_view *view, uint8_t id, uint8_t *out, size_t cap)
-{
-    const struct chunk_section *s = chunk_section_get(view->sections, view->section_count, id);
-    if (s == NULL || s->raw_len == 0)
-        return 0;
-    if (s->raw_len > cap)
-        return -3;
-    return section_unpack(s, out) < 0 ? -1 : (int)s->raw_len;
-}
-
 size_t chunk_scratch_bytes(const struct chunk_view *view)
 {
     return sections_scratch_bytes(view->sections, view->section_count);

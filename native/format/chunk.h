@@ -81,10 +81,6 @@ int chunk_verify(const struct chunk_view *view);
 const struct chunk_section *chunk_section_get(const struct chunk_section *sections, uint32_t count,
                                               uint8_t id);
 
-/* Unpacks one section to out. Returns its raw length; 0 absent (or empty); -1 malformed;
- * -3 cap too small. */
-int chunk_unpack(const struct chunk_view *view, uint8_t id, uint8_t *out, size_t cap);
-
 /* Microseconds of an event after the base timestamp. */
 static inline uint64_t column_delta(const struct batch_columns *c, uint32_t event)
 {

@@ -107,8 +107,6 @@ static void check_chunk(const uint8_t *data, size_t len)
     size_t scratch_bytes = chunk_scratch_bytes(&view);
     REQUIRE(scratch_bytes <= (size_t)SECTION_RATIO_MAX * len + 64 * CHUNK_SECTIONS_MAX);
     uint8_t *scratch = malloc(scratch_bytes + 1);
-    for (int id = 0; id < 18; id++)
-        REQUIRE(chunk_unpack(&view, (uint8_t)id, scratch, scratch_bytes) >= -3);
     if (chunk_unpack_columns(&view, scratch, scratch_bytes, &columns) == 0 && verified == 0)
         check_again(&view, &columns);
     free(scratch);

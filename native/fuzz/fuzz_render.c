@@ -1,6 +1,6 @@
 /* Fuzzes JSON rendering with any bytes as topic, key and value: the output is always valid JSON
  * within its bound, on one line for each event. */
-#include "read/render.h"
+#include "tests/render_testing.h"
 
 #include <sys/param.h>
 

@@ -484,12 +484,3 @@ int http1_parse_head(const char *buf, size_t len, size_t last_len, struct http1_
     out->error_reason = NULL;
     return (int)(c.p - buf);
 }
-
-const struct http1_slice *http1_header_get(const struct http1_request *r, const char *lower_name,
-                                           size_t len)
-{
-    for (uint16_t i = 0; i < r->header_count; i++)
-        if (slice_is(r->headers[i].name, lower_name, len))
-            return &r->headers[i].value;
-    return NULL;
-}

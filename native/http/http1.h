@@ -63,10 +63,6 @@ struct http1_request {
  * but for the error fields unless it returns > 0. */
 int http1_parse_head(const char *buf, size_t len, size_t last_len, struct http1_request *out);
 
-/* The first value of a header, or NULL. lower_name is in lower case; len is its length. */
-const struct http1_slice *http1_header_get(const struct http1_request *r, const char *lower_name,
-                                           size_t len);
-
 #define HTTP1_CHUNK_EXTENSION_BYTES_MAX 4096 /* Of all chunks of one body together. */
 #define HTTP1_TRAILER_BYTES_MAX 8192         /* The trailer section with its line ends. */
 #define HTTP1_CHUNK_NAME_MAX 20

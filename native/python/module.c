@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+int py_batch_init(PyObject *module);
 int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
 int py_disk_init(PyObject *module);
@@ -19,12 +20,13 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if ((py_codec_init && py_codec_init(module) < 0) ||
-        (py_columns_init && py_columns_init(module) < 0) ||
-        (py_disk_init && py_disk_init(module) < 0) ||
-        (py_lent_init && py_lent_init(module) < 0) ||
-        (py_reactor_init && py_reactor_init(module) < 0) ||
-        (py_render_init && py_render_init(module) < 0)) {
+    if (py_batch_init(module) < 0 ||
+        py_codec_init(module) < 0 ||
+        py_columns_init(module) < 0 ||
+        py_disk_init(module) < 0 ||
+        py_lent_init(module) < 0 ||
+        py_reactor_init(module) < 0 ||
+        py_render_init(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,218 +1,370 @@
-/* barco._native.batch_encode: Python's values, keys and timestamps in columns. */
+/* Batches of Arrow's columns, or of Python's sequences: one call for each, none for a row. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/murmur3.h"
 #include "format/batch.h"
 #include "python/py_codec.h"
 
-#include <stdbool.h>
+#define NO_MEMORY "there is no memory for it"
 
-static struct chunk_sealer *sealer; /* One is enough: the interpreter lock serializes its users. */
-
-int py_batch_prepare(void)
-{
-    if (sealer == NULL)
-        sealer = chunk_sealer_new(1);
-    if (sealer != NULL)
-        return 0;
-    PyErr_NoMemory();
-    return -1;
-}
-
-/* The columns of a batch under construction, in one allocation. */
-struct draft {
-    struct chunk_columns c;
-    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
-    uint8_t *keys, *vals;
-    void *memory;
+/* A column of byte strings as Arrow has it: count + 1 offsets into data. */
+struct bytes_column {
+    Py_buffer offsets, data_held;
+    const int32_t *at; /* NULL: there is no such column */
+    const uint8_t *data;
+    uint32_t count;
 };
 
-/* Adds up the sizes of bytes objects (None allowed if nullable); -1 with an exception set. */
-static int64_t total_bytes(PyObject *const *items, Py_ssize_t count, bool nullable,
-                           Py_ssize_t item_max, const char *what)
+static void column_release(struct bytes_column *column)
 {
-    int64_t total = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (nullable && items[i] == Py_None)
-            continue;
-        if (!PyBytes_Check(items[i])) {
-            PyErr_Format(PyExc_TypeError, "%s %zd is %.100s, not bytes%s", what, i,
-                         Py_TYPE(items[i])->tp_name, nullable ? " or None" : "");
-            return -1;
-        }
-        if (PyBytes_GET_SIZE(items[i]) > item_max) {
-            PyErr_Format(PyExc_ValueError, "%s %zd has %zd bytes; at most %zd fit in a batch", what,
-                         i, PyBytes_GET_SIZE(items[i]), item_max);
-            return -1;
-        }
-        total += PyBytes_GET_SIZE(items[i]);
-        if (total > SECTION_RAW_MAX) {
-            PyErr_Format(PyExc_ValueError, "the %ss together exceed the %u bytes of a batch", what,
-                         SECTION_RAW_MAX);
-            return -1;
-        }
-    }
-    return total;
+    if (column->offsets.obj != NULL)
+        PyBuffer_Release(&column->offsets);
+    if (column->data_held.obj != NULL)
+        PyBuffer_Release(&column->data_held);
 }
 
-static bool draft_allocate(struct draft *d, uint32_t count, int64_t keys_bytes, int64_t vals_bytes)
+/* Every offset is checked: what Arrow says about a buffer is not believed. */
+static bool column_valid(struct bytes_column *column)
 {
-    size_t lengths = pad8((size_t)count * 4);
-    uint8_t *p = d->memory = PyMem_Malloc(4 * lengths + (size_t)keys_bytes + (size_t)vals_bytes);
-    if (p == NULL) {
-        PyErr_NoMemory();
+    Py_ssize_t entries = column->offsets.len / 4;
+    if (column->offsets.len % 4 != 0 || entries < 1 || entries - 1 > SECTION_RAW_MAX / 4 ||
+        ((uintptr_t)column->offsets.buf & 3) != 0) {
+        PyErr_Format(PyExc_ValueError, "offsets are 1 to %u aligned 32-bit integers",
+                     SECTION_RAW_MAX / 4);
         return false;
     }
-    d->ts_delta = (uint32_t *)(void *)p;
-    d->key_len = (uint32_t *)(void *)(p + lengths);
-    d->val_len = (uint32_t *)(void *)(p + 2 * lengths);
-    d->ts_high = (uint32_t *)(void *)(p + 3 * lengths);
-    d->keys = p + 4 * lengths;
-    d->vals = d->keys + keys_bytes;
-    d->c.count = count;
-    d->c.val_len = d->val_len;
-    d->c.keys = d->keys;
-    d->c.vals = d->vals;
-    d->c.keys_bytes = (uint32_t)keys_bytes;
-    d->c.vals_bytes = (uint32_t)vals_bytes;
-    return true;
+    column->at = column->offsets.buf;
+    column->data = column->data_held.buf;
+    column->count = (uint32_t)(entries - 1);
+    int32_t last = column->at[0];
+    bool sound = last >= 0;
+    for (uint32_t i = 1; i <= column->count; i++) {
+        sound = sound && column->at[i] >= last;
+        last = column->at[i];
+    }
+    if (!sound || last > column->data_held.len)
+        PyErr_SetString(PyExc_ValueError, "an offset is below the one before, or after the data");
+    return sound && last <= column->data_held.len;
 }
 
-static void copy_column(PyObject *const *items, uint32_t count, uint32_t *lengths, uint8_t *out)
+static PyObject *py_tokens(PyObject *module, PyObject *args)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i] == Py_None) {
-            lengths[i] = KEY_NULL;
-            continue;
+    struct bytes_column keys = {0};
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*", &keys.offsets, &keys.data_held))
+        return NULL;
+    if (column_valid(&keys))
+        result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)keys.count * 8);
+    if (result != NULL) {
+        uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
+        Py_BEGIN_ALLOW_THREADS
+        for (uint32_t i = 0; i < keys.count; i++) {
+            int64_t token = murmur3_token(keys.data + keys.at[i],
+                                          (size_t)(keys.at[i + 1] - keys.at[i]));
+            memcpy(out + (size_t)i * 8, &token, 8);
         }
-        lengths[i] = (uint32_t)PyBytes_GET_SIZE(items[i]);
-        memcpy(out, PyBytes_AS_STRING(items[i]), lengths[i]);
-        out += lengths[i];
+        Py_END_ALLOW_THREADS
     }
-}
-
-/* Microseconds from the earliest; the column is left out when all are equal. */
-static bool draft_timestamps(struct draft *d, PyObject *const *items)
-{
-    int64_t earliest = INT64_MAX, latest = 0;
-    for (uint32_t i = 0; i < d->c.count; i++) {
-        int64_t at = PyLong_AsLongLong(items[i]);
-        if (at == -1 && PyErr_Occurred())
-            return false;
-        if (at <= 0) {
-            PyErr_Format(PyExc_ValueError, "timestamp %u is %lld; it must be positive", i,
-                         (long long)at);
-            return false;
-        }
-        earliest = at < earliest ? at : earliest;
-        latest = at > latest ? at : latest;
-    }
-    for (uint32_t i = 0; i < d->c.count; i++) {
-        uint64_t delta = (uint64_t)(PyLong_AsLongLong(items[i]) - earliest);
-        d->ts_delta[i] = (uint32_t)delta;
-        d->ts_high[i] = (uint32_t)(delta >> 32);
-    }
-    d->c.base_timestamp_us = earliest;
-    d->c.max_timestamp_us = latest;
-    d->c.ts_delta = latest == earliest ? NULL : d->ts_delta;
-    d->c.ts_high = latest - earliest > UINT32_MAX ? d->ts_high : NULL;
-    return true;
-}
-
-static PyObject *draft_seal(const struct draft *d, bool compress)
-{
-    struct chunk_sealer *with = compress ? sealer : NULL;
-    size_t bound = chunk_bound(&d->c);
-    uint8_t *out = PyMem_Malloc(bound);
-    if (out == NULL)
-        return PyErr_NoMemory();
-    size_t written = batch_seal(with, &d->c, out, bound);
-    PyObject *result = PyBytes_FromStringAndSize((const char *)out, (Py_ssize_t)written);
-    PyMem_Free(out);
+    column_release(&keys);
     return result;
 }
 
-/* A tuple of the sequence's items (a list could be changed by a __index__ under our hands), NULL
- * with an exception if it has not as many as there are values. */
-static PyObject *column_items(PyObject *sequence, Py_ssize_t count, const char *what)
+/* ---- columns to a batch ---- */
+
+/* What the caller gave, and the columns made of it. */
+struct batch_draft {
+    struct bytes_column values, keys;
+    const uint8_t *valid; /* a byte for each event: whether it has a key; or NULL */
+    const int64_t *times; /* or NULL */
+    struct chunk_columns c;
+    uint8_t *memory, *out;
+    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
+};
+
+static const char *fill_times(struct batch_draft *d)
 {
+    const int64_t *times = d->times;
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (uint32_t i = 0; i < d->c.count; i++) {
+        low = times[i] < low ? times[i] : low;
+        high = times[i] > high ? times[i] : high;
+    }
+    if (low <= 0)
+        return "a timestamp is not positive";
+    for (uint32_t i = 0; i < d->c.count; i++)
+        d->ts_delta[i] = (uint32_t)((uint64_t)(times[i] - low) & UINT32_MAX);
+    for (uint32_t i = 0; high - low > UINT32_MAX && i < d->c.count; i++)
+        d->ts_high[i] = (uint32_t)((uint64_t)(times[i] - low) >> 32);
+    d->c.base_timestamp_us = low;
+    d->c.max_timestamp_us = high;
+    d->c.ts_delta = high == low ? NULL : d->ts_delta;
+    d->c.ts_high = high - low > UINT32_MAX ? d->ts_high : NULL;
+    return NULL;
+}
+
+/* Keys are copied: Arrow may leave bytes behind where a key is null. */
+static const char *fill_keys(struct batch_draft *d, uint8_t *room)
+{
+    bool any = false;
+    d->c.keys = room;
+    for (uint32_t i = 0; i < d->c.count; i++) {
+        uint32_t len = (uint32_t)(d->keys.at[i + 1] - d->keys.at[i]);
+        if (d->valid != NULL && !d->valid[i]) {
+            d->key_len[i] = KEY_NULL;
+            continue;
+        }
+        if (len > KEY_BYTES_MAX)
+            return "a key has more than 65,535 bytes";
+        d->key_len[i] = len;
+        memcpy(room + d->c.keys_bytes, d->keys.data + d->keys.at[i], len);
+        d->c.keys_bytes += len;
+        any = true;
+    }
+    d->c.key_len = any ? d->key_len : NULL;
+    return NULL;
+}
+
+static const char *fill(struct batch_draft *d)
+{
+    uint32_t count = d->c.count = d->values.count;
+    if (count == 0)
+        return "there must be at least one event";
+    if (d->values.at[count] - d->values.at[0] > (int32_t)SECTION_RAW_MAX ||
+        (d->keys.at != NULL && d->keys.at[count] - d->keys.at[0] > (int32_t)SECTION_RAW_MAX))
+        return "a column is over its 64 MiB";
+    size_t lengths = pad8((size_t)count * 4);
+    size_t keys = d->keys.at != NULL ? (size_t)(d->keys.at[count] - d->keys.at[0]) : 0;
+    d->memory = malloc(4 * lengths + keys + 1);
+    if (d->memory == NULL)
+        return NO_MEMORY;
+    d->ts_delta = (uint32_t *)(void *)d->memory;
+    d->key_len = (uint32_t *)(void *)(d->memory + lengths);
+    d->val_len = (uint32_t *)(void *)(d->memory + 2 * lengths);
+    d->ts_high = (uint32_t *)(void *)(d->memory + 3 * lengths);
+    for (uint32_t i = 0; i < count; i++)
+        d->val_len[i] = (uint32_t)(d->values.at[i + 1] - d->values.at[i]);
+    d->c.val_len = d->val_len;
+    d->c.vals = d->values.data + d->values.at[0];
+    d->c.vals_bytes = (uint32_t)(d->values.at[count] - d->values.at[0]);
+    const char *wrong = d->times != NULL ? fill_times(d) : NULL;
+    if (wrong == NULL && d->keys.at != NULL)
+        wrong = fill_keys(d, d->memory + 4 * lengths);
+    return wrong;
+}
+
+/* Bytes written to d->out, 0 with *wrong set. Needs no interpreter. */
+static size_t seal(struct batch_draft *d, struct chunk_sealer *sealer, const char **wrong)
+{
+    *wrong = fill(d);
+    if (*wrong != NULL)
+        return 0;
+    size_t bound = chunk_bound(&d->c);
+    d->out = malloc(bound);
+    size_t written = d->out != NULL ? batch_seal(sealer, &d->c, d->out, bound) : 0;
+    if (written == 0)
+        *wrong = NO_MEMORY;
+    return written;
+}
+
+static PyObject *sealed(struct batch_draft *d, size_t written, const char *wrong)
+{
+    PyObject *result = NULL;
+    if (wrong != NULL)
+        PyErr_SetString(PyExc_ValueError, wrong);
+    else
+        result = PyBytes_FromStringAndSize((const char *)d->out, (Py_ssize_t)written);
+    free(d->memory);
+    free(d->out);
+    d->memory = d->out = NULL;
+    return result;
+}
+
+/* ---- Arrow's ---- */
+
+static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
+                               const Py_buffer *times)
+{
+    const Py_ssize_t count = (Py_ssize_t)d->values.count;
+    if (d->keys.at != NULL && d->keys.count != d->values.count)
+        return "there are more or fewer keys than values";
+    if (valid->obj != NULL && valid->len != count)
+        return "key_valid has one byte for each event";
+    if (times->obj != NULL && (times->len != count * 8 || ((uintptr_t)times->buf & 7) != 0))
+        return "timestamps has one aligned 64-bit integer for each event";
+    d->valid = valid->buf;
+    d->times = times->buf;
+    return NULL;
+}
+
+static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
+                                const Py_buffer *times, int acceleration)
+{
+    const char *wrong = check_sizes(d, valid, times);
+    size_t written = 0;
+    if (wrong == NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        struct chunk_sealer *sealer = acceleration > 0 ? chunk_sealer_new(acceleration) : NULL;
+        written = seal(d, sealer, &wrong);
+        chunk_sealer_free(sealer);
+        Py_END_ALLOW_THREADS
+    }
+    return sealed(d, written, wrong);
+}
+
+static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"value_offsets", "values", "key_offsets", "keys", "key_valid",
+                            "timestamps_us", "acceleration", NULL};
+    struct batch_draft d = {0};
+    Py_buffer valid = {0}, times = {0};
+    int acceleration = 1;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*z*i", names, &d.values.offsets,
+                                     &d.values.data_held, &d.keys.offsets, &d.keys.data_held,
+                                     &valid, &times, &acceleration))
+        return NULL;
+    bool keyed = d.keys.offsets.obj != NULL && d.keys.data_held.obj != NULL;
+    if (column_valid(&d.values) && (!keyed || column_valid(&d.keys)))
+        result = columns_sealed(&d, &valid, &times, acceleration);
+    column_release(&d.values);
+    column_release(&d.keys);
+    if (valid.obj != NULL)
+        PyBuffer_Release(&valid);
+    if (times.obj != NULL)
+        PyBuffer_Release(&times);
+    return result;
+}
+
+/* ---- Python's ---- */
+
+static struct chunk_sealer *own_sealer; /* The interpreter lock serializes its users. */
+
+/* Bytes objects (also None where nullable) as a column, and which of them are there, in memory
+ * that column->at begins. False with an exception set. */
+static bool gather(PyObject *items, const char *what, bool nullable, struct bytes_column *column,
+                   const uint8_t **there)
+{
+    const Py_ssize_t count = PyTuple_GET_SIZE(items);
+    int64_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (!PyBytes_Check(item) && !(nullable && item == Py_None)) {
+            PyErr_Format(PyExc_TypeError, "%s %zd is %.100s, not bytes%s", what, i,
+                         Py_TYPE(item)->tp_name, nullable ? " or None" : "");
+            return false;
+        }
+        total += item == Py_None ? 0 : PyBytes_GET_SIZE(item);
+    }
+    if (count > SECTION_RAW_MAX / 4 || total > SECTION_RAW_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd events, or the %ss of %lld bytes, exceed a batch",
+                     count, what, (long long)total);
+        return false;
+    }
+    int32_t *at = malloc((size_t)(count + 1) * 4 + (size_t)count + (size_t)total);
+    if (at == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    uint8_t *given = (uint8_t *)(at + count + 1), *data = given + count;
+    *column = (struct bytes_column){.at = at, .data = data, .count = (uint32_t)count};
+    *there = given;
+    for (Py_ssize_t i = 0, end = at[0] = 0; i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        given[i] = item != Py_None;
+        if (given[i]) {
+            memcpy(data + end, PyBytes_AS_STRING(item), (size_t)PyBytes_GET_SIZE(item));
+            end += PyBytes_GET_SIZE(item);
+        }
+        at[i + 1] = (int32_t)end;
+    }
+    return true;
+}
+
+static int64_t *gather_times(PyObject *items)
+{
+    const Py_ssize_t count = PyTuple_GET_SIZE(items);
+    int64_t *times = malloc((size_t)count * 8 + 1);
+    if (times == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; times != NULL && i < count; i++) {
+        times[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(items, i));
+        if (times[i] == -1 && PyErr_Occurred()) {
+            free(times);
+            times = NULL;
+        }
+    }
+    return times;
+}
+
+/* A tuple of a sequence's items (a list could be changed by a __index__ under our hands), NULL for
+ * None, and with an exception if it has not as many as there are values. */
+static PyObject *items_of(PyObject *sequence, PyObject *values, const char *what)
+{
+    if (sequence == Py_None)
+        return NULL;
     PyObject *items = PySequence_Tuple(sequence);
-    if (items != NULL && count >= 0 && PyTuple_GET_SIZE(items) != count) {
-        PyErr_Format(PyExc_ValueError, "%zd values but %zd %s", count, PyTuple_GET_SIZE(items),
-                     what);
+    if (items != NULL && values != NULL && PyTuple_GET_SIZE(items) != PyTuple_GET_SIZE(values)) {
+        PyErr_Format(PyExc_ValueError, "%zd values but %zd %s", PyTuple_GET_SIZE(values),
+                     PyTuple_GET_SIZE(items), what);
         Py_CLEAR(items);
     }
     return items;
 }
 
-/* What the caller gave: tuples; keys and timestamps may be NULL. */
-struct columns_given {
-    PyObject *values, *keys, *timestamps;
-};
-
-static bool draft_fill(struct draft *d, const struct columns_given *given)
+static PyObject *encode(PyObject *values, PyObject *keys, PyObject *times, bool compress)
 {
-    PyObject *const *vals = &PyTuple_GET_ITEM(given->values, 0);
-    Py_ssize_t count = PyTuple_GET_SIZE(given->values);
-    if (count == 0 || count > SECTION_RAW_MAX / 4) {
-        PyErr_Format(PyExc_ValueError, "there must be 1 to %u events, not %zd",
-                     SECTION_RAW_MAX / 4, count);
-        return false;
+    struct batch_draft d = {0};
+    const uint8_t *all;
+    int64_t *stamps = NULL;
+    PyObject *result = NULL;
+    if (gather(values, "value", false, &d.values, &all) &&
+        (keys == NULL || gather(keys, "key", true, &d.keys, &d.valid)) &&
+        (times == NULL || (stamps = gather_times(times)) != NULL)) {
+        const char *wrong;
+        d.times = stamps;
+        const size_t written = seal(&d, compress ? own_sealer : NULL, &wrong);
+        result = sealed(&d, written, wrong);
     }
-    PyObject *const *keys = given->keys == NULL ? NULL : &PyTuple_GET_ITEM(given->keys, 0);
-    int64_t vals_bytes = total_bytes(vals, count, false, SECTION_RAW_MAX, "value");
-    int64_t keys_bytes = vals_bytes < 0 || keys == NULL
-                             ? 0
-                             : total_bytes(keys, count, true, KEY_BYTES_MAX, "key");
-    if (vals_bytes < 0 || keys_bytes < 0 ||
-        !draft_allocate(d, (uint32_t)count, keys_bytes, vals_bytes))
-        return false;
-    copy_column(vals, d->c.count, d->val_len, d->vals);
-    if (keys != NULL)
-        copy_column(keys, d->c.count, d->key_len, d->keys);
-    for (uint32_t i = 0; keys != NULL && i < d->c.count && d->c.key_len == NULL; i++)
-        d->c.key_len = d->key_len[i] == KEY_NULL ? NULL : d->key_len;
-    return given->timestamps == NULL ||
-           draft_timestamps(d, &PyTuple_GET_ITEM(given->timestamps, 0));
-}
-
-static PyObject *encode(const struct columns_given *given, struct draft *d, bool compress)
-{
-    PyObject *result = NULL;
-    if (draft_fill(d, given))
-        result = draft_seal(d, compress);
-    PyMem_Free(d->memory);
+    free((void *)d.values.at);
+    free((void *)d.keys.at);
+    free(stamps);
     return result;
 }
 
-/* Takes any sequences, with None for an absent one. */
-static PyObject *encode_sequences(const struct columns_given *given, struct draft *d, bool compress)
-{
-    struct columns_given tuples = {column_items(given->values, -1, "values"), NULL, NULL};
-    PyObject *result = NULL;
-    if (tuples.values == NULL)
-        return NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(tuples.values);
-    if (given->keys != Py_None)
-        tuples.keys = column_items(given->keys, count, "keys");
-    if (given->timestamps != Py_None && !PyErr_Occurred())
-        tuples.timestamps = column_items(given->timestamps, count, "timestamps");
-    if (!PyErr_Occurred())
-        result = encode(&tuples, d, compress);
-    Py_DECREF(tuples.values);
-    Py_XDECREF(tuples.keys);
-    Py_XDECREF(tuples.timestamps);
-    return result;
-}
-
-PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"values", "keys", "timestamps_us", "compress", NULL};
-    struct columns_given given = {NULL, Py_None, Py_None};
-    struct draft d = {.memory = NULL};
+    PyObject *given[3] = {NULL, Py_None, Py_None}, *result = NULL;
     int compress = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp", names, &given.values, &given.keys,
-                                     &given.timestamps, &compress))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp", names, &given[0], &given[1], &given[2],
+                                     &compress))
         return NULL;
-    return encode_sequences(&given, &d, compress);
+    if (own_sealer == NULL && (own_sealer = chunk_sealer_new(1)) == NULL)
+        return PyErr_NoMemory();
+    PyObject *values = PySequence_Tuple(given[0]);
+    if (values == NULL)
+        return NULL;
+    PyObject *keys = items_of(given[1], values, "keys");
+    PyObject *times = PyErr_Occurred() ? NULL : items_of(given[2], values, "timestamps");
+    if (!PyErr_Occurred())
+        result = encode(values, keys, times, compress);
+    Py_DECREF(values);
+    Py_XDECREF(keys);
+    Py_XDECREF(times);
+    return result;
 }
+
+/* barco/_native.pyi says what they do. */
+static PyMethodDef functions[] = {
+    {"batch_encode", WITH_NAMES(py_batch_encode), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"batch_columns", WITH_NAMES(py_batch_columns), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"tokens", py_tokens, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int py_batch_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

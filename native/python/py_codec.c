@@ -11,6 +11,14 @@
 
 #include <stdbool.h>
 
+bool py_append(PyObject **list, PyObject *item)
+{
+    if (item == NULL || *list == NULL || PyList_Append(*list, item) < 0)
+        Py_CLEAR(*list);
+    Py_XDECREF(item);
+    return *list != NULL;
+}
+
 int py_u64_argument(PyObject *arg, void *value)
 {
     if (!PyLong_Check(arg)) {
@@ -57,15 +65,11 @@ static PyObject *malformed(Py_ssize_t at)
 
 static PyObject *sections_list(const struct chunk_view *v)
 {
-    PyObject *list = PyList_New(v->section_count);
+    PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < v->section_count; i++) {
         const struct chunk_section *s = &v->sections[i];
-        PyObject *item = Py_BuildValue("(iiIII)", s->id, s->codec, s->raw_len, s->stored_len,
-                                       s->crc);
-        if (item == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, item);
+        py_append(&list, Py_BuildValue("(iiIII)", s->id, s->codec, s->raw_len, s->stored_len,
+                                       s->crc));
     }
     return list;
 }
@@ -120,15 +124,6 @@ static PyObject *py_chunk_info(PyObject *module, PyObject *args, PyObject *kwarg
     return result;
 }
 
-static bool append_new(PyObject *list, PyObject *item)
-{
-    if (item == NULL)
-        return false;
-    int status = PyList_Append(list, item);
-    Py_DECREF(item);
-    return status == 0;
-}
-
 static PyObject *py_chunks_scan(PyObject *module, PyObject *arg)
 {
     Py_buffer buf;
@@ -142,16 +137,13 @@ static PyObject *py_chunks_scan(PyObject *module, PyObject *arg)
         int status = chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &v);
         if (status == -2)
             break;
-        if (status < 0)
-            malformed(at);
-        if (status < 0 ||
-            !append_new(list, Py_BuildValue("(nIs#IKKILL)", at, v.stored_bytes, v.topic,
-                                            (Py_ssize_t)v.topic_len, v.slice,
-                                            (unsigned long long)v.epoch,
-                                            (unsigned long long)v.base_offset, v.count,
-                                            (long long)v.base_timestamp_us,
-                                            (long long)v.max_timestamp_us)))
-            Py_CLEAR(list);
+        py_append(&list, status < 0 ? malformed(at)
+                                    : Py_BuildValue("(nIs#IKKILL)", at, v.stored_bytes, v.topic,
+                                                    (Py_ssize_t)v.topic_len, v.slice,
+                                                    (unsigned long long)v.epoch,
+                                                    (unsigned long long)v.base_offset, v.count,
+                                                    (long long)v.base_timestamp_us,
+                                                    (long long)v.max_timestamp_us));
         at += v.stored_bytes;
     }
     PyBuffer_Release(&buf);
@@ -237,39 +229,18 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
 
 /* -- the module -------------------------------------------------------------------------------- */
 
-#define WITH_NAMES(function) ((PyCFunction)(void (*)(void))(function))
+/* barco/_native.pyi says what they do. */
 static PyMethodDef methods[] = {
-    {"token", py_token, METH_O,
-     "token($module, key, /)\n--\n\n"
-     "The point of the ring a partition key hashes to."},
-    {"crc32c", WITH_NAMES(py_crc32c), METH_VARARGS | METH_KEYWORDS,
-     "crc32c($module, data, seed=0)\n--\n\n"
-     "CRC-32C of data, continued from seed."},
-    {"batch_encode", WITH_NAMES(py_batch_encode), METH_VARARGS | METH_KEYWORDS,
-     "batch_encode($module, values, keys=None, timestamps_us=None, compress=True)\n--\n\n"
-     "A body of type application/vnd.barco.batch."},
-    {"tokens", py_tokens, METH_VARARGS,
-     "tokens($module, offsets, keys, /)\n--\n\n"
-     "The tokens of a column of keys, as the bytes of signed 64-bit integers."},
-    {"batch_columns", WITH_NAMES(py_batch_columns), METH_VARARGS | METH_KEYWORDS,
-     "batch_columns($module, value_offsets, values, key_offsets=None, keys=None, key_valid=None,"
-     " timestamps_us=None, acceleration=1)\n--\n\n"
-     "The same as batch_encode, of Arrow's buffers."},
-    {"chunk_info", WITH_NAMES(py_chunk_info), METH_VARARGS | METH_KEYWORDS,
-     "chunk_info($module, buf, offset=0)\n--\n\n"
-     "The header of the chunk at offset, or None if the buffer ends before it does."},
-    {"chunks_scan", py_chunks_scan, METH_O,
-     "chunks_scan($module, buf, /)\n--\n\n"
-     "Every whole chunk of a buffer of chunks back to back; stops before a cut one."},
-    {"chunk_is", py_chunk_is, METH_VARARGS,
-     "chunk_is($module, buf, topic, slice, base_offset, count, /)\n--\n\n"
-     "Whether a buffer is exactly this chunk; all checksums verified."},
-    {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS,
-     "chunk_events($module, buf, offset=0)\n--\n\n"
-     "The events of the chunk at offset, checksums verified."},
-    {NULL, NULL, 0, NULL}};
+    {"token", py_token, METH_O, NULL},
+    {"crc32c", WITH_NAMES(py_crc32c), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"chunk_info", WITH_NAMES(py_chunk_info), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"chunks_scan", py_chunks_scan, METH_O, NULL},
+    {"chunk_is", py_chunk_is, METH_VARARGS, NULL},
+    {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 
 int py_codec_init(PyObject *module)
 {
-    return py_batch_prepare() < 0 ? -1 : PyModule_AddFunctions(module, methods);
+    return PyModule_AddFunctions(module, methods);
 }

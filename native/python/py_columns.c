@@ -263,10 +263,7 @@ static PyObject *epochs_of(const struct reading *r)
         unsigned long long rows = 0;
         for (next = i; next < r->count && r->views[next].epoch == r->views[i].epoch; next++)
             rows += r->views[next].count;
-        PyObject *item = Py_BuildValue("(KK)", (unsigned long long)r->views[i].epoch, rows);
-        if (item == NULL || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, Py_BuildValue("(KK)", (unsigned long long)r->views[i].epoch, rows));
     }
     return list;
 }
@@ -350,11 +347,11 @@ static PyObject *py_chunks_columns(PyObject *module, PyObject *args, PyObject *k
     return result;
 }
 
+/* barco/_native.pyi says what they do. */
 static PyMethodDef functions[] = {
-    {"chunks_project", py_chunks_project, METH_VARARGS, "Chunks cut down to some columns."},
-    {"chunk_place", py_chunk_place, METH_O, "Where the first chunk begins, by its head alone."},
-    {"chunks_columns", (PyCFunction)(void (*)(void))py_chunks_columns,
-     METH_VARARGS | METH_KEYWORDS, "Events of chunks as Arrow buffers."},
+    {"chunks_project", py_chunks_project, METH_VARARGS, NULL},
+    {"chunk_place", py_chunk_place, METH_O, NULL},
+    {"chunks_columns", WITH_NAMES(py_chunks_columns), METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -55,11 +55,8 @@ static PyObject *py_entries_plan(PyObject *module, PyObject *args)
     size_t some = entries == NULL ? 0 : wanted(entries, (size_t)count, bytes_max, stop);
     for (size_t at = 0; list != NULL && at < some;) {
         struct stored_group group = stored_next(entries + at, some - at, group_bytes);
-        PyObject *item = Py_BuildValue("(nnn)", (Py_ssize_t)at, (Py_ssize_t)group.count,
-                                       (Py_ssize_t)group.bytes);
-        if (item == NULL || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+        py_append(&list, Py_BuildValue("(nnn)", (Py_ssize_t)at, (Py_ssize_t)group.count,
+                                       (Py_ssize_t)group.bytes));
         at += group.count;
     }
     PyMem_RawFree(entries);
@@ -123,12 +120,9 @@ static PyObject *job_results(const struct job *job)
     bool whole = true;
     for (size_t i = 0; list != NULL && whole && i < job->count; i++) {
         const struct stored_result *r = &job->parts[i].result;
-        PyObject *item = Py_BuildValue("(nnKK)", (Py_ssize_t)r->chunks, (Py_ssize_t)r->bytes,
+        py_append(&list, Py_BuildValue("(nnKK)", (Py_ssize_t)r->chunks, (Py_ssize_t)r->bytes,
                                        (unsigned long long)r->raw_bytes,
-                                       (unsigned long long)r->end);
-        if (item == NULL || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
+                                       (unsigned long long)r->end));
         whole = r->chunks == job->parts[i].count;
     }
     return list;
@@ -213,16 +207,11 @@ static PyObject *py_chunks_fit(PyObject *module, PyObject *args)
     return Py_BuildValue("(nKK)", (Py_ssize_t)at, raw, end);
 }
 
+/* barco/_native.pyi says what they do. */
 static PyMethodDef functions[] = {
-    {"entries_plan", py_entries_plan, METH_VARARGS,
-     "entries_plan($module, entries, bytes_max, group_bytes, stop=max, /)\n--\n\n"
-     "How entries of an index are read: (first, count, bytes of memory) of each call."},
-    {"disk_chunks", py_disk_chunks, METH_VARARGS,
-     "disk_chunks($module, fd, entries, groups, topic, slice, columns, /)\n--\n\n"
-     "Reads, checks and moves together: (chunks, bytes, raw bytes, end) of each group."},
-    {"chunks_fit", py_chunks_fit, METH_VARARGS,
-     "chunks_fit($module, buf, stored_max, raw_max, stop, one, columns=-1, /)\n--\n\n"
-     "Chunks within bounds: (bytes, raw bytes, end)."},
+    {"entries_plan", py_entries_plan, METH_VARARGS, NULL},
+    {"disk_chunks", py_disk_chunks, METH_VARARGS, NULL},
+    {"chunks_fit", py_chunks_fit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

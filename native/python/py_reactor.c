@@ -5,6 +5,7 @@
 
 #include "format/group.h"
 #include "base/murmur3.h"
+#include "python/py_codec.h"
 #include "python/py_lent.h"
 #include <strings.h>
 
@@ -214,11 +215,8 @@ static PyObject *headers_of(const struct http1_request *head)
         const struct http1_header *h = &head->headers[i];
         if (!is_wanted(h))
             continue;
-        PyObject *pair = Py_BuildValue("(y#y#)", h->name.p, (Py_ssize_t)h->name.len, h->value.p,
-                                       (Py_ssize_t)h->value.len);
-        if (pair == NULL || PyList_Append(list, pair) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(pair);
+        py_append(&list, Py_BuildValue("(y#y#)", h->name.p, (Py_ssize_t)h->name.len, h->value.p,
+                                       (Py_ssize_t)h->value.len));
     }
     return list;
 }
@@ -274,10 +272,7 @@ static PyObject *take_upcalls(struct reactor *reactor)
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         struct upcall *up = &reactor->upcalls[i];
-        PyObject *tuple = list != NULL ? upcall_tuple(up) : NULL;
-        if (tuple == NULL || PyList_Append(list, tuple) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(tuple);
+        py_append(&list, list != NULL ? upcall_tuple(up) : NULL);
         free(up->head);
         if (up->body != NULL)
             body_release(up->body);

@@ -6,6 +6,7 @@
 
 #include "read/arrow.h"
 #include "format/format.h"
+#include "python/py_codec.h"
 #include "python/py_lent.h"
 #include "python/py_reactor.h"
 
@@ -129,8 +130,8 @@ static PyObject *Reactor_locate(PyObject *self, PyObject *args)
     PyObject *list = PyList_New(0);
     if (stream == NULL || list == NULL)
         return list;
-    for (uint32_t at = stream_find(stream, from); at < stream->entry_count && max_chunks > 0;
-         at++, max_chunks--) {
+    for (uint32_t at = stream_find(stream, from);
+         list != NULL && at < stream->entry_count && max_chunks > 0; at++, max_chunks--) {
         const struct index_entry *entry = &stream->entries[at];
         const struct segment *segment = log_segment_at(reactor->log, entry->log_pos);
         if (segment == NULL || entry->base_offset >= stream->stable_offset)
@@ -138,47 +139,16 @@ static PyObject *Reactor_locate(PyObject *self, PyObject *args)
         bytes += entry->stored_bytes;
         if (bytes > max_bytes && bytes > entry->stored_bytes)
             break;
-        PyObject *row = Py_BuildValue(
-            "(IKIKI)", segment->index,
-            (unsigned long long)(entry->log_pos - segment->base_pos), entry->stored_bytes,
-            (unsigned long long)entry->base_offset, entry->count);
-        int status = row ? PyList_Append(list, row) : -1;
-        Py_XDECREF(row);
-        if (status < 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
+        py_append(&list, Py_BuildValue("(IKIKI)", segment->index,
+                                       (unsigned long long)(entry->log_pos - segment->base_pos),
+                                       entry->stored_bytes,
+                                       (unsigned long long)entry->base_offset, entry->count));
     }
     return list;
 }
 
-static PyObject *Reactor_locate_timestamp(PyObject *self, PyObject *args)
-{
-    struct reactor *reactor = reactor_of(self);
-    const char *name;
-    Py_ssize_t name_len;
-    unsigned slice;
-    long long timestamp;
-    if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "s#IL", &name, &name_len, &slice, &timestamp))
-        return NULL;
-    const struct stream *stream = find_stream(reactor, name, name_len, slice);
-    if (stream == NULL)
-        Py_RETURN_NONE;
-    uint32_t low = 0, high = stream->entry_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (stream->entries[middle].max_timestamp < timestamp)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == stream->entry_count || stream->entries[low].base_offset >= stream->stable_offset)
-        Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
-}
-
-static PyObject *Reactor_locate_appended(PyObject *self, PyObject *args)
+/* Where the first chunk lies that is as late, by its events or by when it was appended. */
+static PyObject *locate_first(PyObject *self, PyObject *args, bool appended)
 {
     struct reactor *reactor = reactor_of(self);
     const char *name;
@@ -188,19 +158,29 @@ static PyObject *Reactor_locate_appended(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "s#IL", &name, &name_len, &slice, &time_us))
         return NULL;
     const struct stream *stream = find_stream(reactor, name, name_len, slice);
-    if (stream == NULL)
-        Py_RETURN_NONE;
-    uint32_t low = 0, high = stream->entry_count;
+    uint32_t low = 0, high = stream != NULL ? stream->entry_count : 0;
     while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (stream->entries[middle].appended_s < time_us / 1000000)
+        const uint32_t middle = (low + high) / 2;
+        const struct index_entry *entry = &stream->entries[middle];
+        if (appended ? entry->appended_s < time_us / 1000000 : entry->max_timestamp < time_us)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == stream->entry_count || stream->entries[low].base_offset >= stream->stable_offset)
+    if (stream == NULL || low == stream->entry_count ||
+        stream->entries[low].base_offset >= stream->stable_offset)
         Py_RETURN_NONE;
     return PyLong_FromUnsignedLongLong(stream->entries[low].base_offset);
+}
+
+static PyObject *Reactor_locate_timestamp(PyObject *self, PyObject *args)
+{
+    return locate_first(self, args, false);
+}
+
+static PyObject *Reactor_locate_appended(PyObject *self, PyObject *args)
+{
+    return locate_first(self, args, true);
 }
 
 static PyObject *Reactor_streams(PyObject *self, PyObject *args)
@@ -219,13 +199,10 @@ static PyObject *Reactor_streams(PyObject *self, PyObject *args)
             const struct stream *stream = topic->streams[s];
             if (stream == NULL || stream->next_offset == 0)
                 continue; /* made for a call that was refused, or is not written yet */
-            PyObject *row = Py_BuildValue(
+            py_append(&list, Py_BuildValue(
                 "(s#IKKL)", topic->name, (Py_ssize_t)topic->name_len, stream->slice,
                 (unsigned long long)stream->start_offset,
-                (unsigned long long)stream->stable_offset, (long long)stream->max_timestamp);
-            if (row == NULL || PyList_Append(list, row) < 0)
-                Py_CLEAR(list);
-            Py_XDECREF(row);
+                (unsigned long long)stream->stable_offset, (long long)stream->max_timestamp));
         }
     }
     return list;
@@ -259,11 +236,8 @@ static PyObject *Reactor_compacted(PyObject *self, PyObject *args)
         const struct compacted *row = &reactor->shard->compacted[i];
         if (row->bytes == NULL || row->topic != topic->index)
             continue;
-        PyObject *pair = Py_BuildValue("(y#y#)", row->bytes, (Py_ssize_t)row->key_len,
-                                       row->bytes + row->key_len, (Py_ssize_t)row->value_len);
-        if (pair == NULL || PyList_Append(list, pair) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(pair);
+        py_append(&list, Py_BuildValue("(y#y#)", row->bytes, (Py_ssize_t)row->key_len,
+                                       row->bytes + row->key_len, (Py_ssize_t)row->value_len));
     }
     return list;
 }

@@ -270,22 +270,13 @@ static PyObject *py_chunk_since(PyObject *module, PyObject *args)
     return one_chunk_close(&one, result);
 }
 
-#define WITH_NAMES(function) (PyCFunction)(void (*)(void)) function
-
+/* barco/_native.pyi says what they do. */
 static PyMethodDef functions[] = {
-    {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS,
-     "render_json($module, chunks, from_offset, to_offset, most=...)\n--\n\n"
-     "A JSON array of the values with from_offset <= offset < to_offset, and where it ends."},
-    {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS,
-     "render_ndjson($module, chunks, from_offset, to_offset, token, most=...)\n--\n\n"
-     "A line of JSON for each event with from_offset <= offset < to_offset, and where it ends."},
-    {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS,
-     "render_records($module, chunks, from_offset, to_offset, most=...)\n--\n\n"
-     "PolarStreams' records of the events, and the offset behind the last."},
-    {"chunk_fit", py_chunk_fit, METH_VARARGS,
-     "chunk_fit(chunk, from, to, frame, budget) -> (offset behind the events that fit, cost)."},
-    {"chunk_since", py_chunk_since, METH_VARARGS,
-     "chunk_since(chunk, timestamp) -> offset of the first event as late, or behind the last."},
+    {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"chunk_fit", py_chunk_fit, METH_VARARGS, NULL},
+    {"chunk_since", py_chunk_since, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

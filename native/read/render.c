@@ -329,11 +329,3 @@ int chunk_find_timestamp(const struct chunk_view *view, int64_t timestamp_us, ui
     *offset = view->base_offset + w.index;
     return 0;
 }
-
-size_t render_bound(const struct chunk_view *view)
-{
-    /* An event's frame: names, numbers and quotes (under 256), and the escaped topic. A byte of
-     * key or value takes at most 6, base64's frame is part of the 256. */
-    size_t frame = 256 + 6 * (size_t)view->topic_len;
-    return view->count * frame + 6 * (size_t)view->raw_bytes;
-}

@@ -10,10 +10,6 @@
 
 #include "format/chunk.h"
 
-/* Bytes that any of these of the whole chunk can need at most: about
- * 6 x its raw size, because a control character becomes 6. Trying with 2 x first is sensible. */
-size_t render_bound(const struct chunk_view *view);
-
 /* Renders the events of one chunk with from <= offset < to. The crcs are not checked here:
  * chunk_verify() first. scratch: 8-byte aligned, chunk_scratch_bytes() bytes.
  * With `next`, as many whole events as fit, and there the offset of the first that does not.

@@ -1,5 +1,5 @@
 /* JSON: what may be spliced, what is quoted, and that nothing is written beyond the room. */
-#include "read/render.h"
+#include "tests/render_testing.h"
 
 #include "base/json.h"
 #include "codec_testing.h"

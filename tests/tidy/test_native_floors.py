@@ -7,7 +7,6 @@ CIRCLES: tuple[set[str], ...] = (
     {"format/chunk", "format/section"},
     # A log, what is lent of it, and what follows it.
     {"log/clock", "log/group_build", "log/lent", "log/log", "log/replica"},
-    {"python/py_arrow", "python/py_batch", "python/py_codec"},
     # The engines call the loop back, and what a connection sends may end it.
     {
         "loop/conn",
