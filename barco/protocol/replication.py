@@ -210,11 +210,12 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """To a member whose log was longer once: it told so itself, or acknowledged it."""
+    """To a member whose log was longer once: it told so itself, or acknowledged it. By the leader
+    also in answer to a `Gap`: then perhaps nothing is missing."""
 
     gid: Gid
     gseq: int
-    """The last group that it had."""
+    """The last group that it had; 0: none."""
 
 
 Message = (

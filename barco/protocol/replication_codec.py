@@ -281,7 +281,7 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     },
     r.Unwelcome: {"known": _identity, "gid": _gid},
     r.RolledBack: {"session": _u64, "position": _u63},
-    r.Shrunk: {"gid": _gid, "gseq": _gseq},
+    r.Shrunk: {"gid": _gid, "gseq": _u63},
     r.OpenedRecord: {"generation": _generation},
     r.PromisedRecord: {"gid": _gid, "ballot": _ballot},
     r.AcceptedRecord: {"gid": _gid, "ballot": _ballot, "value": _successor},

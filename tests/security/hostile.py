@@ -53,6 +53,8 @@ class Liar:
         self.random = random.Random(seed)
         self.session = self.random.getrandbits(56) + 1
         self.said = 0
+        self.sessions: dict[int, int] = {}
+        """Of those that were dialled, as they said, by ordinal."""
         self.kinds: set[str] = set()
         """Of the replication messages that were said, mutated or not."""
 
@@ -79,7 +81,9 @@ class Liar:
         stream = end.makefile("rb", buffering=0)
         (length,) = frame.LENGTH.unpack(_exactly(stream, 4))
         theirs = _exactly(stream, length)
-        assert "refused" not in frame.decode(theirs), frame.decode(theirs)
+        answer = frame.decode(theirs)
+        assert "refused" not in answer, answer
+        self.sessions[victim.ordinal] = int(answer["session"])
         _exactly(stream, *frame.LENGTH.unpack(_exactly(stream, 4)))
         proof = door.proof(b"", door.CALLER, mine[4:], theirs)
         end.sendall(frame.encode({door.PROOF: proof}))
@@ -141,7 +145,7 @@ class Liar:
             r.Expired(gid, 2, 1),
             *(r.Unwelcome(Identity(o, b"u" * 16), gid) for o in range(3)),  # type: ignore[arg-type]
             r.RolledBack(self.session, FAR // 2),
-            r.Shrunk(far, FAR),
+            *(r.Shrunk(each, much) for each in (gid, far) for much in (1, 2**31, FAR)),
             r.Ping(b"r" * 16, True, (0, 1), 2**62, 2**62, FAR, (view,)),
             r.Ping(b"", False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
         ]
@@ -239,13 +243,22 @@ class Liar:
         for end in ends.values():
             end.close()
 
-    def slander(self, leader: Member, count: int) -> None:
-        """So often: its log has lost its end, it is an old copy (of a session that may be its)."""
-        gid = self.generation(leader).gid
+    def slander(self, victim: Member, count: int) -> None:
+        """So often: its log has lost its end."""
+        gid = self.generation(victim).gid
         words = (r.Shrunk(gid, FAR), r.Shrunk(gid, 2**31), r.RolledBack(self.session, FAR // 2))
-        with self.dial(leader, REPLICATION) as end:
+        with self.dial(victim, REPLICATION) as end:
             for number in range(count):
                 end.sendall(wire.encode(to_map(words[number % len(words)]), 0))
+                self.said += 1
+
+    def slander_votes(self, victim: Member, count: int) -> None:
+        """So often, each time of more votes: this very process has an old copy."""
+        with self.dial(victim, REPLICATION) as end:
+            session = self.sessions[victim.ordinal]
+            for number in range(count):
+                far = 2**20 + 10_000 * number if number < count - 1 else FAR - 1
+                end.sendall(wire.encode(to_map(r.RolledBack(session, far)), 0))
                 self.said += 1
 
     def attack(self, victim: Member, count: int) -> None:

@@ -174,6 +174,55 @@ def test_a_leader_is_not_talked_out_of_its_generation(shard: Shard) -> None:
     check_history(same_everywhere(shard), written)
 
 
+def test_a_follower_is_not_talked_out_of_its_vote(shard: Shard) -> None:
+    """It cannot know, but the leader does. With the liar silent there would be no quorum."""
+    honest, written = shard.members[:2], Acknowledged()
+    shard.members[2].kill()
+    leader = shard.leader(honest)
+    (follower,) = (member for member in honest if member is not leader)
+    written.write([leader], 5)
+    liar = Liar(shard, 6)
+    gid = liar.generation(leader).gid
+    liar.slander(follower, 60)
+    written.write([leader], 20)
+    assert "has lost its end" not in follower.log and "old copy" not in follower.log
+    assert liar.generation(leader).gid == gid
+    leader.kill()
+    leader.start()  # The votes of both are needed for what follows.
+    written.write(honest, 5)
+    shard.members[2].start()
+    check_history(same_everywhere(shard), written)
+
+
+def test_whose_votes_are_said_to_be_lost_votes_again(shard: Shard) -> None:
+    """That word is believed: it says why it has no vote, and who took it; it ends with the
+    generation, and it neither fills the journal nor keeps true words from being heard."""
+    honest, written = shard.members[:2], Acknowledged()
+    shard.members[2].kill()
+    leader = shard.leader(honest)
+    (follower,) = (member for member in honest if member is not leader)
+    written.write([leader], 5)
+    liar = Liar(shard, 8)
+    before = (follower.data_dir / f"shard-{follower.ordinal:04d}" / "lineage.log").stat().st_size
+    liar.slander_votes(follower, 2_000)
+
+    def accused() -> bool:
+        told = follower.call("standing")["replication"]
+        return bool(told["suspect"]) and told.get("accusedBy") == 2
+
+    until("that it says so", accused)
+    assert follower.call("standing")["replication"]["suspectWhy"] == "its votes are forgotten"
+    shard.members[2].start()
+    written.write(honest, 5)
+    until("its vote", lambda: not follower.call("standing")["replication"]["suspect"])
+    leader.kill()
+    written.write([follower], 5)  # It takes part as ever.
+    leader.start()
+    check_history(same_everywhere(shard), written)
+    after = (follower.data_dir / f"shard-{follower.ordinal:04d}" / "lineage.log").stat().st_size
+    assert after - before < 64 << 10, (before, after)
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(0)
 def test_a_hostile_member_for_long(shard: Shard) -> None:

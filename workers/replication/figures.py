@@ -12,7 +12,8 @@ def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, An
 
     catchingUp: this copy lacks groups, of the open generation or of history; or the log is behind
     the machine (`busy`). writable: the open generation has a leader who gets groups committed, as
-    far as is known here.
+    far as is known here. suspectWhy, accusedBy: of a copy without a vote, why, and which broker
+    said so, if it was not found here.
     """
     if machine is None:  # Siblings may ask already.
         return {
@@ -31,8 +32,11 @@ def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, An
         "uncleanEnds": machine.unclean(),
         "suspect": machine.forgetful(),
     }
+    if machine.forgetful():
+        _blame(found, "its votes are forgotten", machine.accuser())
     for view in views:
-        found["suspect"] = found["suspect"] or view["suspect"]
+        if view["suspect"]:
+            _blame(found, view["why"], view["accuser"])
         if view["leading"]:
             found["uncommittedGroups"] = view["tail"] - min(view["committed"], view["tail"])
             found["followers"] = [
@@ -45,6 +49,12 @@ def status_of(machine: Replica | None, role: str, *, busy: bool) -> dict[str, An
                 for ordinal, each in sorted(view["followers"].items())
             ]
     return found
+
+
+def _blame(found: dict[str, Any], why: str, accuser: int) -> None:
+    found["suspect"], found["suspectWhy"] = True, why
+    if accuser >= 0:
+        found["accusedBy"] = accuser
 
 
 def stats_of(

@@ -36,6 +36,8 @@ class Acceptor(Leader):
         held = self._votes_on(ordinal, message.gid, message.session)
         if held is None or not self._in_reach(held, message.ballot):
             return
+        if self._awaits_word(held):
+            return  # It is sent again.
         if held.suspect:
             # As good as lost (A4). Told, because somebody will want to know why.
             told = Promise(message.gid, message.ballot, held.tail, held.accepted, True)
@@ -61,7 +63,7 @@ class Acceptor(Leader):
             return
         if self._gives_up(held, message.value):
             return
-        if held.suspect or self._outbid(held, ordinal, message.ballot):
+        if self._awaits_word(held) or held.suspect or self._outbid(held, ordinal, message.ballot):
             return
         if held.accepted == (message.ballot, message.value):
             self._after_journal(Then("accepted", message.gid, message.ballot, ordinal))
@@ -86,6 +88,10 @@ class Acceptor(Leader):
         elif held.member:
             return held
         return None
+
+    def _awaits_word(self, held: Held) -> bool:
+        """Whether there is no vote yet, for what somebody said of this log is not settled."""
+        raise AssertionError("the part on doubt is missing")
 
     def _tell_origin(self, ordinal: int, held: Held) -> None:
         raise AssertionError("the part on lineage is missing")
@@ -146,6 +152,8 @@ class Acceptor(Leader):
         """Answer the PREPARE or ACCEPT that waits, as soon as its conditions hold."""
         wish = held.wish
         if wish is None or held.decided is not None or not self._drained(held):
+            return
+        if self._awaits_word(held) or held.suspect:
             return
         if wish.value is not None and not self._holds(held, wish.value.tail):
             return

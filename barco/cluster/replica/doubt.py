@@ -18,8 +18,9 @@ from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.standing import Standing
 from barco.cluster.state.effects import Warn
 from barco.cluster.state.held import Held
+from barco.limits import PING_SECONDS
 from barco.model.generation import Gid, Identity
-from barco.protocol.replication import DoubtRecord, Ping, RolledBack, Shrunk
+from barco.protocol.replication import DoubtRecord, Gap, Ping, RolledBack, Shrunk
 from barco.types import Epoch
 
 UNKNOWN = Epoch(2**63 - 1)
@@ -59,6 +60,10 @@ class Doubt(Standing):
         self._began_at, self._began_base = self._position(), self._base
         if not self._members_besides():
             self._settle_doubt()  # Nobody else has heard of anything.
+
+    def accuser(self) -> int:
+        """Who has said that this directory is an old copy; negative: nobody, of this process."""
+        return self._teller
 
     def forgetful(self) -> bool:
         """Whether this member takes part in nothing, until the others have answered."""
@@ -100,25 +105,64 @@ class Doubt(Standing):
             del self._stood[next(iter(self._stood))]
 
     def _on_shrunk(self, sender: Identity, message: Shrunk) -> None:
+        """Rule A5. What an earlier process of this disk acknowledged counts only with the process
+        that leads: so that one's word settles it, both ways. A word of others is put to it, and
+        believed only where it is gone."""
         held = self._held.get(message.gid)
         if held is None or held.decided is not None or held.suspect or not held.member:
             return
-        if message.gseq <= held.tail or held.generation.seat(sender.ordinal) is None:
-            return  # Nothing is missing: it is old news, or wrong.
-        if self._names_me(held):
-            return  # This very process began it, so no earlier one can have had more of it.
+        if held.generation.seat(sender.ordinal) is None or self._names_me(held):
+            return  # What this very process began, no earlier one can have had more of.
+        leads = self._leads(held, sender)
+        if message.gseq <= held.tail:  # Nothing is missing: it is old news, or wrong.
+            if leads:
+                held.accused, held.acquitted = 0, True
+                self._fulfil(held)
+        elif leads or not (held.acquitted or self._may_be_asked(held)):
+            self._believe(held, sender.ordinal, message.gseq)
+        elif not held.acquitted:
+            if message.gseq > held.accused:
+                held.accused, held.accuser = message.gseq, sender.ordinal
+            self._awaits_word(held)
+
+    def _leads(self, held: Held, sender: Identity) -> bool:
+        """Whether it is the very process that leads this generation, or led it."""
+        peer = self._peers.get(sender.ordinal)
+        generation = held.generation
+        same = peer is not None and peer.session == generation.session
+        return same and sender == generation.leader
+
+    def _may_be_asked(self, held: Held) -> bool:
+        leader = held.generation.leader
+        return self._leads(held, leader) and not self._down(leader.ordinal)
+
+    def _awaits_word(self, held: Held) -> bool:
+        """Whether somebody's word on this log is not settled; the leader is asked, as long as it
+        is there. A GAP asks: its answer is the last group that the leader counts of this disk."""
+        if held.suspect or held.accused <= held.tail:
+            return False
+        if not self._may_be_asked(held):
+            self._believe(held, held.accuser, held.accused)
+            return False
+        if self._now >= held.question_at:
+            held.question_at = self._now + PING_SECONDS
+            leader = held.generation.leader
+            self._send(leader.ordinal, Gap(held.generation.gid, held.received))
+        return True
+
+    def _believe(self, held: Held, accuser: int, gseq: int) -> None:
+        gid = held.generation.gid
         self._effects.append(
             Warn(
-                f"broker {sender.ordinal} has had group {message.gseq} of epoch"
-                f" {message.gid.epoch} acknowledged from here, and this log ends with group"
-                f" {held.tail}: the data directory is an old copy, or damaged. It has no vote"
-                " there until it is repaired"
+                f"broker {accuser} has had group {gseq} of epoch {gid.epoch} acknowledged from"
+                f" here, and this log ends with group {held.tail}: the data directory is an old"
+                " copy, or damaged. It has no vote there until it is repaired"
             )
         )
         if self._doubted != UNKNOWN:
-            self._doubted = max(self._doubted, message.gid.epoch)
+            self._doubted = max(self._doubted, gid.epoch)
             self._persist(DoubtRecord(self._doubted, self._base))
-        self._disqualify(held, "its log has lost its end")
+        self._disqualify(held, "its log has lost its end", accuser)
         self._ping_at = self._now
 
     def _on_rolled_back(self, sender: Identity, message: RolledBack) -> None:
@@ -135,6 +179,7 @@ class Doubt(Standing):
         self._base = max(self._base, base)
         self._began_in_doubt = True
         self._doubted = UNKNOWN
+        self._teller = sender.ordinal
         self._persist(DoubtRecord(UNKNOWN, self._base))
         self._effects.append(
             Warn(
@@ -145,7 +190,7 @@ class Doubt(Standing):
         )
         for held in self._held.values():
             if self._forgotten(held):
-                self._disqualify(held, "its votes are forgotten")
+                self._disqualify(held, "its votes are forgotten", sender.ordinal)
         self._ping_at = self._now
         self._settle_doubt()
 
@@ -156,10 +201,11 @@ class Doubt(Standing):
         base = self._began_base + (1 << (missing - 1).bit_length())
         return min(base, max(POSITION_MAX, self._began_base))
 
-    def _disqualify(self, held: Held, reason: str) -> None:
+    def _disqualify(self, held: Held, reason: str, accuser: int) -> None:
         """Rule A4: it behaves as lost there."""
         self._stop_leading(held, reason)
         held.suspect, held.wish = True, None
+        held.why, held.accuser = reason, accuser
         self._drain(held)
 
     def _settle_doubt(self) -> None:

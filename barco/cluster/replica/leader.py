@@ -87,19 +87,20 @@ class Leader(Follower):
     def _on_gap(self, sender: Identity, message: Gap) -> None:
         """A follower that lost something catches up by FETCH and delays nobody meanwhile."""
         held = self._held.get(message.gid)
-        leading = held.leading if held is not None else None
-        if held is None or leading is None or sender.ordinal not in leading.live:
+        if held is None or not held.generation.has_member(sender) or not self._names_me(held):
             return
-        leading.live[sender.ordinal] = False
-        # It has acknowledged more than it has: it is told, and looks for itself.
-        if message.have < (told := self._acknowledged_by(held, sender)):
-            self._send(sender.ordinal, Shrunk(message.gid, told))
+        leading = held.leading
+        if leading is not None and sender.ordinal in leading.live:
+            leading.live[sender.ordinal] = False
+        # Perhaps it has acknowledged more than it has, or was told so: it looks for itself.
+        self._send(sender.ordinal, Shrunk(message.gid, self._acknowledged_by(held, sender)))
 
     def _acknowledged_by(self, held: Held, member: Identity) -> int:
         """The last group that this disk is known to have acknowledged to this leader."""
-        if held.leading is None or member not in held.generation.members:
+        if member not in held.generation.members:
             return 0
-        return held.leading.appended.get(member.ordinal, 0)
+        counted = held.leading.appended if held.leading is not None else held.counted
+        return counted.get(member.ordinal, 0)
 
     def _on_fenced(self, sender: Identity, message: Fenced) -> None:
         held = self._held.get(message.gid)
@@ -129,6 +130,7 @@ class Leader(Follower):
         """Callers that wait get "unknown". This process never leads the generation again."""
         if held.leading is None:
             return
+        held.counted = held.leading.appended
         held.leading = None
         held.stopped = True
         held.good_at = self._clock

@@ -177,11 +177,6 @@ class Lineage(Acceptor):
             self._effects.append(Follow(generation))
             self._acknowledge(held)
 
-    def _names_me(self, held: Held) -> bool:
-        """Whether it is this very process that leads the generation, or will."""
-        generation = held.generation
-        return generation.leader == self._me and generation.session == self._session
-
     def _ancestors(self, generation: Generation) -> Iterator[Parent]:
         """The parents whose groups it continues; an empty one hands on its own (see the module)."""
         for parent in generation.parents:

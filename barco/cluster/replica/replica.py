@@ -252,6 +252,7 @@ class Replica(Conflict):
         held.tail, held.tail_crc = event.gseq, event.header_crc
         held.received, held.received_crc = event.gseq, event.header_crc
         held.suspect, held.sealed = True, False
+        held.why, held.accuser = "its log is corrupt", -1
         held.wish = None  # Nor the vote that waited for groups.
         self._drain(held)
         self._want_all(held)

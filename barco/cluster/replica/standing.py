@@ -24,6 +24,8 @@ class Standing(Ownership):
                 "leading": held.leading is not None,
                 "fenced": held.shut,
                 "suspect": held.suspect,
+                "why": held.why if held.suspect else "",
+                "accuser": held.accuser if held.suspect else -1,
                 "tail": held.tail,
                 "committed": held.committed,
                 "followers": self._followers(held),

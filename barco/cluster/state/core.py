@@ -100,6 +100,8 @@ class Core:
         self._thens: deque[tuple[int, Then]] = deque()
         self._doubted = 0
         """Epochs up to this one: of what was voted in them here, something may be forgotten."""
+        self._teller = -1
+        """Who has said that this directory is an old copy: an ordinal, of this process."""
         self._base = self._recorded = self._stable_records = 0
         self._asides = 0
         """How often something was set aside here."""
@@ -148,7 +150,7 @@ class Core:
         for held in self._held.values():
             if held.promised is not None or held.decided is not None:
                 held.fence = Fence.SHUT
-            held.suspect = self._forgotten(held)
+            self._forget(held)
         self._found = dict(logs)
         for gid in list(self._found):
             if (held := self._held.get(gid)) is not None:
@@ -161,7 +163,8 @@ class Core:
         found = self._found.pop(held.generation.gid)
         held.tail = held.received = found.tail
         held.tail_crc = held.received_crc = found.header_crc
-        held.suspect = held.suspect or found.suspect
+        if found.suspect and not held.suspect:
+            held.suspect, held.why = True, "its log is corrupt"
         held.witnessed = found.committed
         if held.fence is Fence.OPEN:
             held.owed = found.tail  # No promise was stable, so none was given.
@@ -189,6 +192,11 @@ class Core:
         old = generation.gid.epoch <= self._doubted and not generation.is_genesis
         return old and held.decided is None and len(generation.members) > 1
 
+    def _forget(self, held: Held) -> None:
+        held.suspect = self._forgotten(held)
+        if held.suspect:
+            held.why, held.accuser = "its votes are forgotten", self._teller
+
     def _hold(self, generation: Generation) -> Held:
         """The state of this generation; new if its record was not known."""
         held = self._held.get(generation.gid)
@@ -203,7 +211,7 @@ class Core:
         held.decided = self._decided.get(generation.gid)
         if held.decided is not None:
             held.fence = Fence.SHUT
-        held.suspect = self._forgotten(held)
+        self._forget(held)
         self._held[generation.gid] = held
         self._missing.discard(generation.gid)
         current = self._current.get(generation.gid.token)
@@ -274,6 +282,11 @@ class Core:
 
     def _continue(self, then: Then) -> None:
         raise AssertionError(f"no part goes on with {then.what}")
+
+    def _names_me(self, held: Held) -> bool:
+        """Whether it is this very process that leads the generation, or will."""
+        generation = held.generation
+        return generation.leader == self._me and generation.session == self._session
 
     def _open(self) -> list[Held]:
         """The generations without a successor in which this broker has a voice."""

@@ -74,6 +74,8 @@ class Held:
         *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "bid_at", "bidder", "round", "sealed"),
+        *("why", "accuser", "accused", "acquitted", "question_at"),
+        "counted",
     )
 
     def __init__(self, generation: Generation, me: Identity, *, may_vote: bool) -> None:
@@ -93,6 +95,7 @@ class Held:
         self.decided: Successor | None = None
         self.suspect = False
         """Corruption was found: it has no vote, until it is repaired and sealed (rule A4)."""
+        self._trust()
         self.broken = False
         """An append failed here: it takes no more."""
         self.refused_at, self.refusals = -1, 0
@@ -142,6 +145,20 @@ class Held:
         self.round = 0
         """The highest of any ballot seen."""
         self.sealed = False
+
+    def _trust(self) -> None:
+        """Nobody has said anything of this log yet."""
+        self.why, self.accuser = "", -1
+        """Why it is suspect, and on whose word (an ordinal; negative: nobody's)."""
+        self.accused = 0
+        """Somebody who does not lead it says that this log ended with that group once. Until it is
+        here, or the leader has denied it, there is no vote."""
+        self.acquitted = False
+        """The leader has: whatever it counted in an earlier process of this disk is here."""
+        self.counted: dict[int, int] = {}
+        """Of this process, after it has led it: `Leading.appended` as it was at the end."""
+        self.question_at = 0.0
+        """When to ask the leader (again)."""
 
     @property
     def shut(self) -> bool:

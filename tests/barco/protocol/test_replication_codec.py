@@ -49,6 +49,7 @@ MESSAGES = [
     r.Unwelcome(WHO[2], GID),
     r.RolledBack(9, 4),
     r.Shrunk(GID, 7),
+    r.Shrunk(GID, 0),
 ]
 RECORDS = [
     r.OpenedRecord(genesis(0, 10, (0, 1, 2))),

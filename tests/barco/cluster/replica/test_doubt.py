@@ -13,8 +13,8 @@ from barco.cluster.replica.doubt import (
 )
 from barco.cluster.replica.replica import Recovered, Replica, Settings
 from barco.cluster.state.effects import Drain, Persist, Send, Warn
-from barco.cluster.state.events import Drained, Persisted, Received, Tick
-from barco.cluster.state.held import Leading
+from barco.cluster.state.events import Drained, LinkLost, Persisted, Received, Tick
+from barco.cluster.state.held import Fence, Leading, Wish
 from barco.model.generation import (
     Ballot,
     Generation,
@@ -299,9 +299,96 @@ def test_a_gap_below_what_was_acknowledged() -> None:
     held.leading = Leading((0, 2), 0.0)
     held.leading.built = 7
     lab.hear(C, Appended(MINE.gid, 5), 6)
-    assert not lab.hear(C, Gap(MINE.gid, 5), 6)
-    assert lab.hear(C, Gap(MINE.gid, 3), 6) == [Shrunk(MINE.gid, 5)]
-    assert not lab.hear(A, Gap(MINE.gid, 3), 5)
+    for have in (5, 3):
+        assert lab.hear(C, Gap(MINE.gid, have), 6) == [Shrunk(MINE.gid, 5)]
+    assert lab.hear(A, Gap(MINE.gid, 3), 5) == [Shrunk(MINE.gid, 0)], "it has said nothing yet"
+    other = A._replace(disk_uuid=b"x" * 16)
+    assert not lab.hear(other, Gap(MINE.gid, 3), 9)
+    lab.votes(MINE.gid)
+    assert held.leading is None
+    assert lab.hear(C, Gap(MINE.gid, 3), 6) == [Shrunk(MINE.gid, 5)], "it counts no more, but knows"
+
+
+def questions(lab: Lab) -> list[Gap]:
+    """What A was asked."""
+    return [said for ordinal, said in lab.sent if ordinal == 0 and isinstance(said, Gap)]
+
+
+def test_what_one_says_of_a_log_is_put_to_the_leader() -> None:
+    """No vote until it has answered; after that nobody else's word counts in this process."""
+    lab = Lab(SEALED)
+    lab.ping(A)
+    lab.hear(C, Shrunk(THREE.gid, 2**62), 6)
+    assert questions(lab) == [Gap(THREE.gid, 9)] and not lab.warned
+    lab.hear(C, Shrunk(THREE.gid, 2**62), 6)
+    assert not questions(lab), "not at every word"
+    assert not lab.votes() and not lab.replica.status()[0]["suspect"]
+    lab.now += 1.0
+    lab.hear(A, append(10))
+    assert not lab.votes() and questions(lab), "asked again, for it may be lost"
+    lab.hear(A, Shrunk(THREE.gid, 9))
+    assert lab.votes() and not lab.warned
+    lab = Lab(SEALED)
+    lab.ping(A)
+    lab.hear(A, Shrunk(THREE.gid, 9))
+    lab.hear(C, Shrunk(THREE.gid, 2**62), 6)
+    assert not questions(lab) and lab.votes()
+
+
+def test_the_leaders_word_on_a_log_is_believed() -> None:
+    for before in (9, 0):
+        lab = Lab(SEALED)
+        lab.ping(A)
+        lab.hear(A, Shrunk(THREE.gid, before))
+        lab.hear(A, Shrunk(THREE.gid, 10))
+        assert len(lab.warned) == 1 and not lab.votes()
+        told = lab.replica.status()[0]
+        assert (told["suspect"], told["accuser"]) == (True, 0) and "lost its end" in told["why"]
+
+
+def test_another_process_of_the_leader_is_not_asked() -> None:
+    """It does not know what was acknowledged: the word of a third is all that there is."""
+    lab = Lab(SEALED)
+    lab.ping(A, session=8)
+    lab.hear(A, Shrunk(THREE.gid, 8), 8)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    assert len(lab.warned) == 1 and not lab.votes()
+    assert lab.replica.status()[0]["accuser"] == 2
+
+
+def test_a_leader_that_goes_without_an_answer() -> None:
+    lab = Lab(SEALED)
+    lab.ping(A)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    assert not lab.warned
+    lab._do(lab.replica.step(lab.now, LinkLost(0)))
+    said = lab.hear(C, Prepare(THREE.gid, Ballot(9, 2, 6)), 6)
+    assert [each.suspect for each in said if isinstance(each, Promise)] == [True]
+    assert len(lab.warned) == 1
+
+
+def test_groups_that_are_here_again_end_it() -> None:
+    """As many as somebody said that there were: nothing is missing."""
+    lab = Lab(SEALED)
+    lab.ping(A)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    assert not lab.votes()
+    held = lab.replica._held[THREE.gid]
+    held.tail = held.received = 10
+    assert lab.votes()
+
+
+def test_a_ballot_that_waits_does_not_slip_through() -> None:
+    """It came first, and its groups come after the word that takes the vote."""
+    lab = Lab(SEALED)
+    lab.ping(A)
+    held = lab.replica._held[THREE.gid]
+    held.wish, held.fence = Wish(Ballot(9, 2, 6), 2, None), Fence.SHUT
+    lab.hear(C, Shrunk(THREE.gid, 12), 6)
+    lab.replica._fulfil(held)
+    assert held.promised is None
+    lab.hear(A, Shrunk(THREE.gid, 9))
+    assert held.promised == Ballot(9, 2, 6)
 
 
 def test_a_leader_is_not_talked_out_of_its_own_generation() -> None:
