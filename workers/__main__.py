@@ -12,6 +12,7 @@ from barco.model.options import WorkerOptions
 from barco.workers.process.build import make_reactor, make_store, read_bytes
 from barco.workers.process.scheduling import ask_long_slices, pin
 from barco.workers.process.selector import ReactorSelector
+from barco.workers.process.turns import Turns
 from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.worker import Worker
 
@@ -46,10 +47,11 @@ def main(arguments: list[str]) -> int:
     session = int.from_bytes(os.urandom(7), "little")
     store = make_store(options, bulk)
     reactor = make_reactor(options, session)
-    selector = ReactorSelector(reactor)
+    turns = Turns()
+    selector = ReactorSelector(reactor, turns)
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
-    worker = Worker(options, reactor, store, bulk, session)
+    worker = Worker(options, reactor, store, bulk, session, turns)
     selector.on_upcall = worker.upcall
     try:
         return loop.run_until_complete(worker.run())

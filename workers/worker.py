@@ -27,6 +27,7 @@ from barco.workers.process.collector import Collector
 from barco.workers.process.footprint import Footprint
 from barco.workers.process.selector import Upcall
 from barco.workers.process.supervision import Supervision
+from barco.workers.process.turns import Turns
 from barco.workers.replication.host import ReplicaHost
 from barco.workers.shard.topic_retention import TopicRetention
 from barco.workers.storage.files.bulk import BulkIo
@@ -59,8 +60,10 @@ class Worker:
         store: ReplicaStore,
         bulk: BulkIo,
         session: int,
+        turns: Turns,
     ) -> None:
         self._options = options
+        self._turns = turns
         self._session = session
         self._reactor = reactor
         self._store = store
@@ -101,6 +104,7 @@ class Worker:
             bulk=bulk,
             service=self._service,
             network=self._network,
+            turns=turns,
             opened=self._opened,
             fatal=self._fatal,
         )
@@ -177,10 +181,8 @@ class Worker:
         for task in self._requests.values():
             if self._app.interruptible(task):
                 task.cancel()
-        end = time.monotonic() + DRAIN_SECONDS
-        while status == 0 and time.monotonic() < end and not self._idle():
-            await asyncio.sleep(0.005)
         if status == 0:
+            await self._turns.until(self._idle, DRAIN_SECONDS)
             await self._replica.leave()
         await self._replica.close()
         await self._network.close()

@@ -303,8 +303,15 @@ static int64_t patience_ns(const struct reactor *reactor)
     return ns < held_ns ? ns : held_ns;
 }
 
+/* Python waits for the end of a drain, of which no upcall tells. */
+static bool drained(const struct reactor *reactor)
+{
+    return reactor->draining && reactor_idle(reactor);
+}
+
 void reactor_run(struct reactor *reactor, int64_t timeout_ns)
 {
+    const bool was_drained = drained(reactor);
     loop_clock(&reactor->loop);
     if (reactor->asking.left_us > 0)
         control_pace(reactor, reactor->loop.monotonic_us - reactor->asking.left_us);
@@ -321,7 +328,8 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
         turn(reactor, left < 0 || left > wait_ns ? wait_ns : left);
         if (control_held_us(reactor) == 0)
             control_give_up(reactor);
-        if (reactor->upcall_count > 0 || reactor->loop.selector_ready || timeout_ns == 0 ||
+        const bool told = reactor->upcall_count > 0 || reactor->loop.selector_ready;
+        if (told || drained(reactor) != was_drained || timeout_ns == 0 ||
             reactor->loop.now_ms >= end_ms) {
             reactor->loop.net->submit(reactor->loop.net); /* Python may take its time */
             reactor->asking.left_us = monotonic_us();

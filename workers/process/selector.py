@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barco._native import Reactor
+from barco.workers.process.turns import Turns
 
 Upcall = tuple[Any, ...]
 
@@ -17,15 +18,19 @@ Upcall = tuple[Any, ...]
 class ReactorSelector(selectors.EpollSelector):
     """`select` is a stay in the native loop. `on_upcall` must not raise, block or wait."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, turns: Turns | None = None) -> None:
         super().__init__()
         self._reactor = reactor
+        self._turns = turns or Turns()
         self.on_upcall: Callable[[Upcall], None] = lambda upcall: None
         reactor.watch(self.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Seconds as asyncio gives them; None waits for ever."""
+        if self._turns.look():
+            timeout = 0.0  # Whom it woke goes on in this turn of asyncio's loop.
         ready, upcalls = self._reactor.run(timeout)
         for upcall in upcalls:
             self.on_upcall(upcall)
+        self._turns.look()
         return super().select(0) if ready else []

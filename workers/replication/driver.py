@@ -44,9 +44,6 @@ from barco.workers.watched import told
 RECENT_GROUPS_MAX = 4096
 """Whose place in the arena is kept in mind."""
 
-SETTLE_SECONDS = 0.002
-"""Between two looks at whether another has taken over."""
-
 log = logging.getLogger("barco.replication")
 
 
@@ -157,16 +154,13 @@ class Driver:
         await self.logs.close()
         await self._journal.close()
 
-    async def resign(self, seconds: float) -> None:
-        """This process is about to stop: the next in line takes over, and is waited for so long,
-        or until nobody is left who would."""
-        if not self.leading:
-            return
+    def resign(self) -> None:
+        """This process is about to stop: the next in line takes over."""
         self.post(ev.Resign())
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while self.leading and self._machine.heir() and loop.time() < end:
-            await asyncio.sleep(SETTLE_SECONDS)
+
+    def has_heir(self) -> bool:
+        """Whether somebody in reach is still to take over what is led here."""
+        return self.leading and self._machine.heir()
 
     def renew(self) -> None:
         """A leader ends its generation and opens the next: retention leaves an open one alone."""

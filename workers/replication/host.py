@@ -26,6 +26,7 @@ from barco.workers.peers.leaders import NOBODY
 from barco.workers.peers.links import open_link
 from barco.workers.process.build import arena_bytes, bound_state
 from barco.workers.process.selector import Upcall
+from barco.workers.process.turns import Turns
 from barco.workers.replication.alone import one_line
 from barco.workers.replication.driver import Driver
 from barco.workers.replication.link import Dial
@@ -67,6 +68,7 @@ class ReplicaHost:
         bulk: BulkIo,
         service: ShardService,
         network: Network,
+        turns: Turns,
         opened: Callable[[], None],
         fatal: Callable[..., None],
     ) -> None:
@@ -76,6 +78,7 @@ class ReplicaHost:
         self._store = store
         self._service = service
         self._network = network
+        self._turns = turns
         self._opened, self._fatal = opened, fatal
         self._opening: asyncio.Task[None] | None = None
         self._sealing: set[asyncio.Task[None]] = set()
@@ -141,13 +144,12 @@ class ReplicaHost:
     async def leave(self) -> None:
         """Before an orderly stop: somebody else leads from now on, or the log gets its last word,
         by which damage to its end is known from a torn write."""
-        await self.driver.resign(RESIGN_SECONDS)
-        if not self.driver.leading:
-            return
-        self._reactor.seal()
-        end = time.monotonic() + SEAL_SECONDS
-        while time.monotonic() < end and not self._settled():
-            await asyncio.sleep(0.002)
+        if self.driver.leading:
+            self.driver.resign()
+            await self._turns.until(lambda: not self.driver.has_heir(), RESIGN_SECONDS)
+        if self.driver.leading:
+            self._reactor.seal()
+            await self._turns.until(self._settled, SEAL_SECONDS)
 
     def _settled(self) -> bool:
         state = self._reactor.log_state()
@@ -199,11 +201,14 @@ class ReplicaHost:
 
     async def _open_service(self, generation: Generation) -> None:
         """GEN_START has to be committed before anything is built upon it."""
-        epoch = generation.gid.epoch
-        while self._reactor.log_state()["committed"] < 1:
-            if self.driver.generation != generation or not self.driver.leading:
-                return
-            await asyncio.sleep(0.001)
+        epoch, core = generation.gid.epoch, self._reactor
+
+        def goes_on() -> bool:
+            return self.driver.generation == generation and self.driver.leading
+
+        await self._turns.until(lambda: core.log_state()["committed"] >= 1 or not goes_on())
+        if core.log_state()["committed"] < 1:
+            return
         self._service.open(epoch)
         self._opened()
         self._network.led_by(epoch, self._me.ordinal)

@@ -65,6 +65,7 @@ class Link:
         self._sent = 0
         self._writing = False
         self._refusal = ""
+        self._roomy = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.dropped = 0
         """Frames that found the queue full."""
@@ -96,6 +97,12 @@ class Link:
     def full(self) -> bool:
         """Whether another group would be dropped."""
         return self._queued > REPLICATION_QUEUE_BYTES_MAX
+
+    async def room(self) -> None:
+        """Returns when another group would not be dropped for those before it."""
+        while self.full:
+            self._roomy.clear()
+            await self._roomy.wait()
 
     def send(
         self,
@@ -154,6 +161,8 @@ class Link:
                     self._queue.popleft()
                     self._queued -= size
                     self._sent = 0
+                    if not self.full:
+                        self._roomy.set()
             if self._writing:
                 self._want_to_write(end, False)
         except OSError as error:
@@ -256,3 +265,4 @@ class Link:
     def _forget(self) -> None:
         self._queue.clear()
         self._queued = self._sent = 0
+        self._roomy.set()

@@ -20,9 +20,6 @@ SERVE_BYTES_MAX = 4 * MiB
 SERVE_WAITING_MAX = 64
 """Generations that one peer may wait for; it asks for others again."""
 
-FULL_SECONDS = 0.005
-"""Between two looks at a link that has enough to send."""
-
 log = logging.getLogger("barco.replication")
 
 
@@ -91,8 +88,7 @@ class Serving:
                     return
                 self.groups += 1
             first = groups[-1][0].gseq + 1
-            while link.full:
-                await asyncio.sleep(FULL_SECONDS)
+            await link.room()
 
     async def _send_expired(self, effect: Serve, link: Link) -> None:
         """What is not here any more because it is too old: whoever asks need not wait for it."""
