@@ -128,19 +128,6 @@ static PyObject *Reactor_fence(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-static PyObject *Reactor_group_bytes(PyObject *self, PyObject *args)
-{
-    struct reactor *reactor = reactor_of(self);
-    unsigned long long pos;
-    unsigned bytes;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "KI", &pos, &bytes))
-        return NULL;
-    const struct log *log = reactor->log;
-    if (pos < log_memory_low(log) || bytes > log->head || pos > log->head - bytes)
-        Py_RETURN_NONE;
-    return PyBytes_FromStringAndSize((const char *)log_memory(log, pos), (Py_ssize_t)bytes);
-}
-
 /* Sends head, then the group, without a copy of it: the bytes are the socket's when this returns.
  */
 static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
@@ -188,8 +175,6 @@ PyMethodDef reactor_replica_methods[] = {
     {"drain_generation", Reactor_drain_generation, METH_NOARGS,
      "No group is built or taken any more; calls that wait go on waiting."},
     {"fence", Reactor_fence, METH_NOARGS, "No append and no acknowledgement any more."},
-    {"group_bytes", Reactor_group_bytes, METH_VARARGS,
-     "group_bytes(pos, length) -> bytes from memory | None."},
     {"send_group", Reactor_send_group, METH_VARARGS,
      "send_group(socket, head, pos, length, sent) -> bytes more sent | None: no longer in memory."},
     {NULL, NULL, 0, NULL},
