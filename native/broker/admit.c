@@ -1,11 +1,15 @@
 /* Who is let in: while descriptors or places are short, connections that ask for nothing make room
- * for who comes, and where all of them are busy the newcomer is told so. What is not HTTP, and the
+ * for who comes, those first whose address holds many; nobody makes room for an address that holds
+ * more than its own. Where all of them are busy the newcomer is told so. What is not HTTP, and the
  * files of the log, are kept clear of that by descriptors that no client gets. */
 #define _GNU_SOURCE
 #include "broker/admit.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +29,9 @@
 #define UNREAD_MS 1000    /* of who does not read its answer, or does not end its head */
 #define SILENT_MS 5       /* of who has come and asked for nothing */
 #define IDLE_MS 1000      /* of who has asked, and may ask again */
+#define ANYBODY 0u        /* is the newcomer: nothing is known of it */
+#define SWARM 4u          /* more in weight: 16 times as many connections, about */
+#define ASKED_BIT 50      /* of a rank: above all times, below the weights */
 #define TURNED_AWAY_MS 2000
 #define REFUSED_AT_ONCE 16
 
@@ -57,40 +64,92 @@ static void note_singly(struct reactor *reactor)
         admission->newest + SINGLY_BELOW + spare(admission) > admission->files_max;
 }
 
+/* ---- who holds how many ---- */
+
+static uint8_t class_of(int fd)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+    uint64_t key = 0;
+    if (getpeername(fd, (struct sockaddr *)&at, &len) != 0)
+        return 0;
+    if (at.ss_family == AF_INET)
+        key = ((const struct sockaddr_in *)&at)->sin_addr.s_addr;
+    else if (at.ss_family == AF_INET6) /* a site's 64 bits: the rest is its own to choose */
+        memcpy(&key, ((const struct sockaddr_in6 *)&at)->sin6_addr.s6_addr, sizeof key);
+    return (uint8_t)(key * 0x9e3779b97f4a7c15ULL >> 56);
+}
+
+/* Powers of two: who holds a few more than another one counts as much. */
+static uint32_t weight_of(uint32_t connections)
+{
+    return connections == 0 ? 0 : 32 - (uint32_t)__builtin_clz(connections);
+}
+
+void admit_came(struct client *client)
+{
+    struct admission *admission = &conn_reactor(&client->conn)->admission;
+    client->address = class_of(client->conn.fd);
+    admission->places++;
+    admission->held[client->address]++;
+}
+
+void admit_gone(const struct client *client)
+{
+    struct admission *admission = &conn_reactor(&client->conn)->admission;
+    assert(admission->places > 0 && admission->held[client->address] > 0);
+    admission->places--;
+    admission->held[client->address]--;
+}
+
 /* ---- who goes ---- */
 
-/* First those who have made no request, or do not go on with what they began; then those of whom
- * nothing has been heard for the longest time. INT64_MAX: who is busy, or was just now, stays. */
-static int64_t standing(const struct reactor *reactor, const struct conn *conn)
+/* Whether it makes no request, or does not go on with what it began. */
+static bool is_spare(const struct reactor *reactor, const struct conn *conn, bool patient)
 {
     const struct client *client = client_of(conn);
     const int64_t age = reactor->loop.now_ms - conn->since_ms;
-    if (!is_client(conn) || conn->closed)
-        return INT64_MAX;
     if (client->state == STATE_LINGER)
-        return conn->out_first == NULL ? conn->since_ms : INT64_MAX;
+        return conn->out_first == NULL;
     if (conn->sending && reactor->loop.now_ms - conn->send_ms >= UNREAD_MS)
-        return conn->since_ms;
+        return true;
     if (client->state != STATE_HEAD || !has_no_slots(conn) || conn->out_first != NULL)
-        return INT64_MAX;
-    const bool begun = conn->in_len > 0, asked = client->slot_end != 0 && !begun;
-    if (age < (begun ? UNREAD_MS : asked ? IDLE_MS : SILENT_MS))
-        return INT64_MAX;
-    return asked ? conn->since_ms + (1LL << 60) : conn->since_ms;
+        return false;
+    if (conn->in_len > 0)
+        return age >= UNREAD_MS;
+    return age >= (client->slot_end == 0 ? SILENT_MS : patient ? IDLE_MS : 0);
 }
 
-/* Closes connections that nobody needs, those first that stand lowest. How many. */
-static unsigned oust(struct reactor *reactor)
+/* Those first whose address holds most, by powers of two; of these who have not asked, then those
+ * of whom nothing has been heard for the longest time. INT64_MAX: it stays. That is who is busy, or
+ * was just now, unless it is one of a swarm; and whose address holds less than the newcomer's. */
+static int64_t standing(const struct reactor *reactor, const struct conn *conn, uint32_t newcomer)
+{
+    if (!is_client(conn) || conn->closed)
+        return INT64_MAX;
+    const struct client *client = client_of(conn);
+    const uint32_t weight = weight_of(reactor->admission.held[client->address]);
+    const bool swarm = newcomer != ANYBODY && weight >= newcomer + SWARM;
+    if (weight < newcomer || !is_spare(reactor, conn, !swarm))
+        return INT64_MAX;
+    const bool asked = client->state == STATE_HEAD && client->slot_end != 0 && conn->in_len == 0;
+    assert(weight <= 32 && conn->since_ms < 1LL << ASKED_BIT);
+    return (int64_t)(32 - weight) << (ASKED_BIT + 1) | (int64_t)asked << ASKED_BIT | conn->since_ms;
+}
+
+/* Closes connections that nobody needs, those first that stand lowest, for one of that weight. How
+ * many. */
+static unsigned oust(struct reactor *reactor, uint32_t newcomer)
 {
     struct admission *admission = &reactor->admission;
     struct conn *chosen[OUSTED_MAX];
     int64_t rank[OUSTED_MAX];
     unsigned count = 0, most = admission->places / OUSTED_SHARE;
-    if (reactor->loop.now_ms < admission->nobody_ms)
+    if (reactor->loop.now_ms < admission->nobody_ms && newcomer >= admission->nobody_for)
         return 0;
     most = most < 1 ? 1 : most > OUSTED_MAX ? OUSTED_MAX : most;
     for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next) {
-        const int64_t own = standing(reactor, conn);
+        const int64_t own = standing(reactor, conn, newcomer);
         if (own == INT64_MAX || (count == most && own >= rank[count - 1]))
             continue;
         unsigned at = count < most ? count++ : most - 1;
@@ -103,8 +162,10 @@ static unsigned oust(struct reactor *reactor)
     }
     for (unsigned i = 0; i < count; i++)
         conn_close(chosen[i]);
-    if (count == 0)
+    if (count == 0) {
         admission->nobody_ms = reactor->loop.now_ms + NOBODY_MS;
+        admission->nobody_for = newcomer;
+    }
     admission->ousted += count;
     return count;
 }
@@ -119,7 +180,7 @@ static bool has_place(struct reactor *reactor, int fd)
     /* The descriptors of those who go are free in the next turn. */
     if (admission->promised_turn != reactor->loop.turns || admission->promised == 0) {
         admission->promised_turn = reactor->loop.turns;
-        admission->promised = oust(reactor);
+        admission->promised = oust(reactor, weight_of(admission->held[class_of(fd)] + 1));
     }
     if (admission->promised == 0)
         return false;
@@ -177,15 +238,17 @@ static void refuse_from_reserve(struct reactor *reactor, const struct listener *
 void admit_accepted(struct loop *loop, struct listener *listener, int fd)
 {
     struct reactor *reactor = (struct reactor *)loop;
-    const bool client = listener->protocol->clients;
     reactor->admission.newest = (uint32_t)fd;
     note_singly(reactor);
-    if (reactor->draining)
+    if (reactor->draining) {
         close(fd);
-    else if (client && !has_place(reactor, fd))
+        return;
+    }
+    if (listener->protocol->clients && !has_place(reactor, fd)) {
         turn_away(reactor, listener->transport, fd);
-    else if (loop_adopt(loop, fd, listener->protocol, listener->transport) != NULL)
-        reactor->admission.places += client;
+        return;
+    }
+    loop_adopt(loop, fd, listener->protocol, listener->transport);
 }
 
 void admit_accept_failed(struct loop *loop, struct listener *listener, int error)
@@ -195,7 +258,7 @@ void admit_accept_failed(struct loop *loop, struct listener *listener, int error
     if (error != EMFILE && error != ENFILE)
         return;
     reactor->admission.retry_ms = reactor->loop.now_ms + RETRY_MS;
-    if (!reactor->draining && oust(reactor) == 0)
+    if (!reactor->draining && oust(reactor, ANYBODY) == 0)
         refuse_from_reserve(reactor, listener);
 }
 
@@ -251,6 +314,6 @@ void admit_sweep(struct reactor *reactor)
     admission->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (admission->reserve < 0 ||
         (uint32_t)admission->reserve + spare(admission) / 2 >= admission->files_max)
-        oust(reactor);
+        oust(reactor, ANYBODY);
     admit_again(reactor);
 }

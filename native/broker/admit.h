@@ -11,6 +11,9 @@ void admit_accepted(struct loop *loop, struct listener *listener, int fd);
 void admit_accept_failed(struct loop *loop, struct listener *listener, int error);
 /* Starts listeners that have stopped. */
 void admit_again(struct reactor *reactor);
+/* A client's connection is there, and is closed. */
+void admit_came(struct client *client);
+void admit_gone(const struct client *client);
 /* Twice a second. */
 void admit_sweep(struct reactor *reactor);
 

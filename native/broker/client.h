@@ -49,8 +49,7 @@ struct client {
     uint8_t state;
     bool asks;    /* its last request was one for the upper layer */
     bool refuser; /* its requests were refused one after the other, and none was good since */
-    bool has_address;
-    uint8_t address; /* the client's, hashed; when it is first needed */
+    uint8_t address; /* its class, of ADDRESS_CLASSES */
     struct client *next_yielded, **prev_yielded; /* prev NULL: it has not */
     struct client *next_held;
     uint32_t held;   /* bytes; only while some are shed */

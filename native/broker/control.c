@@ -6,10 +6,8 @@
  * several requests on one connection. */
 #include "broker/control.h"
 
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct asked {
     struct asked *next, *prev;
@@ -20,31 +18,6 @@ struct asked {
     uint32_t head_len;
     struct body *body;
 };
-
-static uint64_t address_of(const struct conn *conn)
-{
-    struct sockaddr_storage at = {0};
-    socklen_t len = sizeof at;
-    uint64_t key = 0;
-    if (getpeername(conn->fd, (struct sockaddr *)&at, &len) != 0)
-        return 0;
-    if (at.ss_family == AF_INET)
-        return ((const struct sockaddr_in *)&at)->sin_addr.s_addr;
-    if (at.ss_family == AF_INET6) /* a site's 64 bits: the rest is its own to choose */
-        memcpy(&key, ((const struct sockaddr_in6 *)&at)->sin6_addr.s6_addr, sizeof key);
-    return key;
-}
-
-static struct lane *lane_of(struct reactor *reactor, struct conn *conn, bool alone)
-{
-    struct client *client = client_of(conn);
-    if (!client->has_address) {
-        uint64_t key = address_of(conn) * 0x9e3779b97f4a7c15ULL;
-        client->address = (uint8_t)(key >> 56);
-        client->has_address = true;
-    }
-    return &reactor->asking.lanes[alone][client->address % ASKING_LANES];
-}
 
 /* Takes it out of its lane, which its turn will find empty, perhaps. */
 static void asked_free(struct reactor *reactor, struct asked *asked)
@@ -75,7 +48,7 @@ uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t
     struct reactor *reactor = conn_reactor(conn);
     struct asking *asking = &reactor->asking;
     const bool alone = client->control_open == 0;
-    struct lane *lane = lane_of(reactor, conn, alone);
+    struct lane *lane = &asking->lanes[alone][client->address];
     const uint64_t open_max = reactor->options.memory_max / CONTROL_REQUEST_BYTES;
     /* The queue is full, or half of it is of this address's; or most that waits is. */
     if (asking->count >= ASKING_MAX || lane->count >= ASKING_MAX / 2 ||

@@ -33,14 +33,18 @@ struct turned_away {
     int64_t since_ms;
 };
 
+#define ADDRESS_CLASSES 256u /* of clients, by the hash of their address */
+
 /* What admit.c knows of descriptors and places. */
 struct admission {
     uint32_t files_max; /* that the process may have open */
     uint32_t newest;    /* the number of the descriptor that was accepted last */
     uint32_t places;    /* connections with HTTP that are not being closed */
+    uint32_t held[ADDRESS_CLASSES]; /* how many of these are whose */
     uint32_t promised;  /* of those ousted in that turn, whose place nobody has got yet */
     uint64_t promised_turn;
-    int64_t nobody_ms; /* until then nobody is looked for who could go */
+    int64_t nobody_ms; /* until then nobody is looked for who could go, */
+    uint32_t nobody_for; /* one whose weight is this or more */
     int64_t retry_ms;  /* when to accept again; 0: nothing failed */
     int reserve;       /* a descriptor for who can not have one otherwise; -1: it is lost */
     struct turned_away away[TURNED_AWAY_MAX];
@@ -103,7 +107,7 @@ struct reactor_options {
 };
 
 /* Requests for the upper layer, by the hash of their client's address. */
-#define ASKING_LANES 256u
+#define ASKING_LANES ADDRESS_CLASSES
 #define ASKING_MAX 1024u     /* that wait to be given up; then 503 */
 #define ASKING_SHARE_MAX 16u /* given up in one stay of the loop, at most */
 #define AWAY_US_MAX 500      /* when the upper layer takes longer it is given less */

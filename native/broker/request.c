@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/admit.h"
 #include "broker/control.h"
 #include "broker/dispatch.h"
 #include "broker/host.h"
@@ -489,6 +490,7 @@ static void client_opened(struct conn *conn)
 {
     conn->kept = &conn_reactor(conn)->input_bytes;
     note_wary(client_of(conn));
+    admit_came(client_of(conn));
 }
 
 static void client_tended(struct conn *conn)
@@ -517,7 +519,7 @@ static void client_half_closed(struct conn *conn)
 
 static void client_closed(struct conn *conn)
 {
-    conn_reactor(conn)->admission.places--;
+    admit_gone(client_of(conn));
     conn_abandoned(conn);
 }
 

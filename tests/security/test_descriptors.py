@@ -2,13 +2,14 @@
 
 import os
 import resource
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from attacked import AttackedBroker, MiB
-from wire import Response, Wire, head, produce
+from wire import Closed, Response, Wire, head, produce
 
 FILES = 256
 CROWD = 1500
@@ -155,3 +156,47 @@ def test_without_any_descriptor_there_is_the_reserve(attacked: AttackedBroker) -
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
             time.sleep(0.7)
     assert attacked.exchange(produce("t", b"again"), timeout=10).status == 200
+
+
+SWARM = "127.0.0.2"
+
+
+def from_address(attacked: AttackedBroker, address: str, shard: int) -> Wire:
+    sock = socket.socket()
+    sock.settimeout(30)
+    sock.bind((address, 0))
+    sock.connect(("127.0.0.1", attacked.port(shard=shard)))
+    return Wire(sock)
+
+
+def test_a_swarm_makes_room_and_takes_none(attacked: AttackedBroker) -> None:
+    """From one address so many that there is no place left, each asks now and then and is never
+    silent for long. Who comes from elsewhere is let in, and whose connection was idle keeps it."""
+    attacked.produce("t", b"x")
+    ask = head("GET", "/ready")
+    with ExitStack() as stack:
+        idle = stack.enter_context(attacked.shard_wire(0))
+        idle.send(produce("t", b"early"))
+        assert idle.response().status == 200
+
+        def join() -> Wire:
+            return stack.enter_context(from_address(attacked, SWARM, 0))
+
+        swarm = [join() for _ in range(FILES)]
+        for turn in range(20):
+            for wire in swarm:
+                wire.send(ask)
+            for number, wire in enumerate(swarm):
+                try:
+                    wire.response()
+                except (Closed, OSError):
+                    wire.sock.close()
+                    swarm[number] = join()
+            if turn < 5:
+                continue  # The idle one is that for longer than anybody else.
+            with attacked.shard_wire(0, timeout=10) as wire:
+                wire.send(produce("t", b"late"))
+                assert wire.response().status == 200
+        assert figure(attacked, "connections_refused_total") > 0
+        idle.send(produce("t", b"idle"))
+        assert idle.response().status == 200
