@@ -57,33 +57,6 @@ def decode(body: bytes | bytearray | memoryview) -> Message:
     return message
 
 
-class FrameDecoder:
-    """Bytes in, messages out, for a stream that arrives in pieces of any size."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
-        """The messages that `data` completes; the rest is kept, at most one frame of it."""
-        self._buffer += data
-        messages = []
-        start = 0
-        while (body := start + LENGTH.size) <= len(self._buffer):
-            (length,) = LENGTH.unpack_from(self._buffer, start)
-            _check_length(length)
-            if len(self._buffer) < body + length:
-                break
-            messages.append(decode(bytes(self._buffer[body : body + length])))
-            start = body + length
-        del self._buffer[:start]
-        return messages
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete: at the end of a stream, it was cut off."""
-        return len(self._buffer)
-
-
 def read(stream: Readable) -> Message | None:
     """The next message of a blocking stream; None at its end."""
     head = stream.read(LENGTH.size)

@@ -16,11 +16,6 @@ SECRET_CHARS_MIN, SECRET_CHARS_MAX = 32, 4096
 """Of one that was made elsewhere."""
 
 
-def is_open(config: Config) -> bool:
-    """Whether the brokers have no secret between them: on one machine only."""
-    return len(config.cluster.brokers) > 1 and not config.cluster.secret_file
-
-
 def read_secret(config: Config) -> bytes:
     """The secret of the configured cluster, b"" where it has none; ConfigError says what to do."""
     name, brokers = config.cluster.secret_file, config.cluster.brokers

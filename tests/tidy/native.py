@@ -5,6 +5,7 @@ belongs to the one file that defines a function of that name which is not static
 """
 
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ FLOORS = ("base", "format", "http", "loop", "log", "read", "broker", "python")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
 _FUNCTION = re.compile(r"^(?!typedef|#|\s)((?:[\w*]+[\s*]+)+)(\w+)\(([^;{}]*)\)\s*\{", re.MULTILINE)
+_DECLARATION = re.compile(r"^(?!typedef|#|\s)(?:[\w*]+[\s*]+)+(\w+)\([^;{}]*\);", re.MULTILINE)
 _INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.MULTILINE)
 _USED = re.compile(
     r"(?:(?<=[=(,&?:!|{;])|\breturn\b|^)\s*(?<![.\w])(\w+)\b|(?<![\w.])(?<!->)(\w+)\s*\(",
@@ -52,6 +54,19 @@ def functions(text: str) -> tuple[set[str], set[str]]:
     for each in _FUNCTION.finditer(text):
         found["static" in each.group(1).split()].add(each.group(2))
     return found
+
+
+def unreached(files: dict[str, str]) -> list[tuple[str, str]]:
+    """(file, function for others) of those that no file names beyond declaring and defining it."""
+    texts = {name: plain(text) for name, text in files.items()}
+    words = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
+    declared = Counter(name for text in texts.values() for name in _DECLARATION.findall(text))
+    return [
+        (name, each)
+        for name, text in sorted(texts.items())
+        for each in sorted(functions(text)[0])
+        if words[each] == 1 + declared[each] and not each.startswith("PyInit_")
+    ]
 
 
 def includes(text: str) -> set[str]:

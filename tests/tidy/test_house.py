@@ -1,8 +1,10 @@
 """The house as a whole: its map, its knobs, its licence, the link to the workers."""
 
+import ast
 import os
 import re
 import tomllib
+from collections import Counter
 
 import barco
 from barco import config
@@ -22,6 +24,24 @@ def test_the_readme_has_a_map_of_the_house() -> None:
     ]
     missing = [room for room in rooms if not re.search(rf"\b{room}/", README)]
     assert not missing, f"not on the README's map: {missing}"
+
+
+def test_no_function_or_class_that_no_product_reaches() -> None:
+    """What only tests call stands in tests/; of errors the table picks some by what they tell."""
+    users = ("barco/", "workers/", "pyspark_barco/", "scripts/", "bench/")
+    texts = [
+        path.read_text("utf-8") for path in tree.python() if tree.relative(path).startswith(users)
+    ]
+    words = Counter(word for text in texts for word in re.findall(r"\w+", text))
+    wrong = [
+        f"{tree.relative(path)}: {node.name}"
+        for name, path in tree.modules().items()
+        for node in tree.parsed(path).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and words[node.name] == 1
+        and name != "barco.errors"
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_knob_is_in_tuning_md() -> None:

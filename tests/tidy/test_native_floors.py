@@ -34,6 +34,15 @@ def test_circles_are_known() -> None:
     assert not gone, f"take these out of CIRCLES: {gone}"
 
 
+def test_no_function_that_only_tests_reach() -> None:
+    """Each is named once more than where it is declared and defined, or Python calls it."""
+    wrong = [f"{name}: {each}" for name, each in native.unreached(native.sources())]
+    assert not wrong, "\n".join(wrong)
+    lone = {"base/a.c": "int lone(void)\n{\n    return 1;\n}\n", "base/a.h": "int lone(void);\n"}
+    assert native.unreached(lone) == [("base/a.c", "lone")]
+    assert not native.unreached(lone | {"log/b.c": "int lone_user = lone();\n"})
+
+
 def test_only_the_binding_knows_python() -> None:
     wrong = [
         name

@@ -28,23 +28,26 @@ def nested(depth: int) -> frame.Message:
 
 def test_round_trip_in_pieces_of_any_size() -> None:
     stream = b"".join(frame.encode(message) for message in MESSAGES * 3)
-    randomness = random.Random(7)
-    for _ in range(50):
-        decoder = frame.FrameDecoder()
-        out: list[frame.Message] = []
+
+    async def collect(randomness: random.Random) -> list[frame.Message | None]:
+        reader, found = asyncio.StreamReader(), []
+        reading = asyncio.ensure_future(frame.read_async(reader))
         rest = stream
         while rest:
             size = randomness.choice((1, 3, 4, 5, 17, 400, 4000))
-            out += decoder.feed(rest[:size])
+            reader.feed_data(rest[:size])
             rest = rest[size:]
-        assert out == MESSAGES * 3
-        assert decoder.pending_bytes == 0
+            for _ in range(4):
+                await asyncio.sleep(0)
+            while reading.done():
+                found.append(reading.result())
+                reading = asyncio.ensure_future(frame.read_async(reader))
+                await asyncio.sleep(0)
+        reading.cancel()
+        return found
 
-
-def test_a_cut_stream_is_seen() -> None:
-    decoder = frame.FrameDecoder()
-    assert decoder.feed(frame.encode(MESSAGES[0])[:-1]) == []
-    assert decoder.pending_bytes > 0
+    for seed in range(50):
+        assert asyncio.run(collect(random.Random(seed))) == MESSAGES * 3
 
 
 def test_blocking_and_asyncio_streams() -> None:
@@ -86,8 +89,6 @@ def test_the_length_is_checked_before_anything_is_read(length: int) -> None:
 
     with pytest.raises(ProtocolError, match=f"frame length {length} "):
         frame.read(NeverReadFurther())
-    with pytest.raises(ProtocolError, match=f"frame length {length} "):
-        frame.FrameDecoder().feed(struct.pack("<I", length))
 
 
 @pytest.mark.parametrize(

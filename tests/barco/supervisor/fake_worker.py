@@ -49,9 +49,30 @@ def misbehave() -> None:
         sys.exit(78)
 
 
+class FrameDecoder:
+    """Bytes in, messages out, for a stream that arrives in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[frame.Message]:
+        """The messages that `data` completes; the rest is kept, at most one frame of it."""
+        self._buffer += data
+        messages = []
+        start = 0
+        while (body := start + frame.LENGTH.size) <= len(self._buffer):
+            (length,) = frame.LENGTH.unpack_from(self._buffer, start)
+            if len(self._buffer) < body + length:
+                break
+            messages.append(frame.decode(bytes(self._buffer[body : body + length])))
+            start = body + length
+        del self._buffer[:start]
+        return messages
+
+
 class Worker:
     def __init__(self) -> None:
-        self.decoder = frame.FrameDecoder()
+        self.decoder = FrameDecoder()
         self.version = 0
         self.consumers: set[str] = set()
         self.brokers: dict[int, str] = {}
