@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgpack
 from running import Answer
@@ -266,7 +266,7 @@ class RefusedError(Exception):
 
 
 class Shard:
-    """All three."""
+    """All three. In a `with` block they are ended behind it, and their logs shown if that fails."""
 
     def __init__(self, root: Path, **limits: Any) -> None:
         self.root = root
@@ -284,6 +284,14 @@ class Shard:
             "segment_bytes": 8 * MiB,
         } | limits
         self.members = [Member(self, ordinal) for ordinal in range(3)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:  # Of a test that fails pytest shows it.
+            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
+        self.end()
 
     def start(self) -> None:
         """All of them; returns when the first leads."""

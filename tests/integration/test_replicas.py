@@ -18,14 +18,9 @@ from barco.types import MiB
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
-    made = Shard(tmp_path)
-    try:
+    with Shard(tmp_path) as made:
         made.start()
         yield made
-    finally:
-        for member in made.members:  # Shown when the test fails.
-            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
-        made.end()
 
 
 class Writer:
@@ -167,10 +162,9 @@ def test_a_leader_that_nobody_follows_refuses_nothing(shard: Shard) -> None:
 
 def test_a_damaged_group_is_fetched_again(tmp_path: Path) -> None:
     """On the way to both followers, now and then: writes go on, and the leader leads on."""
-    shard = Shard(tmp_path)
-    for member in shard.members[1:]:
-        member.environment["BARCO_TEST_MUTANT"] = "damaging"
-    try:
+    with Shard(tmp_path) as shard:
+        for member in shard.members[1:]:
+            member.environment["BARCO_TEST_MUTANT"] = "damaging"
         shard.start()
         until("the owner leads", lambda: "leading" in shard.members[0].log)
         with Writer(shard) as writer:
@@ -178,8 +172,6 @@ def test_a_damaged_group_is_fetched_again(tmp_path: Path) -> None:
         check_history(same_everywhere(shard), writer)
         assert all("was refused: damaged" in member.log for member in shard.members[1:])
         assert shard.members[0].log.count("leading") == 1
-    finally:
-        shard.end()
 
 
 def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:
@@ -209,14 +201,9 @@ def test_a_long_absent_follower_catches_up_from_the_files(shard: Shard) -> None:
 @pytest.fixture
 def short_memory(tmp_path: Path) -> Iterator[Shard]:
     """Three that keep about 32 MiB, in segments of 8 MiB, and look at it all the time."""
-    made = Shard(tmp_path, retention_bytes=3 * 32 * MiB, retention_seconds=0.2)
-    try:
+    with Shard(tmp_path, retention_bytes=3 * 32 * MiB, retention_seconds=0.2) as made:
         made.start()
         yield made
-    finally:
-        for member in made.members:
-            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
-        made.end()
 
 
 def test_retention_goes_on_and_a_new_disk_does_not_wait_for_what_it_took(

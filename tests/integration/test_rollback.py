@@ -17,14 +17,9 @@ from barco.supervisor import datadir
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
-    made = Shard(tmp_path)
-    try:
+    with Shard(tmp_path) as made:
         made.start()
         yield made
-    finally:
-        for member in made.members:  # Shown when the test fails.
-            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
-        made.end()
 
 
 def replication(member: Member) -> dict[str, Any]:

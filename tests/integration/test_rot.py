@@ -19,14 +19,9 @@ Row = tuple[Path, int, GroupHeader]
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
-    made = Shard(tmp_path)
-    try:
+    with Shard(tmp_path) as made:
         made.start()
         yield made
-    finally:
-        for member in made.members:  # Shown when the test fails.
-            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
-        made.end()
 
 
 def directory(member: Member) -> Path:

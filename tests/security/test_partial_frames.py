@@ -35,19 +35,16 @@ SECONDS = 15.0
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
     """Three members with the usual limits, one of which is the attacker now."""
-    made = Shard(
+    with Shard(
         tmp_path_factory.mktemp("partial"),
         memory_bytes=BUDGET,
         request_bytes_max=16 * MiB,
         segment_bytes=64 * MiB,
-    )
-    try:
+    ) as made:
         made.start()
         made.members[2].kill()
         made.leader(made.members[:2])
         yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture(autouse=True)
