@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults for a seed (30)")
     parser.add_argument("--four", action="store_true", help="only worlds with four brokers")
     parser.add_argument("--three", action="store_true", help="only worlds with three brokers")
+    parser.add_argument("--rollback", action="store_true", help="only worlds with an old copy")
     parser.add_argument("--walks", type=int, default=30, help="random walks for a seed (30)")
     parser.add_argument("--states", type=int, default=0, help="search so many states first (0)")
     parser.add_argument("--mutant", type=int, help="run this mutant instead")
@@ -34,13 +35,18 @@ def main() -> int:
 
 
 def _rounds(args: argparse.Namespace, mutant: object) -> int:
+    """Every third seed with four brokers, every fifth with a data directory that goes back. Walks
+    have none: pings are off in them, so nobody could hear of it."""
     begin, told, failed = time.monotonic(), 0.0, 0
     cpu = 0.0  # Of the clusters alone.
     simulated, steps, acks, walks, seeds = 0.0, 0, 0, 0, 0
     for seed in range(args.first, args.first + args.seeds):
-        four = args.four or (seed % 3 == 0 and not args.three)
+        given = args.four or args.three
+        rollback = args.rollback or (seed % 5 == 4 and not given)
+        four = args.four or (seed % 3 == 0 and not args.three and not rollback)
+        how = {"four": four, "rollback": rollback, "mutant": mutant}
         start = time.process_time()
-        outcome = run(seed, args.seconds, four=four, mutant=mutant)
+        outcome = run(seed, args.seconds, **how)
         cpu += time.process_time() - start
         seeds += 1
         simulated += outcome.seconds
@@ -48,7 +54,7 @@ def _rounds(args: argparse.Namespace, mutant: object) -> int:
         acks += outcome.acks
         if outcome.violation is not None:
             failed += 1
-            print(report(seed, args.seconds, four=four, mutant=mutant), flush=True)
+            print(report(seed, args.seconds, **how), flush=True)
         for number in range(seed * args.walks, (seed + 1) * args.walks):
             walked = walk(number, mutant=mutant)
             walks += 1

@@ -74,6 +74,8 @@ class Oracle:
         """What was decided once, and is not history any more."""
         self.losses: list[tuple[Gid, int, int]] = []
         """(generation, groups that are history, groups that were acknowledged)."""
+        self.left_out: set[tuple[Gid, int, int]] = set()
+        """The groups of those, by number and content: generations of two lines have one name."""
         self.lemmas = True
         """False: only what a client could see counts."""
 
@@ -116,6 +118,8 @@ class Oracle:
         told = self.acknowledged.get(gid, 0)
         if told > tail:
             self.losses.append((gid, tail, told))
+            groups = self.contents.get(gid, {}).items()
+            self.left_out |= {(gid, gseq, crc) for gseq, crc in groups if tail < gseq <= told}
             self.acknowledged[gid] = tail
 
     # --- Disks ------------------------------------------------------------------------------

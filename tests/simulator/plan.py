@@ -328,8 +328,11 @@ def silent_losses(world: World) -> list[object]:
     for gid, tail, told in world.oracle.losses:
         for broker in world.brokers:
             disk = broker.disk
-            known = min(disk.witness.get(gid, 0), len(disk.logs.get(gid, ())))
-            if tail < known <= told and disk.decided(gid) and not disk.aside:
+            log = disk.logs.get(gid, ())
+            known = min(disk.witness.get(gid, 0), len(log))
+            # Those that went on have another generation of that name.
+            lost = tail < known and (gid, known, log[known - 1].header_crc) in world.oracle.left_out
+            if lost and known <= told and disk.decided(gid) and not disk.aside:
                 found.append((broker.ordinal, gid, tail, known))
     return found
 

@@ -11,7 +11,8 @@ ATTEMPTS_MAX = 200
 
 def shrink(seed: int, seconds: float, **how: Any) -> tuple[list[Fault], Outcome]:
     """The fewest faults found with which the seed still breaks the same invariant."""
-    faults = plan(seed, seconds, four=how.get("four", False))
+    kinds = {name: how[name] for name in ("four", "rollback") if name in how}
+    faults = plan(seed, seconds, **kinds)
     outcome = run(seed, seconds, faults=faults, **how)
     assert outcome.violation is not None, f"seed {seed}: nothing to shrink"
     invariant = outcome.violation.invariant
@@ -41,6 +42,7 @@ def report(seed: int, seconds: float, **how: Any) -> str:
     trace = lines(worlds[0].trace)
     told = [f"  {f.time:9.4f}  {f.kind} {f.ordinal} {f.other} {f.number:.3f}" for f in faults]
     again = f"python -m tests.simulator --from {seed} --seeds 1 --seconds {seconds:g}"
-    again += " --four" if how.get("four") else " --three"
+    kind = "four" if how.get("four") else "rollback" if how.get("rollback") else "three"
+    again += f" --{kind}"
     parts = [f"seed {seed}: {outcome.violation}", f"{len(faults)} faults:", *told]
     return "\n".join([*parts, f"the last {len(trace)} events:", *trace, f"again: {again}"])
