@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from schema import wrong
 
 import barco
 from barco import _native
@@ -28,6 +29,7 @@ from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token
+from barco.workers.http.base.status_schema import STATUS
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
 RING = Placement(3, 8)
@@ -124,6 +126,7 @@ def without_a_leader(cluster):
 
 def test_the_first_start_needs_all_three_and_says_so(cluster):
     """Genesis knows no disks: a blank one can not be told from one that lost everything."""
+    assert not wrong(cluster.alone, STATUS)
     assert "all three at a cluster's first start" in cluster.alone["reason"]
     assert not any(shard["leads"] for shard in cluster.alone["shards"])
     assert cluster.alone["status"] == "starting" and not cluster.alone["inSync"]
@@ -164,6 +167,7 @@ def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
 def replication(cluster, ordinal):
     """What a broker says of the shards that it leads: by follower, its state."""
     _, _, body = request(cluster, ordinal, "GET", "/status")
+    assert not wrong(body, STATUS)
     led = [shard["replication"] for shard in body["shards"] if shard.get("leads")]
     return [{each["ordinal"]: each["state"] for each in one["followers"]} for one in led]
 

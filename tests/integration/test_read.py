@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from running import Answer, RunningBroker, key_of
+from schema import wrong
 
 from barco import _native
 
@@ -232,6 +233,19 @@ def test_every_listener_answers_for_everything(broker: RunningBroker, listener: 
     assert "\nbarco_workers_up 2\n" in text
     names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"]
     assert len(names) == len(set(names))
+
+
+def test_the_status_is_what_openapi_says(broker: RunningBroker) -> None:
+    schemas = broker.request("GET", "/openapi.json").json["components"]["schemas"]
+    status = broker.request("GET", "/status").json
+    assert not wrong(status, schemas["Status"])
+    assert status["shards"][0]["storage"]["setAside"] == 0
+    for path in ("/ready", "/ready?insync"):
+        assert not wrong(broker.request("GET", path).json, schemas["Ready"])
+    for name in ("news", "ready"):
+        assert wrong(status | {name: True}, schemas["Status"]), "the check finds nothing"
+    del status["shards"][0]["storage"]["setAside"]
+    assert wrong(status, schemas["Status"]) == [".shards[].storage.setAside is missing"]
 
 
 def test_shapes_on_the_wire(broker: RunningBroker) -> None:

@@ -15,8 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
 
 from hostile import Liar
 from replicas import Member, Shard, check_history, same_everywhere, until
+from schema import wrong
 
 from barco.protocol.replication import Message
+from barco.workers.http.base.status_schema import STATUS
+
+SHARD = STATUS["properties"]["shards"]["items"]
 
 
 class Acknowledged:
@@ -43,14 +47,9 @@ class Acknowledged:
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
-    made = Shard(tmp_path)
-    try:
+    with Shard(tmp_path) as made:
         made.start()
         yield made
-    finally:
-        for member in made.members:  # Shown when the test fails.
-            print(f"--- broker {member.ordinal}: {member.fatal}\n{member.log[-4000:]}")
-        made.end()
 
 
 class Beside:
@@ -208,6 +207,7 @@ def test_whose_votes_are_said_to_be_lost_votes_again(shard: Shard) -> None:
 
     def accused() -> bool:
         told = follower.call("standing")["replication"]
+        assert not wrong(told, SHARD["properties"]["replication"])
         return bool(told["suspect"]) and told.get("accusedBy") == 2
 
     until("that it says so", accused)

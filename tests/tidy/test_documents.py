@@ -4,10 +4,12 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barco import errors
+from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.table import ROUTES
 
 from . import tree
@@ -129,11 +131,31 @@ def keys_of(path: str, *functions: str) -> set[str]:
     return found
 
 
-def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
+def fields_of_the_status() -> set[str]:
     fields = keys_of("workers/http/handlers/status.py", "_looked", "_peers")
     fields |= keys_of("workers/http/handlers/standing.py", "look", "_role")
-    fields |= keys_of("workers/replication/figures.py", "status_of")
+    fields |= keys_of("workers/replication/figures.py", "status_of", "_blame")
+    fields |= keys_of("workers/storage/stores/scrub.py", "status")
+    fields |= keys_of("workers/storage/stores/shard_files.py", "health")
     assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
+    assert {"suspectWhy", "accusedBy", "setAside", "scrubPercent"} <= fields
+    return fields
+
+
+def named_in(schema: dict[str, Any]) -> set[str]:
+    """The properties of an object of a JSON Schema, and of all objects in it."""
+    below = list(schema.get("properties", {}).values())
+    below += [schema["items"]] if "items" in schema else []
+    return set(schema.get("properties", {})).union(*map(named_in, below))
+
+
+def test_openapi_has_every_field_of_the_status_and_no_other() -> None:
+    kept = {"address", "state", "connected", "version", "incarnation", "topics"}  # Of a peer.
+    assert named_in(STATUS) - kept == fields_of_the_status() - kept
+
+
+def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
+    fields = fields_of_the_status()
     text = (tree.ROOT / "docs" / "operations.md").read_text("utf-8")
     missing = [name for name in sorted(fields) if not re.search(rf"`[^`]*\b{name}\b[^`]*`", text)]
     assert not missing, f"not in docs/operations.md: {missing}"

@@ -348,6 +348,7 @@ ROUTES = (
         "what is damaged on its disk, and how far the search for that is.",
         "administration",
         answers={200: "Ready: every slice can be written through it.", 503: "Not yet."},
+        shape="status",
     ),
     Route(
         "GET",
@@ -358,6 +359,7 @@ ROUTES = (
         "administration",
         (Parameter("insync", "Given without a value, or true: also wait for the copies."),),
         answers={200: "Yes.", 503: "Not yet; reason says why."},
+        shape="ready",
     ),
     Route(
         "GET",

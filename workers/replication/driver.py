@@ -134,7 +134,10 @@ class Driver:
         if (current := self.logs.current) is not None and self._tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
         if (unclean := self._machine.unclean()) > 0:
-            text = "%d generation(s) of token %d ended on an operator's word (barco recover)"
+            text = (
+                "%d generation(s) of token %d ended on an operator's word (barco recover), or"
+                " without what a broker had and has set aside"
+            )
             log.warning(text, unclean, self._token)
         for link in self._links.values():
             link.start()

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
+from barco.workers.http.base.status_schema import READY, STATUS
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -62,6 +63,8 @@ _EVENTS_SCHEMA = {
 _KINDS = {
     "stored": {"$ref": "#/components/schemas/Stored"},
     "events": {"$ref": "#/components/schemas/Events"},
+    "status": {"$ref": "#/components/schemas/Status"},
+    "ready": {"$ref": "#/components/schemas/Ready"},
 }
 
 _TAGS = {
@@ -94,6 +97,8 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Problem": _PROBLEM_SCHEMA,
                 "Stored": _STORED_SCHEMA,
                 "Events": _EVENTS_SCHEMA,
+                "Status": STATUS,
+                "Ready": READY,
             },
             "responses": {
                 "Problem": {
@@ -156,7 +161,9 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _answer(route: Route, status: int) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.answers[status]}
     if status >= 400:
-        if route.path != "/status":
+        if route.shape in ("status", "ready"):  # They say why not, in the same form.
+            answer["content"] = {"application/json": {"schema": _KINDS[route.shape]}}
+        else:
             answer["content"] = {
                 "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
             }
