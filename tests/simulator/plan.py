@@ -98,6 +98,7 @@ def plan(
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
     kinds = ONE if one else kinds
+    seconds = min(seconds, CLOSE_SECONDS) if close(seed) else seconds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
     faults, time = [], 1.0 + rng.random()

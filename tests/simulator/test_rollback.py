@@ -8,9 +8,17 @@ from barco.model.generation import Gid, Identity, Successor
 from barco.protocol.replication import HeardRecord
 
 from .mutants import Mutant
-from .plan import run, silent_losses
+from .plan import plan, run, silent_losses
 from .test_takeover import healthy
 from .world import World
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_failing_seed_is_repeated_with_its_own_faults(seed: int, rollback: bool) -> None:
+    """What `shrink` begins with is what `run` has had; a close world ends early."""
+    faults = plan(seed, 8.0, rollback=rollback)
+    assert run(seed, 8.0, rollback=rollback) == run(seed, 8.0, rollback=rollback, faults=faults)
 
 
 class SaysNothing(Replica):
