@@ -9,7 +9,7 @@ from pathlib import Path
 from .explorer import Bounds, explore, walk
 from .mutants import MUTANTS
 from .plan import run
-from .shrink import report
+from .shrink import KINDS, report
 
 
 def main() -> int:
@@ -20,8 +20,9 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=1000, help="first seed (1000)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults for a seed (30)")
     parser.add_argument("--four", action="store_true", help="only worlds with four brokers")
+    for kind in KINDS[1:]:
+        parser.add_argument(f"--{kind}", action="store_true", help="only worlds of this kind")
     parser.add_argument("--three", action="store_true", help="only worlds with three brokers")
-    parser.add_argument("--rollback", action="store_true", help="only worlds with an old copy")
     parser.add_argument("--walks", type=int, default=30, help="random walks for a seed (30)")
     parser.add_argument("--states", type=int, default=0, help="search so many states first (0)")
     parser.add_argument("--mutant", type=int, help="run this mutant instead")
@@ -41,10 +42,10 @@ def _rounds(args: argparse.Namespace, mutant: object) -> int:
     cpu = 0.0  # Of the clusters alone.
     simulated, steps, acks, walks, seeds = 0.0, 0, 0, 0, 0
     for seed in range(args.first, args.first + args.seeds):
-        given = args.four or args.three
-        rollback = args.rollback or (seed % 5 == 4 and not given)
-        four = args.four or (seed % 3 == 0 and not args.three and not rollback)
-        how = {"four": four, "rollback": rollback, "mutant": mutant}
+        how: dict[str, object] = {kind: True for kind in KINDS if getattr(args, kind)}
+        if not how and not args.three:
+            how = {"rollback": seed % 5 == 4, "four": seed % 5 != 4 and seed % 3 == 0}
+        how["mutant"] = mutant
         start = time.process_time()
         outcome = run(seed, args.seconds, **how)
         cpu += time.process_time() - start

@@ -54,7 +54,7 @@ class Broker(Carrier):
         assert self.replica is None
         self.life += 1
         world = self.world
-        self.disk.set_aside()
+        found = world.recover(self)
         self.session = world.new_session()
         settings = Settings(
             me=self.disk.identity,
@@ -63,14 +63,14 @@ class Broker(Carrier):
             replaces=self.disk.replaces,
         )
         self.replica = world.machine(
-            settings, self.disk.journal, self.disk.recovered(), world.rng.random, self.now()
+            settings, self.disk.journal, found, world.rng.random, self.now()
         )
         self.tick_at = float("inf")
         self.load()
         self.carry_out(self.replica.start(self.now()))
         self.schedule_tick()
 
-    def crash(self) -> None:
+    def crash(self, *, power: bool = False) -> None:
         """The process, or the power, is gone."""
         self.life += 1
         self.replica = None
@@ -79,10 +79,7 @@ class Broker(Carrier):
         self.events.clear()
         self.forget()
         self.intake.crash()
-        for record in self.disk.crash(self.world.rng):
-            self.world.oracle.recorded(self, record)
-        for gid, log in self.disk.logs.items():
-            self.world.oracle.stored(self, gid, log)
+        self.disk.crash(self.world.rng, power=power)
 
     def step(self, event: on.Event) -> None:
         """Tell the machine, and do what it asks."""
@@ -171,7 +168,7 @@ class Broker(Carrier):
 
     def synced(self, life: int, serial: int) -> None:
         """An fsync of the journal returned: it covers all that was written before."""
-        if life != self.life:
+        if life != self.life or self.fails():
             return
         unsynced = self.disk.unsynced
         if not unsynced or unsynced[0][0] > serial:

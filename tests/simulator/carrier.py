@@ -66,6 +66,8 @@ class Carrier:
         self.shut: set[int] = set()
         """Tokens whose core builds and takes nothing."""
         self.leads: dict[Gid, Generation] = {}
+        self.failing = False
+        """The next write or sync fails."""
         self.refuses: dict[int, int] = {}
         """How often its log refuses a group, by content."""
 
@@ -127,6 +129,7 @@ class Carrier:
             self.wait(self.told, self.life, token, event)
             return
         logs, life = self.own(token), self.life
+        self._saw(logs, event)
         effects = deque(logs.step(event, self.core(token)))
         while effects and life == self.life:
             effect = effects.popleft()
@@ -135,6 +138,12 @@ class Carrier:
                 effects.extendleft(reversed(logs.step(took, self.core(token))))
             else:
                 getattr(self, _DO[type(effect)])(token, effect)
+
+    def _saw(self, logs: Logs, event: le.LogEvent) -> None:
+        """For the table of what must have been seen."""
+        gid = getattr(getattr(event, "generation", event), "gid", None)
+        where = logs.at(gid).name if gid is not None else logs._step.name
+        self.world.seen.note(f"{where} {type(event).__name__}")
 
     def told(self, life: int, token: int, event: le.LogEvent) -> None:
         """Of a life that may be over."""
@@ -180,21 +189,29 @@ class Carrier:
         if self.replica is not None and (held := self.replica._held.get(gid)) is not None:
             self.disk.witness[gid] = max(self.disk.witness.get(gid, 0), held.committed)
 
-    def land(self, gid: Gid, gseq: int) -> GroupHead | None:
-        """Up to this group the log is stable. The last one that is new."""
-        flying, log, last = self.disk.flying(gid), self.disk.log(gid), None
-        while flying and flying[0].gseq <= gseq:
-            last = flying.popleft()
-            log.append(last)
-        if last is not None:
-            self.world.oracle.stored(self, gid, log)
-        return last
+    def fails(self, gid: Gid | None = None) -> bool:
+        """What is under way fails: the process ends. What it wrote can be read until somebody
+        syncs."""
+        if not self.failing:
+            return False
+        self.failing = False
+        if gid is not None:
+            self.disk.doom(gid)
+        self.world.stopped(self, "a write failed")
+        return True
 
     def landed(self, life: int, gid: Gid, gseq: int) -> None:
-        """An append completed; it counts when all before it have."""
-        last = self.land(gid, gseq) if life == self.life else None
+        """An append ended; it counts when all before it have."""
+        if life != self.life or self.fails(gid):
+            return
+        head = next((each for each in self.disk.flying(gid) if each.gseq == gseq), None)
+        last = self.disk.complete(gid, gseq)
+        if not self.world.in_order:
+            last = head
+        self.world.seen.note("an append ends before an earlier one", when=last is None)
         if last is None:
             return
+        self.world.oracle.stored(self, gid, self.disk.log(gid))
         logs = self.logs_of(gid.token)
         if self.world.native and not self.paused and self.intake.landed(gid, last):
             pass
@@ -247,7 +264,7 @@ class Carrier:
 
     def kept(self, life: int, gid: Gid, groups: tuple[GroupHead, ...]) -> None:
         """They are on the disk, and a start puts them into the log."""
-        if life == self.life:
+        if life == self.life and not self.fails():
             self.disk.kept[gid] = groups
             self.tell(gid.token, le.Kept(gid, groups[-1].gseq))
 
@@ -265,8 +282,10 @@ class Carrier:
 
     def wrote(self, life: int, gid: Gid, refused: str) -> None:
         """A log of files is stable as far as it goes."""
-        if life == self.life:
-            self.land(gid, self.disk.end(gid)[0])
+        if life == self.life and not self.fails(gid):
+            for head in list(self.disk.flying(gid)):
+                self.disk.complete(gid, head.gseq)
+            self.world.oracle.stored(self, gid, self.disk.log(gid))
             self.tell(gid.token, le.Wrote(gid, *self.disk.end(gid), refused))
 
     def _shut_core(self, token: int, effect: object) -> None:
@@ -291,7 +310,7 @@ class Carrier:
     def _begin(self, token: int, effect: le.Begin) -> None:
         assert not any(self.disk.in_flight.get(gid) for gid in self._left(token)), "it is at rest"
         self.shut.discard(token)
-        self._soon(token, le.Done())
+        self._after_io(token, le.Done())
 
     def _left(self, token: int) -> list[Gid]:
         left = self.logs_of(token)._left

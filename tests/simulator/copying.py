@@ -62,6 +62,7 @@ def _disk(value: Disk) -> Disk:
     new: Disk = shallow(value)
     new.logs = {gid: log.copy() for gid, log in value.logs.items()}
     new.in_flight = {gid: each.copy() for gid, each in value.in_flight.items()}
+    new.done = {gid: each.copy() for gid, each in value.done.items() if each}
     return new
 
 

@@ -16,12 +16,27 @@ from barco.protocol.replication import (
     PromisedRecord,
 )
 
+NOTHING = 1 << 60
+"""Of the journal is not stable."""
+
+
+class Seen:
+    """Which rare branches this world and its copies have been through (test_sometimes.py)."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def note(self, name: str, *, when: bool = True) -> None:
+        if when:
+            self.names.add(name)
+
 
 class Disk:
     """One broker's disk. Logs and journal hold only what is stable."""
 
-    def __init__(self, identity: Identity, replaces: bytes = b"") -> None:
+    def __init__(self, identity: Identity, seen: Seen, replaces: bytes = b"") -> None:
         self.identity = identity
+        self.seen = seen
         self.replaces = replaces
         self.journal: list[JournalRecord] = []
         self.logs: dict[Gid, list[GroupHead]] = {}
@@ -35,6 +50,14 @@ class Disk:
         self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
         self.kept: dict[Gid, tuple[GroupHead, ...]] = {}
         """Groups that a start puts into the log (`storage.kept`)."""
+        self.done: dict[Gid, set[int]] = {}
+        """Appends of the core that ended before an earlier one."""
+        self.loose: dict[Gid, int] = {}
+        """Logs whose groups after this one can be read, and are lost with the power."""
+        self.doomed: dict[Gid, int] = {}
+        """Logs whose groups after this one can be read until the next sync: theirs has failed."""
+        self.loose_journal = NOTHING
+        """So many records of the journal are stable."""
         self.full = False
         self.witness: dict[Gid, int] = {}
         """What was committed, as the headers of a log's groups say."""
@@ -79,33 +102,81 @@ class Disk:
             self.promised[record.gid] = record.ballot
             self.accepted[record.gid] = (record.ballot, record.value)
 
-    def crash(self, rng: Random) -> list[JournalRecord]:
-        """Of what was on its way, any prefix may have arrived. Returns the journal's part."""
-        arrived = []
+    def complete(self, gid: Gid, gseq: int) -> GroupHead | None:
+        """An append ended, maybe before an earlier one. The group up to which all have, if that is
+        news."""
+        done, flying, last = self.done.setdefault(gid, set()), self.flying(gid), None
+        done.add(gseq)
+        while flying and flying[0].gseq in done:
+            last = flying.popleft()
+            done.discard(last.gseq)
+            self.log(gid).append(last)
+        return last
+
+    def crash(self, rng: Random, *, power: bool = False) -> None:
+        """The process is gone, or the power. Of what was on its way any prefix has arrived: after a
+        kill it can be read, but is not stable before it is synced."""
+        if power:
+            self._lose(rng)
+        stable = len(self.journal)
         for _ in range(rng.randint(0, len(self.unsynced))):
-            _, records = self.unsynced.popleft()
-            for record in records:
+            for record in self.unsynced.popleft()[1]:
                 self.record(record)
-                arrived.append(record)
         self.unsynced.clear()
+        if len(self.journal) > stable:
+            self.loose_journal = min(self.loose_journal, stable)
         for gid, flying in self.in_flight.items():
-            for _ in range(rng.randint(0, len(flying))):
+            log, done = self.log(gid), self.done.pop(gid, set())
+            stable, arrived = len(log), rng.randint(0, len(flying))
+            while arrived < len(flying) and flying[arrived].gseq in done:
+                arrived += 1
+            for _ in range(arrived):
                 head = flying.popleft()
-                log = self.log(gid)
                 # A hole ends what recovery finds: later groups are not reached.
                 if head.gseq == len(log) + 1:
                     log.append(head)
             flying.clear()
+            if not power and len(log) > stable:
+                self.loose[gid] = min(self.loose.get(gid, stable), stable)
         for gid, row in self.kept.items():
             log = self.log(gid)
-            log += [head for head in row if head.gseq > len(log) and self._goes_on(log, row)]
+            if row[0].gseq <= len(log) + 1:
+                self.seen.note("a row that was kept is restored", when=row[-1].gseq > len(log))
+                log += [head for head in row if head.gseq > len(log)]
         self.kept.clear()
-        return arrived
 
-    @staticmethod
-    def _goes_on(log: list[GroupHead], row: tuple[GroupHead, ...]) -> bool:
-        """Whether a row that was kept has what comes next."""
-        return row[0].gseq <= len(log) + 1 <= row[-1].gseq
+    def _lose(self, rng: Random) -> None:
+        """With the power goes any suffix of what was not synced."""
+        for gid, stable in (self.loose | self.doomed).items():
+            log = self.log(gid)
+            end = stable if gid in self.doomed else rng.randint(min(stable, len(log)), len(log))
+            self.seen.note("groups that were read are lost with the power", when=end < len(log))
+            del log[end:]
+        left = min(self.loose_journal, len(self.journal))
+        self.seen.note(
+            "votes that were read are lost with the power", when=left < len(self.journal)
+        )
+        del self.journal[rng.randint(left, len(self.journal)) :]
+        self.sync()
+        self._vote_again()
+
+    def sync(self) -> None:
+        """A start makes stable what it is about to read (rule S5). What a sync did not write that
+        failed can be read until the next one: then it is gone."""
+        for gid, stable in self.doomed.items():
+            self.seen.note("a sync takes what another lost", when=len(self.log(gid)) > stable)
+            del self.log(gid)[stable:]
+        self.doomed.clear()
+        self.loose.clear()
+        self.loose_journal = NOTHING
+
+    def doom(self, gid: Gid) -> None:
+        """Its appends fail: they can be read, until somebody syncs."""
+        log, flying = self.log(gid), self.flying(gid)
+        self.doomed[gid] = min(self.doomed.get(gid, len(log)), len(log))
+        log += flying
+        flying.clear()
+        self.done.pop(gid, None)
 
     def recovered(self) -> dict[Gid, Recovered]:
         """What recovery finds (storage rules S3 and S5)."""
@@ -135,8 +206,20 @@ class Disk:
 
     def copy(self) -> dict[str, Any]:
         """What a copy of the directory holds."""
-        names = ("journal", "rotten", "sealed", "promised", "accepted", "witness", "aside", "kept")
+        names = (
+            "journal",
+            "rotten",
+            "sealed",
+            "promised",
+            "accepted",
+            "witness",
+            "aside",
+            "kept",
+            "loose",
+            "doomed",
+        )
         found: dict[str, Any] = {name: getattr(self, name).copy() for name in names}
+        found["loose_journal"] = self.loose_journal
         return found | {"logs": {gid: log.copy() for gid, log in self.logs.items()}}
 
     def roll_back(self, copy: dict[str, Any]) -> None:
@@ -146,8 +229,16 @@ class Disk:
 
     def forget(self, rng: Random) -> None:
         """Frames of the journal are lost in both copies: any records, and that is known."""
-        self.journal = [record for record in self.journal if rng.random() < 0.5]
+        left = [rng.random() < 0.5 for _ in self.journal]
+        if self.loose_journal < NOTHING:
+            self.loose_journal = sum(left[: self.loose_journal])
+        self.journal = [
+            record for record, is_left in zip(self.journal, left, strict=True) if is_left
+        ]
         self.journal.append(DoubtRecord(UNKNOWN, 0))
+        self._vote_again()
+
+    def _vote_again(self) -> None:
         self.promised.clear()
         self.accepted.clear()
         for record in self.journal:

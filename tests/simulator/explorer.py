@@ -135,12 +135,13 @@ class Frozen(World):
         self.contents += 1
         return gid.epoch * 100_000 + gseq * 100 + broker.life
 
-    def restart(self, ordinal: int, *, keep: bool) -> None:
-        """Crash and start; what was on its way to the disk is kept or not."""
+    def restart(self, ordinal: int, *, keep: bool, power: bool = False) -> None:
+        """Crash and start; what was on its way to the disk is kept or not. With its `power` goes
+        what was not synced."""
         assert isinstance(self.rng, _Keep)
         self.rng.all = keep
         broker = self.brokers[ordinal]
-        broker.crash()
+        broker.crash(power=power)
         self.pending = [each for each in self.pending if each.owner != ordinal]
         broker.start()
 
@@ -164,8 +165,10 @@ def walk(
     steps: int = 120,
     lemmas: bool = True,
     native: bool | None = None,
+    powers: bool = False,
 ) -> Walk:
-    """One random walk from the same beginning; `native` as for `plan.run`."""
+    """One random walk from the same beginning; `native` as for `plan.run`. `powers`: a restart may
+    lose what was not synced."""
     rng = Random(f"walk {seed}")
     weights = [rng.choice((1, 3, 8)) for _ in range(4)]
     patience = rng.random()
@@ -174,7 +177,7 @@ def walk(
         native = mutant is None and seed % 2 == 1 if native is None else native
         world = Frozen(mutant=mutant, lemmas=lemmas, native=native)
         for _ in range(steps):
-            _wander(world, rng, weights, patience)
+            _wander(world, rng, weights, patience, powers)
         if missing := world.oracle.history():
             raise Violation("I2", f"acknowledged and gone: {missing}")
     except Violation as found:
@@ -182,7 +185,7 @@ def walk(
     return Walk(seed, world.steps, None)
 
 
-def _wander(world: Frozen, rng: Random, weights: list[int], patience: float) -> None:
+def _wander(world: Frozen, rng: Random, weights: list[int], patience: float, powers: bool) -> None:
     pending = world.pending
     roll = rng.random() * 60
     if pending and roll > sum(weights):
@@ -208,7 +211,8 @@ def _wander(world: Frozen, rng: Random, weights: list[int], patience: float) -> 
         world.time += 0.5
         broker.step(on.Tick())
     elif rng.random() < 0.4:
-        world.restart(broker.ordinal, keep=rng.random() < 0.5)
+        keep = rng.random() < 0.5
+        world.restart(broker.ordinal, keep=keep, power=powers and rng.random() < 0.5)
 
 
 # --- Exhaustively -------------------------------------------------------------------------------
@@ -342,6 +346,7 @@ def _broker_state(broker: Broker) -> tuple[Any, ...]:
         for gid, p in replica._proposals.items()
     )
     flying = tuple(tuple(each) for each in disk.in_flight.values())
+    flying += tuple(tuple(sorted(each)) for each in disk.done.values() if each)
     logs = tuple(len(log) for log in disk.logs.values())
     machines = tuple(_print_of(broker, token) for token in broker.logs)
     return (broker.life, held, proposals, flying, logs, machines, len(disk.journal))

@@ -247,6 +247,12 @@ class Mutant:
     """A wiped disk comes back under its old identity."""
     early_stable: bool = False
     """A group counts as stable when its write is submitted."""
+    in_order: bool = True
+    """False: an append that ends before an earlier one counts."""
+    starts_loose: bool = False
+    """A start does not sync what it reads."""
+    reads_first: bool = False
+    """A start reads, and syncs then."""
     four: bool = False
     """Needs splits and merges."""
 
@@ -272,6 +278,12 @@ MUTANTS = (
     Mutant(18, "epoch = own + 1 instead of max(parents) + 1", EpochOwnPlusOne, four=True),
     Mutant(19, "split in two registers", SplitInTwo, four=True),
 )
+DISK_MUTANTS = (
+    Mutant(22, "an append counts before an earlier one has ended", in_order=False),
+    Mutant(23, "a start does not sync what it reads", starts_loose=True),
+    Mutant(24, "a start reads, and syncs then", reads_first=True),
+)
+"""Of what a disk does: a page cache, syncs that fail, appends that end in any order."""
 INTAKE_MUTANTS = (
     Mutant(20, "the core goes on after the promise", intake=GoesOn),
     Mutant(21, "the core acknowledges what is on its way", intake=Early),

@@ -56,6 +56,7 @@ KINDS = {
     "wipe": 1,
     "rot": 2,
     "full": 1,
+    "eio": 3,
     "resign": 1,
 }
 CLOSE = {
@@ -66,6 +67,7 @@ CLOSE = {
     "elect": 16,
     "noise": 2,
     "slow": 2,
+    "eio": 2,
     "pause": 1,
 }
 """For worlds where everything takes long and the faults come in quick succession."""
@@ -80,7 +82,17 @@ FOUR = KINDS | {"split": 6, "absorb": 6, "wipe": 0, "rot": 1}
 """With broker D, ranges are split and merged."""
 
 
-ONE = {"crash": 6, "power": 4, "pause": 3, "slow": 2, "elect": 8, "full": 1, "resign": 1, "heal": 4}
+ONE = {
+    "crash": 6,
+    "power": 4,
+    "pause": 3,
+    "slow": 2,
+    "elect": 8,
+    "full": 1,
+    "eio": 2,
+    "resign": 1,
+    "heal": 4,
+}
 """A single member has nobody to be cut off from, and no other copy of what rots."""
 
 
@@ -142,12 +154,12 @@ class Chaos:
         self._again(fault.ordinal, fault.number)
 
     def _power(self, fault: Fault) -> None:
-        self.world.crash(fault.ordinal, quiet=True)
+        self.world.crash(fault.ordinal, quiet=True, power=True)
         self._again(fault.ordinal, fault.number)
 
     def _power_all(self, fault: Fault) -> None:
         for broker in self.world.brokers:
-            self.world.crash(broker.ordinal, quiet=True)
+            self.world.crash(broker.ordinal, quiet=True, power=True)
             self._again(broker.ordinal, (fault.number * (3 + broker.ordinal)) % 1.0)
 
     def _pause(self, fault: Fault) -> None:
@@ -234,6 +246,10 @@ class Chaos:
         if ordinal >= 0 and world.oracle.fault_free():
             world.roll_back(ordinal)
             self._again(ordinal, fault.number)
+
+    def _eio(self, fault: Fault) -> None:
+        """The next write or sync of this broker's disk fails, once."""
+        self.world.brokers[fault.ordinal].failing = True
 
     def _full(self, fault: Fault) -> None:
         self.world.brokers[fault.ordinal].disk.full = True

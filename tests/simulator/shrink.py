@@ -8,11 +8,13 @@ from .world import World
 
 ATTEMPTS_MAX = 200
 
+KINDS = ("four", "forget", "rollback", "one")
+"""Of worlds, which have faults of their own."""
+
 
 def shrink(seed: int, seconds: float, **how: Any) -> tuple[list[Fault], Outcome]:
     """The fewest faults found with which the seed still breaks the same invariant."""
-    kinds = {name: how[name] for name in ("four", "rollback") if name in how}
-    faults = plan(seed, seconds, **kinds)
+    faults = plan(seed, seconds, **{kind: how.get(kind, False) for kind in KINDS})
     outcome = run(seed, seconds, faults=faults, **how)
     assert outcome.violation is not None, f"seed {seed}: nothing to shrink"
     invariant = outcome.violation.invariant
@@ -42,7 +44,6 @@ def report(seed: int, seconds: float, **how: Any) -> str:
     trace = lines(worlds[0].trace)
     told = [f"  {f.time:9.4f}  {f.kind} {f.ordinal} {f.other} {f.number:.3f}" for f in faults]
     again = f"python -m tests.simulator --from {seed} --seeds 1 --seconds {seconds:g}"
-    kind = "four" if how.get("four") else "rollback" if how.get("rollback") else "three"
-    again += f" --{kind}"
+    again += "".join(f" --{kind}" for kind in KINDS if how.get(kind)) or " --three"
     parts = [f"seed {seed}: {outcome.violation}", f"{len(faults)} faults:", *told]
     return "\n".join([*parts, f"the last {len(trace)} events:", *trace, f"again: {again}"])

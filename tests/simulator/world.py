@@ -15,7 +15,7 @@ from barco.model.generation import Generation, Gid, Identity, genesis
 from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, PromisedRecord
 
 from .broker import Broker
-from .disk import Disk
+from .disk import Disk, Seen
 from .intake import Intake
 from .oracle import Oracle
 
@@ -52,7 +52,8 @@ class World:
         self.uuids = 0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
-        self.brokers = [Broker(self, Disk(self.new_identity(o))) for o in range(brokers)]
+        self.seen = Seen()
+        self.brokers = [Broker(self, Disk(self.new_identity(o), self.seen)) for o in range(brokers)]
         self.native = False
         """The core takes what it may (`intake.py`), and commits by itself what it leads alone."""
         self.tells = True
@@ -61,7 +62,10 @@ class World:
         self.copies: dict[int, Any] = {}
         """Of data directories, by ordinal."""
         self.early_stable = getattr(mutant, "early_stable", False)
+        self.in_order = getattr(mutant, "in_order", True)
         self._forgetful = getattr(mutant, "forgetful", False)
+        self._starts_loose = getattr(mutant, "starts_loose", False)
+        self._reads_first = getattr(mutant, "reads_first", False)
         self._replica = getattr(mutant, "replica", Replica)
 
     def intake(self, broker: Broker) -> Intake:
@@ -91,6 +95,19 @@ class World:
         now: float,
     ) -> Replica:
         return self._replica(settings, journal, logs, random, now)
+
+    def recover(self, broker: Broker) -> dict[Gid, Recovered]:
+        """What a start finds: it makes stable what it is about to read."""
+        disk = broker.disk
+        disk.set_aside()
+        before, arrived = disk.recovered(), disk.journal[disk.loose_journal :]
+        if not self._starts_loose:
+            disk.sync()
+        for record in arrived:
+            self.oracle.recorded(broker, record)
+        for gid in disk.logs:
+            self.oracle.stored(broker, gid, disk.logs[gid])
+        return before if self._reads_first else disk.recovered()
 
     def logs(self, tail_of: Callable[[Gid], int | None]) -> Logs:
         made: Logs = getattr(self.mutant, "logs", Logs)(tail_of)
@@ -175,12 +192,15 @@ class World:
         if self.brokers[ordinal].replica is None:
             self.brokers[ordinal].start()
 
-    def crash(self, ordinal: int, *, quiet: bool = False) -> None:
-        """The process dies; its peers see their connections reset, unless the machine died."""
+    def crash(self, ordinal: int, *, quiet: bool = False, power: bool = False) -> None:
+        """The process dies; its peers see their connections reset, unless the machine died. With
+        its `power` goes what was not synced."""
         broker = self.brokers[ordinal]
         if broker.replica is None:
+            if power:
+                broker.disk.crash(self.rng, power=True)
             return
-        broker.crash()
+        broker.crash(power=power)
         for peer in self.brokers:
             if not quiet and peer.replica is not None and (ordinal, peer.ordinal) not in self.cuts:
                 event = on.LinkLost(ordinal)
@@ -195,7 +215,9 @@ class World:
             identity = broker.disk.identity
         self.oracle.lost(broker.disk.identity)
         honest = identity != broker.disk.identity
-        broker.disk = Disk(identity, replaces=broker.disk.identity.disk_uuid if honest else b"")
+        broker.disk = Disk(
+            identity, self.seen, replaces=broker.disk.identity.disk_uuid if honest else b""
+        )
 
     def forget(self, ordinal: int) -> None:
         """Some of the journal is lost, and the process starts anew."""

@@ -1,0 +1,51 @@
+"""Disks as they are: appends that end in any order, a page cache, a write that fails once."""
+
+import pytest
+
+from .explorer import walk
+from .mutants import DISK_MUTANTS, Mutant
+from .oracle import LEMMAS, Violation
+from .plan import run
+from .shrink import shrink
+
+WALKS = 300
+WALKS_MAX = 8000
+RUNS_MAX = 400
+SECONDS = 30.0
+KNOWN = {22: 19, 23: 530, 24: 3}
+"""The seed that is known to catch a mutant; others are tried if it does not any more."""
+RUNS = {24}
+"""A write has to fail: walks have no such thing."""
+
+
+def broken(seed: int, mutant: Mutant | None, *, walks: bool) -> Violation | None:
+    if walks:
+        return walk(seed, mutant=mutant, lemmas=False, native=False, powers=True).violation
+    how = {"liveness": False, "lemmas": False}
+    return run(seed, SECONDS, mutant=mutant, native=False, **how).violation
+
+
+def test_walks_in_which_power_is_lost() -> None:
+    for seed in range(300_000, 300_000 + WALKS):
+        walked = walk(seed, powers=True)
+        assert walked.violation is None, f"walk {seed}: {walked.violation}"
+
+
+@pytest.mark.parametrize("mutant", DISK_MUTANTS, ids=lambda each: f"{each.number}-{each.name}")
+def test_mutant_is_caught(mutant: Mutant) -> None:
+    walks = mutant.number not in RUNS
+    for seed in (KNOWN[mutant.number], *range(WALKS_MAX if walks else RUNS_MAX)):
+        found = broken(seed, mutant, walks=walks)
+        if found is not None:
+            assert found.invariant not in LEMMAS
+            assert broken(seed, None, walks=walks) is None, f"the true machine, seed {seed}"
+            return
+    pytest.fail(f"mutant {mutant.number} survives: {mutant.name}")
+
+
+def test_a_write_that_fails_is_left_when_a_schedule_shrinks() -> None:
+    (mutant,) = (each for each in DISK_MUTANTS if each.number == 24)
+    how = {"liveness": False, "lemmas": False, "native": False}
+    faults, outcome = shrink(KNOWN[24], SECONDS, mutant=mutant, **how)
+    assert outcome.violation is not None
+    assert "eio" in [each.kind for each in faults] and len(faults) <= 4
