@@ -10,7 +10,7 @@ from barco.cluster.state import effects as do
 from barco.cluster.state import events as on
 from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import Generation
-from barco.protocol.replication import Fetched, OpenedRecord
+from barco.protocol.replication import Expired, Fetched, Message, OpenedRecord
 
 from .carrier import Carrier
 from .disk import Disk
@@ -91,6 +91,8 @@ class Broker(Carrier):
             return
         if self.world.native and not self.stepping and self.intake.take(event):
             return
+        if isinstance(event, on.Received) and not self.hears(event.message):
+            return
         self.events.append(event)
         if self.stepping:
             return
@@ -104,6 +106,12 @@ class Broker(Carrier):
             self.stepping = False
         if self.replica is replica:
             self.schedule_tick()
+
+    def hears(self, message: Message) -> bool:
+        """As the driver decides: what is said of a log that the core still has is for later."""
+        if not isinstance(message, Expired) or self.world.hears_all:
+            return True
+        return self.logs_of(message.gid.token).copied(message.gid)
 
     def step_with(self, replica: Replica, event: on.Event) -> None:
         if self.replica is not replica:
@@ -181,9 +189,16 @@ class Broker(Carrier):
         self.step(on.Persisted(serial))
 
     def _serve(self, effect: do.Serve) -> None:
+        gid, ordinal = effect.gid, effect.ordinal
+        begin, tail = self.disk.begins.get(gid, 1), self.tail_of(gid)
+        if effect.first < begin:
+            if tail is not None:
+                crc = self.disk.log(gid)[begin - 2].header_crc if begin <= tail else 0
+                self.world.send(self, ordinal, Expired(gid, begin, crc))
+            return
         last = min(effect.last, effect.first + FETCH_GROUPS_MAX)
-        for head in self.disk.log(effect.gid)[effect.first - 1 : last]:
-            self.world.send(self, effect.ordinal, Fetched(effect.gid, head))
+        for head in self.disk.log(gid)[effect.first - 1 : last]:
+            self.world.send(self, ordinal, Fetched(gid, head))
 
     def _commit(self, effect: do.Commit) -> None:
         self.world.oracle.committed(self, effect.gid, effect.gseq)
@@ -209,6 +224,7 @@ _EFFECTS = {
     do.Drain: "_of_log",
     do.StopLeading: "_stop_leading",
     do.Seal: "_of_log",
+    do.Skip: "_skip",
     do.Follow: "_follow",
     do.Stop: "_stop",
     do.Warn: "_warn",

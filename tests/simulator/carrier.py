@@ -288,6 +288,16 @@ class Carrier:
             self.world.oracle.stored(self, gid, self.disk.log(gid))
             self.tell(gid.token, le.Wrote(gid, *self.disk.end(gid), refused))
 
+    def _skip_to(self, token: int, effect: le.SkipTo) -> None:
+        self.world.io(self, self.skipped, self.life, effect)
+
+    def skipped(self, life: int, effect: le.SkipTo) -> None:
+        """A log begins later than with group 1."""
+        if life == self.life and not self.fails():
+            self.disk.skip(*effect)
+            self.world.oracle.stored(self, effect.gid, self.disk.log(effect.gid))
+            self.tell(effect.gid.token, le.Skipped(effect.gid))
+
     def _shut_core(self, token: int, effect: object) -> None:
         self.shut.add(token)
 
@@ -359,6 +369,10 @@ class Carrier:
         self.leads.pop(effect.gid, None)
         self.tell(effect.gid.token, effect)
 
+    def _skip(self, effect: do.Skip) -> None:
+        self.world.oracle.skipped[self.disk.identity, effect.gid] = effect.first
+        self.tell(effect.gid.token, effect)
+
     def _of_log(self, effect: do.Drain | do.Seal) -> None:
         self.tell(effect.gid.token, effect)
 
@@ -367,6 +381,7 @@ _DO = {
     le.Keep: "_keep",
     le.KeptUpTo: "_nothing",
     le.WriteFiles: "_write",
+    le.SkipTo: "_skip_to",
     le.DrainCore: "_shut_core",
     le.FenceCore: "_shut_core",
     le.Show: "_nothing",

@@ -12,7 +12,7 @@ from .broker import Broker
 from .disk import Disk
 from .oracle import Oracle
 
-_FLAT = (dict, list, set, deque)
+_FLAT = frozenset((dict, list, set, deque))
 
 
 def shallow(value: Any) -> Any:
@@ -20,7 +20,7 @@ def shallow(value: Any) -> Any:
     kind = type(value)
     new = kind.__new__(kind)
     for name, each in vars(value).items():
-        new.__dict__[name] = each.copy() if isinstance(each, _FLAT) else each
+        new.__dict__[name] = each.copy() if each.__class__ in _FLAT else each
     return new
 
 
@@ -29,7 +29,7 @@ def _slots(value: Any) -> Any:
     new = kind.__new__(kind)
     for name in kind.__slots__:
         each = getattr(value, name)
-        setattr(new, name, each.copy() if isinstance(each, _FLAT) else each)
+        setattr(new, name, each.copy() if each.__class__ in _FLAT else each)
     return new
 
 

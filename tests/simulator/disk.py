@@ -34,9 +34,11 @@ class Seen:
 class Disk:
     """One broker's disk. Logs and journal hold only what is stable."""
 
-    def __init__(self, identity: Identity, seen: Seen, replaces: bytes = b"") -> None:
+    def __init__(
+        self, identity: Identity, replaces: bytes = b"", *, seen: Seen | None = None
+    ) -> None:
         self.identity = identity
-        self.seen = seen
+        self.seen = seen or Seen()
         self.replaces = replaces
         self.journal: list[JournalRecord] = []
         self.logs: dict[Gid, list[GroupHead]] = {}
@@ -50,6 +52,9 @@ class Disk:
         self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
         self.kept: dict[Gid, tuple[GroupHead, ...]] = {}
         """Groups that a start puts into the log (`storage.kept`)."""
+        self.begins: dict[Gid, int] = {}
+        """Logs of which retention has left the groups from this one on. The heads of those before
+        stay, for the log's end; they are served to nobody."""
         self.done: dict[Gid, set[int]] = {}
         """Appends of the core that ended before an earlier one."""
         self.loose: dict[Gid, int] = {}
@@ -200,7 +205,7 @@ class Disk:
                 gone.append(record.gid)
             self.aside.append((record, {gid: self.logs.pop(gid, []) for gid in gone}))
             self.sealed -= {record.gid, *gone}
-            for known in (self.promised, self.accepted, self.witness):
+            for known in (self.promised, self.accepted, self.witness, self.begins):
                 for gid in gone:
                     known.pop(gid, None)
 
@@ -248,6 +253,12 @@ class Disk:
         """Up to which epoch it has no vote, for it may have had one."""
         said = [each.upto for each in self.journal if isinstance(each, DoubtRecord)]
         return said[-1] if said else 0
+
+    def skip(self, gid: Gid, first: int, prev_crc: int) -> None:
+        """A log that has ended begins with this group."""
+        last = GroupHead(first - 1, 0, prev_crc, 0)
+        self.logs[gid] = [*(GroupHead(gseq, 0, 0, 0) for gseq in range(1, first - 1)), last]
+        self.begins[gid] = first
 
     def rot(self, gid: Gid, gseq: int) -> None:
         """Group `gseq` can not be read any more, and so nothing after it."""

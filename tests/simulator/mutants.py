@@ -253,6 +253,8 @@ class Mutant:
     """A start does not sync what it reads."""
     reads_first: bool = False
     """A start reads, and syncs then."""
+    hears_all: bool = False
+    """That groups have expired is believed of a log that the core has."""
     four: bool = False
     """Needs splits and merges."""
 
@@ -284,6 +286,8 @@ DISK_MUTANTS = (
     Mutant(24, "a start reads, and syncs then", reads_first=True),
 )
 """Of what a disk does: a page cache, syncs that fail, appends that end in any order."""
+HEARS_ALL = Mutant(25, "a log is skipped that the core still has", hears_all=True)
+"""Of what a driver decides: the machine of the logs says that it can not be."""
 INTAKE_MUTANTS = (
     Mutant(20, "the core goes on after the promise", intake=GoesOn),
     Mutant(21, "the core acknowledges what is on its way", intake=Early),

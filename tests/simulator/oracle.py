@@ -66,6 +66,8 @@ class Oracle:
         self.rotten: set[tuple[Identity, Gid]] = set()
         self.forgotten: set[tuple[Identity, Gid]] = set()
         """Whose votes are lost in which generation, that was open then."""
+        self.skipped: dict[tuple[Identity, Gid], int] = {}
+        """Where a log is to begin, of which retention has removed the groups before elsewhere."""
         self.leads = 0
         self.rolled: set[Identity] = set()
         """Disks that went back in time. Two of three may then go on without what was acknowledged:
@@ -296,7 +298,7 @@ class Oracle:
         known = self.acknowledged.get(gid, 0) if decided is None else decided.tail
         if gseq > known:
             self.fail("I7", f"broker {broker.ordinal} shows {gseq} of {gid}, committed {known}")
-        if not broker.disk.holds(gid, gseq):
+        if not broker.disk.holds(gid, gseq) and gseq >= self.skipped.get((me, gid), 0):
             self.fail("I7", f"broker {broker.ordinal} shows {gseq} of {gid} and has it not")
 
     def _acknowledged(self, broker: Broker, generation: Generation, gseq: int) -> None:

@@ -72,6 +72,18 @@ CLOSE = {
 }
 """For worlds where everything takes long and the faults come in quick succession."""
 
+EXPIRING = {
+    "crash": 6,
+    "power": 3,
+    "isolate": 6,
+    "heal": 8,
+    "noise": 2,
+    "elect": 8,
+    "expire": 10,
+    "wipe": 3,
+}
+"""Retention goes on where somebody is away, or begins with an empty disk."""
+
 FORGETTING = KINDS | {"forget": 6}
 """A journal loses records, in both of its copies."""
 
@@ -104,12 +116,13 @@ def plan(
     forget: bool = False,
     rollback: bool = False,
     one: bool = False,
+    expire: bool = False,
 ) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
-    kinds = ONE if one else kinds
+    kinds = ONE if one else EXPIRING if expire else kinds
     seconds = min(seconds, CLOSE_SECONDS) if close(seed) else seconds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
@@ -251,6 +264,9 @@ class Chaos:
         """The next write or sync of this broker's disk fails, once."""
         self.world.brokers[fault.ordinal].failing = True
 
+    def _expire(self, fault: Fault) -> None:
+        self.world.expire(fault.ordinal, fault.number)
+
     def _full(self, fault: Fault) -> None:
         self.world.brokers[fault.ordinal].disk.full = True
 
@@ -293,6 +309,7 @@ def run(
     forget: bool = False,
     rollback: bool = False,
     one: bool = False,
+    expire: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -322,7 +339,7 @@ def run(
             world.at(rng.random(), world.start, broker.ordinal)
         if faults is None:
             kinds = {"four": four, "forget": forget, "rollback": rollback, "one": one}
-            faults = plan(seed, seconds, **kinds)
+            faults = plan(seed, seconds, expire=expire, **kinds)
         for fault in faults:
             world.run(fault.time)
             chaos.do(fault)

@@ -3,7 +3,7 @@
 import pytest
 
 from .explorer import walk
-from .mutants import DISK_MUTANTS, Mutant
+from .mutants import DISK_MUTANTS, HEARS_ALL, Mutant
 from .oracle import LEMMAS, Violation
 from .plan import run
 from .shrink import shrink
@@ -14,6 +14,8 @@ RUNS_MAX = 400
 SECONDS = 30.0
 KNOWN = {22: 19, 23: 530, 24: 3}
 """The seed that is known to catch a mutant; others are tried if it does not any more."""
+SKIPS = 17
+"""A seed in which a log is skipped while the core is leaving it, if nobody minds."""
 RUNS = {24}
 """A write has to fail: walks have no such thing."""
 
@@ -49,3 +51,15 @@ def test_a_write_that_fails_is_left_when_a_schedule_shrinks() -> None:
     faults, outcome = shrink(KNOWN[24], SECONDS, mutant=mutant, **how)
     assert outcome.violation is not None
     assert "eio" in [each.kind for each in faults] and len(faults) <= 4
+
+
+def test_mutant_a_log_is_skipped_that_the_core_has() -> None:
+    for seed in (SKIPS, *range(RUNS_MAX)):
+        try:
+            run(seed, SECONDS, expire=True, mutant=HEARS_ALL, liveness=False)
+        except AssertionError as error:
+            assert "Skip while" in str(error)
+            break
+    else:
+        pytest.fail("nobody skipped one")
+    assert run(seed, SECONDS, expire=True, native=False, liveness=False).violation is None

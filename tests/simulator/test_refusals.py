@@ -55,9 +55,9 @@ def test_one_that_refuses_delays_nobody(seed: int) -> None:
     assert until_more(world, 10) <= 1.0
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 5, 6])
-def test_one_of_those_who_left_dies(seed: int) -> None:
-    """Both followers have promised to B, which died before it had decided: once, and again."""
+def left_alone(seed: int) -> World | None:
+    """Both followers have promised to B, which died before it had decided. None: they have not, in
+    this seed."""
     world = healthy(seed)
     ((leader, generation),) = world.leaders()
     assert leader.replica is not None
@@ -74,6 +74,18 @@ def test_one_of_those_who_left_dies(seed: int) -> None:
     end = world.time + 2
     while not held.left_alone and world.time < end:
         world.run(world.time + 0.0001)
-    assert held.left_alone
-    world.crash(1, quiet=True)
-    assert until_more(world, 10) <= PAUSE_SECONDS
+    return world if held.left_alone else None
+
+
+def test_one_of_those_who_left_dies() -> None:
+    """Once, and again."""
+    worlds = 0
+    for seed in range(30):
+        if (world := left_alone(seed)) is None:
+            continue
+        world.crash(1, quiet=True)
+        assert until_more(world, 10) <= PAUSE_SECONDS, seed
+        worlds += 1
+        if worlds == 5:
+            return
+    pytest.fail(f"only {worlds} seeds come to it")

@@ -8,13 +8,13 @@ from .plan import run
 from .world import World
 
 SECONDS = 30.0
-WORLDS = {"": 40, "rollback": 10}
+WORLDS = {"": 40, "rollback": 10, "expire": 20}
 """So many seeds of each kind."""
 
 LOGS = """
     AWAITED Arrived, COMING Arrived, BEGINNING Arrived, LEFT Arrived, FILES Arrived,
     COMING Drain, BEGINNING Drain, FILES Drain, FILES Seal, CORE Kept, CORE StopLeading,
-    LEAVE Landed, LEAVE Look, NOTE Landed
+    LEAVE Landed, LEAVE Look, NOTE Landed, AWAITED Skip, FILES Skipped
 """
 """Where a log was, and what came: a group that waits for the core to have its generation, one for a
 log that the core is just leaving; a generation that is shut while the core is getting it."""

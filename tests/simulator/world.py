@@ -53,7 +53,9 @@ class World:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self.seen = Seen()
-        self.brokers = [Broker(self, Disk(self.new_identity(o), self.seen)) for o in range(brokers)]
+        self.brokers = [
+            Broker(self, Disk(self.new_identity(o), seen=self.seen)) for o in range(brokers)
+        ]
         self.native = False
         """The core takes what it may (`intake.py`), and commits by itself what it leads alone."""
         self.tells = True
@@ -62,6 +64,7 @@ class World:
         self.copies: dict[int, Any] = {}
         """Of data directories, by ordinal."""
         self.early_stable = getattr(mutant, "early_stable", False)
+        self.hears_all = getattr(mutant, "hears_all", False)
         self.in_order = getattr(mutant, "in_order", True)
         self._forgetful = getattr(mutant, "forgetful", False)
         self._starts_loose = getattr(mutant, "starts_loose", False)
@@ -215,9 +218,8 @@ class World:
             identity = broker.disk.identity
         self.oracle.lost(broker.disk.identity)
         honest = identity != broker.disk.identity
-        broker.disk = Disk(
-            identity, self.seen, replaces=broker.disk.identity.disk_uuid if honest else b""
-        )
+        lost = broker.disk.identity.disk_uuid if honest else b""
+        broker.disk = Disk(identity, lost, seen=self.seen)
 
     def forget(self, ordinal: int) -> None:
         """Some of the journal is lost, and the process starts anew."""
@@ -240,13 +242,27 @@ class World:
             disk.roll_back(copy)
             self.oracle.rolled_back(disk)
 
+    def expire(self, ordinal: int, share: float) -> None:
+        """Retention removes the first groups of the logs that have ended; of all but the newest of
+        them, all."""
+        disk = self.brokers[ordinal].disk
+        for gid in sorted(disk.sealed):
+            log = disk.logs.get(gid, [])
+            if log and gid not in disk.rotten:
+                upto = 1 + int(share * (len(log) + 1))
+                disk.begins[gid] = max(disk.begins.get(gid, 1), upto)
+
     def rot(self, ordinal: int, gid: Gid, gseq: int) -> None:
         """Corruption of a group that is followed by another: a restart finds it."""
         broker = self.brokers[ordinal]
         if broker.replica is not None and not broker.paused:
             broker.step(on.Tick())  # What the core took until now was sound: its news come first.
         log = broker.disk.log(gid)
-        if not 1 <= gseq < len(log) or broker.disk.flying(gid) or gid in broker.leads:
+        if (
+            not broker.disk.begins.get(gid, 1) <= gseq < len(log)
+            or broker.disk.flying(gid)
+            or gid in broker.leads
+        ):
             return
         if broker.disk.unsynced or broker.paused:
             return  # A vote, or an event, of before is on its way.
