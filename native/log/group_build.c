@@ -94,6 +94,7 @@ static void account_chunk(struct group_builder *b, struct stream *stream, size_t
         .count = c->count,
         .appended_s = (uint32_t)(b->log->clock_us / 1000000),
     };
+    assert(c->count > 0 && c->base_offset == stream->next_offset);
     stream_index(b->log->shard, stream, &entry);
     stream->next_offset += c->count;
     b->written += stored;
@@ -276,6 +277,7 @@ static void note_producer(struct group_builder *b, const struct run *run)
     shard_logged(b->log->shard, run->stream, run->producer_id, run->producer_epoch,
                  run->producer_seq);
     struct chunk_columns *c = &b->columns;
+    assert(c->producer_count < CHUNK_PRODUCERS_MAX);
     struct chunk_producer *record = &b->producers[c->producer_count++];
     memset(record, 0, sizeof *record);
     memcpy(record->id, run->producer_id, PRODUCER_ID_BYTES);
@@ -290,6 +292,7 @@ static void add_sealed(struct group_builder *b, struct stream *stream, const str
 {
     columns_flush(b, stream);
     struct chunk_columns *c = &b->columns;
+    assert(c->count == 0 && run->batch != NULL);
     c->count = run->count;
     c->base_timestamp_us = run->timestamp ? run->timestamp : clock;
     c->max_timestamp_us = run->timestamp ? run->max_timestamp : clock;
@@ -386,6 +389,7 @@ static void encode_stream(struct group_builder *b, struct stream *stream, int64_
             add_row(b, stream, run, clock);
     }
     columns_flush(b, stream);
+    assert(b->columns.count == 0);
     stream->first_run = stream->last_run = NULL;
 }
 
@@ -399,6 +403,7 @@ static void compact_run(struct log *log, const struct run *run)
 size_t builder_encode(struct group_builder *b, struct log *log, struct run *runs, uint8_t *out,
                       uint64_t body_pos, int64_t wall_us, uint32_t *chunks)
 {
+    assert(runs != NULL);
     b->log = log;
     b->out = out;
     b->pos = body_pos;

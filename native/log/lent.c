@@ -43,6 +43,7 @@ static void fill(const struct source *source, uint32_t sent, uint32_t most, stru
 struct lent *lent_new(struct log *log, const struct index_entry *first,
                       const struct index_entry *end)
 {
+    assert(first <= end);
     const size_t most = (size_t)(end - first);
     if (most > LENT_PIECES_MAX ||
         first->log_pos + log->options.arena_bytes / 4 * 3 < log->dirty_end)
@@ -68,6 +69,7 @@ struct lent *lent_new(struct log *log, const struct index_entry *first,
         lent->next->prev = &lent->next;
     log->lent = lent;
     pthread_mutex_unlock(&lock);
+    assert(lent->count <= most);
     lent->source.fill = fill;
     lent->source.message_bytes = sizeof(struct message) + lent->count * sizeof(struct iovec);
     return lent;

@@ -15,6 +15,7 @@
  * still contiguous. */
 static uint8_t *arena_map(size_t bytes)
 {
+    assert(bytes > 0 && (bytes & (bytes - 1)) == 0); /* a position is masked to its place */
     int fd = memfd_create("barco-arena", MFD_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -91,6 +92,7 @@ void log_add_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
         log->segments = realloc(log->segments, log->segment_capacity * sizeof *log->segments);
         assert(log->segments != NULL);
     }
+    assert(log->segment_count == 0 || log->segments[log->segment_count - 1].index < index);
     log->segments[log->segment_count++] =
         (struct segment){.index = index, .fd = fd, .capacity = capacity};
     log->segment_asked = false;
@@ -121,6 +123,7 @@ static void drop_entries(struct shard *shard, struct stream *stream, uint64_t be
         gone++;
     if (gone == 0)
         return;
+    assert(gone <= stream->entry_count && gone <= shard->entries_total);
     stream->entry_count -= gone;
     shard->entries_total -= gone;
     memmove(stream->entries, stream->entries + gone, stream->entry_count * sizeof *stream->entries);
@@ -137,6 +140,7 @@ void log_drop_segment(struct log *log, uint32_t index)
         struct segment *segment = &log->segments[i];
         if (segment->index != index || !segment->closed)
             continue;
+        assert(segment->started && log->current > (int)i); /* closed by the one after it */
         uint64_t below = segment->base_pos + segment->used;
         /* What the arena still holds is read from there; its entries go with the next segment. */
         if (below > log_memory_low(log))
@@ -156,6 +160,7 @@ void log_drop_segment(struct log *log, uint32_t index)
 /* Asks for the next segment while the current one still has room for what may come. */
 void log_ask_for_segment(struct log *log)
 {
+    assert(log->current < (int)log->segment_count);
     if (log->segment_asked || log->current + 1 < (int)log->segment_count)
         return;
     const struct segment *current = log->current >= 0 ? &log->segments[log->current] : NULL;
@@ -188,6 +193,7 @@ uint64_t log_memory_low(const struct log *log)
 {
     uint64_t low = log->dirty_end > log->options.arena_bytes
                        ? log->dirty_end - log->options.arena_bytes : 0;
+    assert(low <= log->head && log->memory_from <= log->head);
     return low > log->memory_from ? low : log->memory_from;
 }
 
@@ -202,6 +208,7 @@ bool log_arena_has_room(struct log *log, size_t bound)
         oldest = log->appends[log->append_first].pos;
     else if (log->unsubmitted)
         oldest = log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX].pos;
+    assert(oldest <= log->head);
     const uint64_t end = log->head + bound, arena = log->options.arena_bytes;
     return end - oldest <= arena &&
            (log->lent == NULL || end <= arena || lent_reclaim(log, end - arena));
@@ -213,6 +220,7 @@ struct append *log_append_slot(struct log *log)
     uint32_t at = (log->append_first + log->append_count) % APPENDS_IN_FLIGHT;
     log->append_count++;
     struct append *append = &log->appends[at];
+    assert(!append->busy && !append->landed && append->runs == NULL);
     *append = (struct append){.busy = true};
     return append;
 }
@@ -238,7 +246,9 @@ void log_note_group(struct segment *segment, const struct group_header *header)
 static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uint32_t chunks,
                          int64_t wall_us, struct run *runs, struct run *last, uint64_t raw)
 {
+    assert(log->current >= 0 && log->current < (int)log->segment_count);
     struct segment *segment = &log->segments[log->current];
+    assert(segment->used == 0 || segment->last_gseq + 1 == log->next_gseq);
     uint8_t *out = at_pos(log, log->head);
     struct group_header header = {
         .flags = flags,
@@ -258,6 +268,8 @@ static void submit_group(struct log *log, uint16_t flags, size_t body_bytes, uin
         .blank_sectors = group_blank_sectors(out, GROUP_HEADER_BYTES + body_bytes),
         .log_us = (uint64_t)log->clock_us,
     };
+    /* What a follower would refuse is never written. */
+    assert(header.committed <= header.durable_upto && header.durable_upto < header.gseq);
     memcpy(header.cluster_uuid, log->options.cluster_uuid, 16);
     group_header_write(&header, out);
     log->prev_crc = header.header_crc;
@@ -295,6 +307,7 @@ static bool write_snapshot(struct log *log, uint16_t flags, int64_t wall_us)
     uint8_t *bytes = shard_snapshot(log->shard, log->parents, log->parents_len,
                                     log->clock_us, &len);
     const struct segment *segment = &log->segments[log->current];
+    assert(segment->started && segment->used == 0);
     size_t bound = pad_group(GROUP_HEADER_BYTES + (bytes ? len : 0));
     if (bytes == NULL || bound > segment->capacity || !log_arena_has_room(log, bound)) {
         free(bytes);
@@ -312,6 +325,7 @@ static bool roll_segment(struct log *log, uint16_t flags, int64_t wall_us)
     if (log->current + 1 >= (int)log->segment_count || log->append_count == APPENDS_IN_FLIGHT)
         return false;
     struct segment *next = &log->segments[log->current + 1];
+    assert(!next->started && !next->closed && next->used == 0);
     next->started = true;
     next->base_pos = log->head;
     log->current++;
@@ -328,6 +342,7 @@ static bool roll_segment(struct log *log, uint16_t flags, int64_t wall_us)
 
 void log_open_generation(struct log *log, const uint8_t *parents, uint32_t len)
 {
+    assert(!log->open && !log->following);
     free(log->parents);
     log->parents = malloc(len ? len : 1);
     assert(log->parents != NULL);
@@ -399,6 +414,7 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
         log->last_group_runs += s.runs;
         end = s.last;
     }
+    assert(end != NULL && log->last_group_runs > 0); /* one sequence always goes */
     *last = end;
     return first;
 }
@@ -409,6 +425,7 @@ static void unlink_taken(struct log *log, struct run *last, uint64_t raw)
     if (log->queue == NULL)
         log->queue_end = &log->queue;
     last->next = NULL;
+    assert(raw <= log->queued_bytes && log->last_group_runs <= log->queued_runs);
     log->queued_bytes -= raw;
     log->queued_runs -= log->last_group_runs;
 }
@@ -463,6 +480,7 @@ static bool settle_duplicates(struct log *log)
 /* Builds one group from the queue. False when nothing could be submitted now. */
 static bool build_group(struct log *log, int64_t wall_us)
 {
+    assert(log->queue != NULL && log->current >= 0);
     struct run *last;
     size_t bound;
     uint64_t raw;
@@ -545,6 +563,8 @@ struct held *log_held_new(struct log *log, uint64_t gseq)
 
 static void settle_append(struct log *log, struct append *append)
 {
+    assert(append->gseq > log->stable_gseq && append->pos == log->stable_pos);
+    assert(append->done == append->bytes && append->raw_bytes <= log->in_flight_bytes);
     log->stable_gseq = append->gseq;
     log->stable_crc = append->header_crc;
     log->stable_pos = append->pos + append->bytes;
@@ -576,6 +596,7 @@ static void release_held(struct log *log)
     while (log->held_count > 0 && log->held[log->held_first].gseq <= committed) {
         struct held *held = &log->held[log->held_first];
         struct run *runs = held->runs;
+        assert(held->raw_bytes <= log->held_bytes);
         log->held_bytes -= held->raw_bytes;
         for (uint32_t i = 0; i < held->reach_count; i++) {
             struct stream *stream = held->reaches[i].stream;
@@ -605,7 +626,9 @@ void log_written(struct log *log, struct append *append, int64_t result)
         log->failed = true; /* the first I/O error ends leadership (S7): nothing is answered */
         return;
     }
+    assert(append->busy && !append->landed);
     append->done += (uint32_t)result;
+    assert(append->done <= append->bytes);
     if (append->done < append->bytes) {
         log->submit(log->owner, append); /* a short write: the rest */
         return;
@@ -621,71 +644,6 @@ void log_written(struct log *log, struct append *append, int64_t result)
     release_held(log);
     if (log->unsubmitted > 0)
         log_submit_taken(log);
-}
-
-/* ---- generations ---- */
-
-static void lose_runs(struct log *log, struct run *run, bool grouped)
-{
-    while (run != NULL) {
-        struct run *next = run->next;
-        /* A duplicate's original may be stored. */
-        log->lost(log->owner, run, grouped || run->count == 0);
-        run_free(run);
-        run = next;
-    }
-}
-
-void log_drain(struct log *log) { log->draining = true; }
-
-void log_fence(struct log *log)
-{
-    log_drain(log);
-    if (log->open) {
-        /* In the order in which they came: an answer never overtakes an older call's. */
-        for (; log->held_count > 0; log->held_count--) {
-            struct held *held = &log->held[log->held_first];
-            lose_runs(log, held->runs, true);
-            *held = (struct held){0};
-            log->held_first = (log->held_first + 1) % HELD_MAX;
-        }
-        for (uint32_t i = 0; i < log->append_count; i++) {
-            struct append *append = &log->appends[(log->append_first + i) % APPENDS_IN_FLIGHT];
-            lose_runs(log, append->runs, true);
-            append->runs = append->last_run = NULL;
-        }
-        struct run *queue = log->queue;
-        log->queue = NULL;
-        log->queue_end = &log->queue;
-        log->queued_bytes = log->held_bytes = log->queued_runs = 0;
-        lose_runs(log, queue, false);
-        shard_forget_queued(log->shard);
-    }
-    log->open = log->following = false;
-}
-
-void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
-{
-    assert(log_settled(log) && log->queue == NULL);
-    for (; log->held_count > 0; log->held_count--) {
-        struct held *held = &log->held[log->held_first];
-        assert(held->runs == NULL);
-        free(held->reaches);
-        *held = (struct held){0};
-        log->held_first = (log->held_first + 1) % HELD_MAX;
-    }
-    log->options.epoch = epoch;
-    log->options.session = session;
-    log->gated = gated;
-    log->open = log->following = log->draining = log->heartbeat_due = log->segment_asked = false;
-    log->segment_count = 0;
-    log->current = -1;
-    log->next_gseq = 1;
-    log->stable_gseq = log->replicated = log->kept = log->prev_crc = log->stable_crc = 0;
-    log->stable_pos = log->head;
-    free(log->parents);
-    log->parents = NULL;
-    log->parents_len = 0;
 }
 
 bool log_short_of_room(const struct log *log)

@@ -150,6 +150,7 @@ const struct segment *log_segment(const struct log *log, uint32_t index);
 /* Forgets a closed segment: its index entries and, the caller closes it, its descriptor. */
 void log_drop_segment(struct log *log, uint32_t index);
 
+/* generation.c */
 /* Forgets the open generation's segments, whose descriptors are the caller's, and starts at group
  * 1 of another one. Nothing may be under way (log_settled). gated: it has followers. */
 void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated);

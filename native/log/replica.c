@@ -103,6 +103,7 @@ static bool join_reaches(struct held *into, const struct held *before)
         all[at] = into->reaches[i];
         count += at == count;
     }
+    assert(count >= before->reach_count && count <= before->reach_count + into->reach_count);
     free(into->reaches);
     into->reaches = all;
     into->reach_count = count;
@@ -115,6 +116,7 @@ static bool make_room(struct log *log)
 {
     if (log->held_count < HELD_MAX)
         return true;
+    assert(log->held_count == HELD_MAX && log->unsubmitted <= log->held_count);
     if (log->unsubmitted > HELD_MAX - 2)
         return false;
     struct held *oldest = &log->held[log->held_first];
@@ -144,6 +146,7 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     if (group_body_verify(&h, group, len) != 0 || apply(log, &h, group, &reaches, &count) != 0)
         return FOREIGN_DAMAGED;
     enter_segment(log, segment);
+    assert(segment->index == h.segment_index); /* files of the same number, byte for byte */
     uint8_t *end = log->arena + (log->head & (log->options.arena_bytes - 1));
     if (group != end) /* log_place */
         memcpy(end, group, len);
@@ -157,6 +160,7 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     held->file_offset = segment->used;
     held->durable_upto = h.durable_upto;
     log->unsubmitted++;
+    assert(log->unsubmitted <= log->held_count);
     log_note_group(segment, &h);
     count_in(log, &h);
     log->clock_us = group_time(&h); /* the leader's, whatever was reckoned here meanwhile */
@@ -176,6 +180,7 @@ uint8_t *log_place(struct log *log, size_t len)
 
 static const struct held *first_waiting(const struct log *log)
 {
+    assert(log->unsubmitted <= log->held_count);
     return &log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX];
 }
 
@@ -184,6 +189,7 @@ void log_submit_taken(struct log *log)
     assert(log->unsubmitted <= log->held_count);
     while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
         const struct held *held = first_waiting(log);
+        assert(held->gseq > log->stable_gseq && held->bytes > 0);
         /* Recovery believes a header on what was stable before it (S5): that holds here too. */
         if (held->gseq > log->kept && held->durable_upto > log->stable_gseq)
             return;
@@ -235,6 +241,7 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
     struct group_header h;
     struct reach *reaches = NULL;
     uint32_t count = 0;
+    assert(log->gated && !log->open && !log->following);
     if (log->current < 0 || !make_room(log) ||
         group_header_read(group, len, &h) != 0 || h.group_bytes > len)
         return -1;

@@ -36,6 +36,7 @@ static struct run_block *block_with(size_t size)
     } else if ((block = aligned_alloc(BLOCK_BYTES, BLOCK_BYTES)) == NULL) {
         return NULL;
     }
+    assert(size <= BLOCK_BYTES - sizeof *block);
     *block = (struct run_block){.used = sizeof *block};
     blocks.current = block; /* the last one's runs find it by their addresses */
     return block;
@@ -110,6 +111,7 @@ struct body *body_new(uint64_t *account, size_t capacity)
 
 bool body_reserve(struct body *body, size_t want)
 {
+    assert(body->refs > 0);
     if (want <= body->capacity)
         return true;
     uint8_t *data = realloc(body->data, want);

@@ -14,6 +14,7 @@
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count)
 {
+    assert(slice_count > 0);
     struct shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL)
         return NULL;
@@ -76,6 +77,7 @@ struct topic *shard_topic(struct shard *shard, const char *name, size_t len)
 
 static void topic_place(struct shard *shard, const struct topic *topic)
 {
+    assert(shard->topic_count <= shard->topic_mask); /* there is a free row, or this never ends */
     uint32_t at = topic->hash & shard->topic_mask;
     while (shard->topic_table[at] != 0)
         at = (at + 1) & shard->topic_mask;
@@ -98,6 +100,7 @@ static bool topic_table_grow(struct shard *shard)
 
 static bool topics_reserve(struct shard *shard)
 {
+    assert(shard->topic_count <= shard->topic_capacity);
     if (shard->topic_count == shard->topic_capacity) {
         uint32_t capacity = shard->topic_capacity ? shard->topic_capacity * 2 : 64;
         struct topic **topics = realloc(shard->topics, capacity * sizeof *topics);
@@ -138,6 +141,7 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
         free(streams);
         return NULL;
     }
+    assert(len <= TOPIC_NAME_BYTES_MAX && shard->topic_count < shard->topic_capacity);
     topic->index = shard->topic_count;
     topic->hash = crc32c(0, name, len);
     topic->name_len = (uint8_t)len;
@@ -204,6 +208,7 @@ static struct producer *producer_find(struct shard *shard, const uint8_t *id, ui
 /* Makes a table of the given size without the expired rows. */
 static bool producers_rebuild(struct shard *shard, uint32_t size, int64_t now_us)
 {
+    assert(size > 0 && (size & (size - 1)) == 0);
     struct producer *old = shard->producers;
     uint32_t old_mask = shard->producer_mask;
     struct producer *rows = calloc(size, sizeof *rows);
@@ -218,6 +223,7 @@ static bool producers_rebuild(struct shard *shard, uint32_t size, int64_t now_us
         *producer_find(shard, old[i].id, old[i].topic, old[i].slice) = old[i];
         shard->producer_count++;
     }
+    assert(shard->producer_count <= shard->producer_mask); /* a free row ends each search */
     free(old);
     return true;
 }
@@ -269,6 +275,7 @@ enum dedup shard_dedup(struct shard *shard, const struct stream *stream, const u
         found->topic = stream->topic->index;
         found->slice = stream->slice;
         shard->producer_count++;
+        assert(shard->producer_count <= shard->producer_mask);
     }
     found->used = true;
     found->epoch = epoch;
@@ -302,6 +309,7 @@ void shard_logged(struct shard *shard, const struct stream *stream, const uint8_
 
 static void producer_drop(struct shard *shard, uint32_t at)
 {
+    assert(shard->producers[at].used && shard->producer_count > 0);
     shard->producers[at] = (struct producer){0};
     shard->producer_count--;
     /* Those behind it may have their place before it now. */
@@ -351,6 +359,7 @@ static bool compacted_grow(struct shard *shard)
         if (old[i].bytes != NULL)
             *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes,
                             old[i].key_len) = old[i];
+    assert(shard->compacted_count <= shard->compacted_mask);
     free(old);
     return true;
 }
@@ -375,11 +384,10 @@ void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t
         memcpy(bytes, key, key_len);
     if (value_len)
         memcpy(bytes + key_len, value, value_len);
-    if (row->bytes == NULL)
-        shard->compacted_count++;
-    else
-        shard->state_bytes -= compacted_bytes(row->key_len, row->value_len);
-    shard->state_bytes += compacted_bytes(key_len, value_len);
+    const uint64_t before = row->bytes ? compacted_bytes(row->key_len, row->value_len) : 0;
+    assert(before <= shard->state_bytes);
+    shard->compacted_count += row->bytes == NULL;
+    shard->state_bytes += compacted_bytes(key_len, value_len) - before;
     free(row->bytes);
     *row = (struct compacted){topic->index, (uint32_t)key_len, (uint32_t)value_len, hash, bytes};
 }

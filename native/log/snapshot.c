@@ -4,6 +4,7 @@
  * and compacted values, prefix length u32, the log's clock in seconds since 1970 u32 (0 in those of
  * earlier versions), prefix; then the rows. The group's crc covers it all.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct writer {
 
 static void put(struct writer *w, const void *data, size_t len)
 {
+    assert(w->len <= w->capacity);
     if (w->len + len > w->capacity) {
         size_t capacity = (w->capacity + len) * 2;
         uint8_t *bytes = realloc(w->bytes, capacity);
@@ -109,6 +111,7 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
         free(w.bytes);
         return NULL;
     }
+    assert(w.len >= sizeof head + prefix_len);
     memcpy(w.bytes, head, sizeof head);
     *len = w.len;
     return w.bytes;
@@ -123,6 +126,7 @@ struct reader {
 
 static const uint8_t *take(struct reader *r, size_t len)
 {
+    assert(r->at <= r->end);
     if (r->failed || (size_t)(r->end - r->at) < len) {
         r->failed = true;
         return NULL;
@@ -246,6 +250,7 @@ static void keep_entries(struct shard *shard, struct stream *old, struct stream 
         count--; /* never became history */
     if (count == 0)
         return;
+    assert(new->entries == NULL && count <= old->entry_capacity);
     new->entries = old->entries;
     new->entry_count = count;
     new->entry_capacity = old->entry_capacity;
@@ -262,6 +267,7 @@ static struct topic *keep_address(struct shard *fresh, struct topic *old)
         new = shard_topic_make(fresh, old->name, old->name_len);
     if (new == NULL)
         return NULL; /* no memory, or too many of them: better lost than freed too early */
+    assert(new != old); /* one of the fresh shard's own */
     for (uint32_t s = 0; s < fresh->slice_count; s++) {
         if (new->streams[s] == NULL)
             continue;
@@ -289,6 +295,7 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
     for (uint32_t t = 0; t < shard->topic_count; t++)
         shard->topics[t] = keep_address(fresh, shard->topics[t]);
     fresh->state_bytes_max = shard->state_bytes_max;
+    assert(fresh->slice_first == shard->slice_first && fresh->slice_count == shard->slice_count);
     struct shard gone = *shard;
     *shard = *fresh;
     *fresh = gone;
@@ -461,6 +468,7 @@ int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t p
         stream_index(shard, stream, &entry);
         at += chunk.stored_bytes;
     }
+    assert(at == group + GROUP_HEADER_BYTES + header.body_bytes); /* check_chunks has seen to it */
     *reaches = found;
     *count = header.chunk_count;
     return 0;

@@ -104,6 +104,7 @@ class Carrier:
 
     def _state(self) -> le.CoreState:
         state = self._reactor.log_state()
+        assert state["stable_gseq"] <= state["gseq"]
         return le.CoreState(
             state["gseq"],
             state["header_crc"],
@@ -215,6 +216,7 @@ class Carrier:
     # --- What takes time ----------------------------------------------------------------------
 
     async def _keep(self, effect: le.Keep) -> None:
+        assert effect.groups
         upto = 0
         try:
             upto = await self._store.keep(self._session_of(effect.gid), list(effect.groups))
@@ -224,6 +226,7 @@ class Carrier:
 
     async def _write(self, effect: le.WriteFiles) -> None:
         gid = effect.gid
+        assert effect.groups
         log_ = self._store.copy(gid.epoch, self._session_of(gid))
         refused = ""
         try:

@@ -258,6 +258,7 @@ class Driver:
             self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
+        assert self._started
         self._timer = None
         self.post(ev.Tick())
 

@@ -72,6 +72,7 @@ class Inputs:
         self._received = received
         self._on_lost = on_lost
         self._pending_bytes = pending_bytes
+        assert group_bytes_max > 0
         self._group_bytes_max = min(group_bytes_max, U32)
         self._open: dict[int, Input] = {}
         self._paused = False
@@ -83,6 +84,7 @@ class Inputs:
             if other.sender.ordinal == sender.ordinal:
                 self._close(other)
         number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max)
+        assert number not in self._open, "the core's number of another connection"
         self._open[number] = Input(number, sender, hello.session)
 
     def upcall(self, upcall: Upcall) -> None:
@@ -141,6 +143,7 @@ class Inputs:
     def arm(self, steady: Steady, answer_fd: int) -> bool:
         """What its leader sends next is taken as it comes, and acknowledged on `answer_fd`, until
         any other frame comes."""
+        assert answer_fd >= 0
         if MUTANT == DAMAGING:
             return False
         for end in self._open.values():

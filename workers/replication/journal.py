@@ -54,6 +54,8 @@ class Journal:
         self._persisted = persisted
         self._failed = failed
         self._waiting: list[Persist] = []
+        self._newest = 0
+        """Serial of the last records that were given."""
         self._broken = False
         self._task: asyncio.Task[None] | None = None
 
@@ -61,6 +63,8 @@ class Journal:
         """Persist these records after all before them."""
         if self._broken:
             return
+        assert persist.serial == self._newest + 1, "records are persisted in their order"
+        self._newest = persist.serial
         self._waiting.append(persist)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write())

@@ -73,6 +73,7 @@ class Link:
 
     def start(self) -> None:
         """Dial, from now on."""
+        assert self._task is None, "a link is started once"
         what = f"the link to broker {self._ordinal} has ended"
         self._task = watched(self._run(), what, self._fatal)
 
@@ -114,6 +115,7 @@ class Link:
 
         False: it was dropped.
         """
+        assert data is None or place is None, "a group lies in one place"
         length = place[1] if place is not None else len(data) if data is not None else 0
         return self.send_frame(wire.encode(message, length), length, data, place)
 
@@ -126,6 +128,7 @@ class Link:
     ) -> bool:
         """Send a head that is encoded already, and a group of `length` bytes behind it; False if
         it is dropped."""
+        assert (length > 0) == (data is not None or place is not None)
         if self._socket is None or (length and self.full):
             self.dropped += 1
             return False
@@ -156,6 +159,7 @@ class Link:
                     self._want_to_write(end, True)
                     return
                 self._sent += done
+                assert self._sent <= size <= self._queued
                 self.sent_bytes += done
                 if self._sent == size:
                     self._queue.popleft()
@@ -163,6 +167,7 @@ class Link:
                     self._sent = 0
                     if not self.full:
                         self._roomy.set()
+            assert self._queued == self._sent == 0, "of what was sent nothing is counted any more"
             if self._writing:
                 self._want_to_write(end, False)
         except OSError as error:
@@ -217,6 +222,7 @@ class Link:
             delay = min(2 * delay, RETRY_SECONDS_MAX)
 
     async def _connect(self) -> None:
+        assert self._socket is None and not self._writing, "it has hung up before"
         try:
             _, self._socket = await self._dial()
             self._on_change()

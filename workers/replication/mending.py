@@ -52,6 +52,7 @@ class Mending:
             pass
         finally:
             self._asked = None
+        assert len(asked.groups) == asked.next - first <= last - first + 1
         return asked.groups
 
     def take(self, sender: int, message: Message, group: bytearray | None) -> bool:

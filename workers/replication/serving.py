@@ -63,6 +63,7 @@ class Serving:
         waiting = self._waiting[ordinal]
         while waiting:
             effect = waiting.pop(next(iter(waiting)))
+            assert ordinal not in self._current, "a peer has one answer at a time"
             self._current[ordinal] = effect
             try:
                 await self._send_groups(effect)
@@ -87,6 +88,7 @@ class Serving:
                 if not link.send(to_map(Fetched(effect.gid, head)), data=data):
                     return
                 self.groups += 1
+            assert groups[-1][0].gseq >= first, "it would read the same for ever"
             first = groups[-1][0].gseq + 1
             await link.room()
 

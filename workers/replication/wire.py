@@ -23,6 +23,7 @@ HEAD = struct.Struct("<II")
 
 def encode(message: Mapping[str, Any], group_bytes: int = 0) -> bytes:
     """The head of a frame and its message; the group, if any, is to follow at once."""
+    assert group_bytes >= 0
     body: bytes = msgpack.packb(message)
     if len(body) > MESSAGE_BYTES_MAX:
         raise ProtocolError(f"a message of {len(body)} bytes is too large")

@@ -48,6 +48,7 @@ class Store:
                 return False
             self._digests[known.bucket] ^= known.check
             self.bytes -= len(known.packed)
+            assert self.bytes >= 0
         self._facts[fact.kind][fact.key] = fact
         self._digests[fact.bucket] ^= fact.check
         self.bytes += len(fact.packed)

@@ -114,6 +114,7 @@ class Logs:
 
     def adopt(self, current: Gid | None, landed: int, whole: Iterable[Gid]) -> None:
         """After recovery: what the core has, stable up to `landed`, and whose logs are whole."""
+        assert self.current is None and not self._at, "nothing has happened yet"
         self._at = dict.fromkeys(whole, At.WHOLE)
         self.current, self._landed = current, landed
         if current is not None:
@@ -214,6 +215,7 @@ class Logs:
     def _drop(self, gid: Gid) -> None:
         """Nothing that waits can be taken."""
         self.pending_bytes -= sum(map(len, self._waiting.pop(gid, ())))
+        assert self.pending_bytes >= sum(self._writing.values())
 
     def _wrote(self, event: le.Wrote, core: le.CoreState) -> None:
         gid = event.gid

@@ -180,6 +180,7 @@ class Core:
         if held.promised is None or ballot > held.promised:
             held.promised = ballot
         held.round = max(held.round, ballot.round)
+        assert held.promised >= ballot and held.round >= held.promised.round
         if value is not None:
             held.accepted = (ballot, value)
 
@@ -221,6 +222,7 @@ class Core:
             for gid, _ in generation.parents:
                 if gid not in self._held:
                     self._missing.add(gid)
+        assert self._current[generation.gid.token].generation.gid.epoch >= generation.gid.epoch
         if generation.gid in self._found:
             self._recovered(held)
         self._want_all(held)
@@ -251,6 +253,7 @@ class Core:
             self._effects.append(Send(ordinal, message))
 
     def _persist(self, *records: JournalRecord) -> None:
+        assert self._durable <= self._serial
         self._serial += 1
         self._recorded += len(records)
         self._counts.append((self._serial, self._recorded))
@@ -271,10 +274,12 @@ class Core:
         """How far the journal is stable: it is never less at a later start."""
         while self._counts and self._counts[0][0] <= self._durable:
             self._stable_records = self._counts.popleft()[1]
+        assert self._stable_records <= self._recorded
         return self._base + self._stable_records
 
     def _after_journal(self, then: Then) -> None:
         """Go on when all records so far are stable: before that, nothing may leave (I12)."""
+        assert self._durable <= self._serial
         if self._durable == self._serial:
             self._continue(then)
         else:

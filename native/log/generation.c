@@ -1,0 +1,68 @@
+/* The end of a generation, and the beginning of the next one in the same memory. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "log/log.h"
+
+static void lose_runs(struct log *log, struct run *run, bool grouped)
+{
+    while (run != NULL) {
+        struct run *next = run->next;
+        /* A duplicate's original may be stored. */
+        log->lost(log->owner, run, grouped || run->count == 0);
+        run_free(run);
+        run = next;
+    }
+}
+
+void log_drain(struct log *log) { log->draining = true; }
+
+void log_fence(struct log *log)
+{
+    log_drain(log);
+    if (log->open) {
+        /* In the order in which they came: an answer never overtakes an older call's. */
+        for (; log->held_count > 0; log->held_count--) {
+            struct held *held = &log->held[log->held_first];
+            lose_runs(log, held->runs, true);
+            *held = (struct held){0};
+            log->held_first = (log->held_first + 1) % HELD_MAX;
+        }
+        for (uint32_t i = 0; i < log->append_count; i++) {
+            struct append *append = &log->appends[(log->append_first + i) % APPENDS_IN_FLIGHT];
+            lose_runs(log, append->runs, true);
+            append->runs = append->last_run = NULL;
+        }
+        struct run *queue = log->queue;
+        log->queue = NULL;
+        log->queue_end = &log->queue;
+        log->queued_bytes = log->held_bytes = log->queued_runs = 0;
+        lose_runs(log, queue, false);
+        shard_forget_queued(log->shard);
+    }
+    log->open = log->following = false;
+}
+
+void log_begin(struct log *log, uint64_t epoch, uint64_t session, bool gated)
+{
+    assert(log_settled(log) && log->queue == NULL);
+    for (; log->held_count > 0; log->held_count--) {
+        struct held *held = &log->held[log->held_first];
+        assert(held->runs == NULL);
+        free(held->reaches);
+        *held = (struct held){0};
+        log->held_first = (log->held_first + 1) % HELD_MAX;
+    }
+    log->options.epoch = epoch;
+    log->options.session = session;
+    log->gated = gated;
+    log->open = log->following = log->draining = log->heartbeat_due = log->segment_asked = false;
+    log->segment_count = 0;
+    log->current = -1;
+    log->next_gseq = 1;
+    log->stable_gseq = log->replicated = log->kept = log->prev_crc = log->stable_crc = 0;
+    log->stable_pos = log->head;
+    free(log->parents);
+    log->parents = NULL;
+    log->parents_len = 0;
+}
