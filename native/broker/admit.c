@@ -92,6 +92,7 @@ void admit_came(struct client *client)
     client->address = class_of(client->conn.fd);
     admission->places++;
     admission->held[client->address]++;
+    assert(admission->held[client->address] <= admission->places);
 }
 
 void admit_gone(const struct client *client)

@@ -1,6 +1,7 @@
 /* Produce calls that were handed to the process that leads their slice, until they are answered. */
 #include "broker/calls.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static struct call *call_open(struct reactor *reactor, uint64_t *tag)
     }
     uint32_t at = reactor->call_free;
     struct call *call = &reactor->calls[at];
+    assert(at < reactor->call_capacity && !call->used);
     reactor->call_free = call->next_free;
     call->used = true;
     call->generation++;
@@ -41,6 +43,7 @@ static struct call *call_open(struct reactor *reactor, uint64_t *tag)
 
 static void call_close(struct reactor *reactor, uint32_t at)
 {
+    assert(at < reactor->call_capacity && reactor->calls[at].used);
     reactor->calls[at].used = false;
     reactor->calls[at].next_free = reactor->call_free;
     reactor->call_free = at;

@@ -7,6 +7,8 @@
  * that all go together again instead of in two halves by turns. */
 #include "broker/gather.h"
 
+#include <assert.h>
+
 #define GATHER_BYTES (512u << 10) /* a group of that size is worth what it costs */
 #define GATHER_RUNS_MIN 4u        /* of two groups: with fewer a log is quiet, and nobody waits */
 #define GATHER_RETURN_US_MAX 5000
@@ -28,6 +30,7 @@ void gather_ended(struct reactor *reactor)
     reactor->round_open = false;
     reactor->round_ended_us = reactor->loop.monotonic_us;
     const int64_t took_us = reactor->round_ended_us - reactor->round_started_us;
+    assert(took_us >= 0);
     reactor->round_us += (took_us - reactor->round_us) / 8;
 }
 

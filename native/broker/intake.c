@@ -1,5 +1,6 @@
 #include "broker/intake.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -48,6 +49,7 @@ static bool take(struct conn *conn, const uint8_t *message, uint32_t message_byt
         return false;
     if (log_take(log, group, group_bytes) != FOREIGN_TAKEN)
         return false; /* Python hears why when it tries */
+    assert(log->next_gseq == append.gseq + 1 && log->prev_crc == append.header_crc);
     struct intake_news *news = &intake->news;
     news->any = true;
     news->epoch = append.epoch;
@@ -68,6 +70,7 @@ static void unplace(struct reactor *reactor)
     struct frames *f = conn != NULL ? replica_of(conn)->frames : NULL;
     if (f == NULL || !f->placed)
         return;
+    assert(f->group != NULL && f->group_filled <= f->group_bytes);
     uint8_t *copy = malloc(f->group_bytes);
     if (copy != NULL)
         memcpy(copy, f->group, f->group_filled);
@@ -163,6 +166,7 @@ void frames_free(struct frames *frames)
 static void hand_over(struct conn *conn, const uint8_t *message, uint32_t message_bytes,
                       const uint8_t *group, uint32_t group_bytes)
 {
+    assert(message_bytes > 0 && message_bytes <= FRAME_MESSAGE_BYTES_MAX); /* read_lengths */
     const size_t len = (size_t)message_bytes + group_bytes;
     uint8_t *copy = malloc(len);
     if (copy == NULL) {
@@ -202,6 +206,7 @@ static void place(struct conn *conn)
     struct frames *f = replica_of(conn)->frames;
     struct log *log = conn_reactor(conn)->log;
     struct append_message append;
+    assert(f->group == NULL && !f->placed && f->group_bytes > 0);
     if (is_armed_for(conn) &&
         is_next(log, f->start + FRAME_HEAD_BYTES, f->message_bytes, f->group_bytes, &append))
         f->group = log_place(log, f->group_bytes);
@@ -222,6 +227,7 @@ static bool collect(struct frames *f, uint32_t want, const uint8_t **bytes, size
         f->start = start;
         f->start_capacity = want;
     }
+    assert(f->filled <= want);
     uint32_t part = want - f->filled;
     part = part < *len ? part : (uint32_t)*len;
     memcpy(f->start + f->filled, *bytes, part);
@@ -233,6 +239,7 @@ static bool collect(struct frames *f, uint32_t want, const uint8_t **bytes, size
 
 static void collect_group(struct frames *f, const uint8_t **bytes, size_t *len)
 {
+    assert(f->group != NULL && f->group_filled <= f->group_bytes);
     uint32_t part = f->group_bytes - f->group_filled;
     part = part < *len ? part : (uint32_t)*len;
     memcpy(f->group + f->group_filled, *bytes, part);

@@ -47,6 +47,7 @@ static void submit_append(void *owner, struct append *append)
 {
     struct reactor *reactor = owner;
     const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
+    assert(append->busy && append->done < append->bytes);
     append->submitted_us = reactor->loop.monotonic_us;
     append->write.owner = reactor;
     append->write.done = append_written;
@@ -67,6 +68,7 @@ static void group_built(void *owner, const struct append *append, uint32_t prev_
     struct reactor *reactor = owner;
     if (!reactor->log->gated)
         return;
+    assert(append->gseq + 1 == reactor->log->next_gseq); /* the newest */
     struct upcall *up = reactor_upcall(reactor, UPCALL_BUILT, append->gseq);
     up->pos = append->pos;
     up->bytes = append->bytes;

@@ -47,6 +47,7 @@ static int64_t pack_lines(const uint8_t *bytes, size_t len, uint64_t event_max, 
         }
         at = next;
     }
+    assert((uint64_t)count <= len / 2 + 1 && (size_t)(out - start) <= len); /* room in lens */
     *total = (uint64_t)(out - start);
     return count;
 }

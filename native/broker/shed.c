@@ -2,6 +2,7 @@
  * send what is refused. */
 #include "broker/shed.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
@@ -130,6 +131,7 @@ void client_yield(struct conn *conn)
     note_wary(client);
     if (client->prev_yielded != NULL)
         return;
+    assert(*reactor->yielded_end == NULL);
     client->next_yielded = NULL;
     client->prev_yielded = reactor->yielded_end;
     *reactor->yielded_end = client;
@@ -140,6 +142,7 @@ void client_unyield(struct client *client)
 {
     if (client->prev_yielded == NULL)
         return;
+    assert(*client->prev_yielded == client);
     *client->prev_yielded = client->next_yielded;
     if (client->next_yielded != NULL)
         client->next_yielded->prev_yielded = client->prev_yielded;
@@ -161,6 +164,7 @@ void resume_yielded(struct reactor *reactor)
     reactor->refused_us = reactor->loop.monotonic_us;
     for (unsigned n = 0; n < REFUSERS_AT_ONCE && reactor->yielded != NULL; n++) {
         struct client *client = reactor->yielded;
+        assert(client->prev_yielded == &reactor->yielded);
         client_unyield(client);
         if (client->conn.closed)
             continue;

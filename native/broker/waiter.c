@@ -1,5 +1,7 @@
 #include "broker/waiter.h"
 
+#include <assert.h>
+
 #include "broker/frames.h"
 #include "broker/route.h"
 #include "broker/slots.h"
@@ -11,6 +13,7 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     struct slot *slot = conn && !conn->closed ? conn_slot(conn, waiter->slot) : NULL;
     if (slot == NULL || slot->kind != SLOT_OPEN)
         return; /* the client is gone */
+    assert(slot->waiting > 0 && slot->waiting <= slot->part_count); /* each part answers once */
     if (problem != PROBLEM_NONE) {
         /* Parts that are stored make a refused part's outcome "unknown" for the whole. All of them
          * are refused for a timestamp that one of them has. */

@@ -14,7 +14,7 @@ from .test_sizes import c_functions
 LEAST = {
     # 0.5 is what is wanted; where it is less, this is a ratchet.
     "native/log": 0.5,
-    "native/broker": 0.03,
+    "native/broker": 0.11,
     "barco/cluster": 0.08,
     "workers/replication": 0.13,
 }
