@@ -341,7 +341,8 @@ class Carrier:
     def _rests(self, token: int, effect: le.Rests) -> None:
         gid = effect.gid
         self.leads.pop(gid, None)
-        gseq, crc = self.disk.end(gid)
+        log = self.disk.logs.get(gid)
+        gseq, crc = (log[-1].gseq, log[-1].header_crc) if log else (0, 0)
         if not self.world.tells:
             gseq, crc = min(gseq, 1), 0
         self.step(on.Drained(gid, gseq, crc))

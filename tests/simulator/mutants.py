@@ -6,7 +6,7 @@ Each is a subclass that takes one method's rule away, so that production pays no
 from dataclasses import dataclass, replace
 from typing import Any
 
-from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn
+from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn, Rests
 from barco.cluster.logs.logs import At, Logs
 from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.proposer import Proposal
@@ -88,6 +88,15 @@ class Reopens(Logs):
             self.leading = event.generation.gid
             return [OpenIn(event.generation)]
         return super().step(event, core)
+
+
+class RestsEarly(Logs):
+    """26: a drain ends, whatever is in flight."""
+
+    def _drained(self, gid: Gid, core: CoreState) -> None:
+        if gid in self._draining:
+            self._draining.discard(gid)
+            self._ask(Rests(gid))
 
 
 class NoDrain(Replica):
@@ -286,6 +295,8 @@ DISK_MUTANTS = (
     Mutant(24, "a start reads, and syncs then", reads_first=True),
 )
 """Of what a disk does: a page cache, syncs that fail, appends that end in any order."""
+LOGS_MUTANTS = (Mutant(26, "a drain ends while appends are in flight", logs=RestsEarly),)
+"""Of the machine of the logs."""
 HEARS_ALL = Mutant(25, "a log is skipped that the core still has", hears_all=True)
 """Of what a driver decides: the machine of the logs says that it can not be."""
 INTAKE_MUTANTS = (
