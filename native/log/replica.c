@@ -135,7 +135,7 @@ enum foreign log_take(struct log *log, const uint8_t *group, size_t len)
     uint32_t count;
     if (!log->following || log->failed || log->draining)
         return FOREIGN_CLOSED;
-    if (group_header_read(group, len, &h) != 0 || h.group_bytes != len)
+    if (group_header_read(group, len, &h) != 0 || h.group_bytes != len || group_time(&h) < 0)
         return FOREIGN_DAMAGED;
     enum foreign verdict = check_header(log, &h);
     if (verdict != FOREIGN_TAKEN)

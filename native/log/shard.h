@@ -51,6 +51,7 @@ struct stream {
     struct index_entry *entries;
     uint32_t entry_count, entry_capacity;
     struct run *first_run, *last_run;
+    uint64_t checked; /* shard.checks, when a group last had something for it */
 };
 
 /* Of what the broker packs; a client's batch stays as it came. */
@@ -98,6 +99,7 @@ struct shard {
     /* What a snapshot holds, but for producers, and from which size on nothing new is taken into
      * it; 0: no bound. A snapshot has to fit into a group. */
     uint64_t state_bytes, state_bytes_max;
+    uint64_t checks; /* groups of others, since start: shard_take() */
     int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 

@@ -420,8 +420,12 @@ static int check_chunks(struct shard *shard, const struct group_header *header, 
         reaches[i].stream = chunk_stream(shard, &chunk);
         if (reaches[i].stream == NULL)
             return -1;
-        /* A stream's chunks of one group stand together. */
+        /* A stream's chunks of one group stand together: those that come again would be taken for
+         * the first ones, at the same offsets. */
         bool first = i == 0 || reaches[i - 1].stream != reaches[i].stream;
+        if (first && reaches[i].stream->checked == shard->checks)
+            return -1;
+        reaches[i].stream->checked = shard->checks;
         uint64_t next = first ? reaches[i].stream->next_offset : reaches[i - 1].end;
         if (chunk.base_offset != next)
             return -1;
@@ -442,6 +446,7 @@ int shard_take(struct shard *shard, const uint8_t *group, size_t len, uint64_t p
         return -1;
     if (header.chunk_count > header.body_bytes / CHUNK_HEADER_BYTES)
         return -1;
+    shard->checks++;
     struct reach *found = malloc((header.chunk_count + 1) * sizeof *found);
     const uint8_t *at = group + GROUP_HEADER_BYTES;
     if (found == NULL || check_chunks(shard, &header, at, found) != 0) {

@@ -1,5 +1,8 @@
 /* Leader and followers on disks that the test plays: what waits for whom, what a follower takes and
  * what it refuses, and one log that follows, leads and follows again. */
+#include "base/crc32c.h"
+#include "format/chunk.h"
+#include "format/group.h"
 #include "replica_testing.h"
 
 static void test_answers_wait_for_a_follower(void)
@@ -195,6 +198,42 @@ static void test_what_a_follower_refuses(void)
     CHECK(log_settled(b.log) && b.log->stable_gseq == 2);
     leave(&a);
     leave(&b);
+}
+
+/* A leader that lies: the group's checksums are right, and what it says cannot be. */
+static void test_a_stream_that_comes_again_in_a_group(void)
+{
+    for (int lie = 0; lie < 3; lie++) {
+        struct member a, b;
+        struct group_header h;
+        struct chunk_view chunk;
+        join(&a);
+        join(&b);
+        lead(&a, 2);
+        follow(&b, 2);
+        replicate(&a, &b);
+        put(&a, "t", 0, 100, 0, 0);
+        put(&a, "t", 1, 100, 0, 0);
+        log_pump(a.log, NOW);
+        uint8_t *group = a.sent[2], *body = group + GROUP_HEADER_BYTES;
+        CHECK(group_header_read(group, a.sent_bytes[2], &h) == 0 && h.chunk_count == 2);
+        if (lie == 1) { /* the first one again, behind the second */
+            CHECK(chunk_open(body, h.body_bytes, &chunk) == 0);
+            CHECK(GROUP_HEADER_BYTES + h.body_bytes + chunk.stored_bytes <= h.group_bytes);
+            memcpy(body + h.body_bytes, body, chunk.stored_bytes);
+            h.body_bytes += chunk.stored_bytes;
+            h.chunk_count++;
+        } else if (lie == 2) {
+            h.log_us = UINT64_MAX - 5; /* before all times */
+        }
+        h.body_crc = crc32c(0, body, h.body_bytes);
+        group_header_write(&h, group);
+        CHECK(hand(&b, &a, 2) == (lie ? FOREIGN_DAMAGED : FOREIGN_TAKEN));
+        CHECK(b.log->next_gseq == (lie ? 2 : 3) && b.log->clock_us >= 0);
+        CHECK(lie == 0 || stream_of(&b, "t", 0) == NULL || stream_of(&b, "t", 0)->entry_count == 0);
+        leave(&a);
+        leave(&b);
+    }
 }
 
 /* Rule S5 for the follower's files: a header's durable_upto is true on its own disk. */
@@ -504,6 +543,7 @@ int main(void)
     test_a_follower_that_is_told_nothing_takes_everything();
     test_a_follower_asks_for_the_segment_that_it_needs();
     test_what_a_follower_refuses();
+    test_a_stream_that_comes_again_in_a_group();
     test_durable_upto_holds_on_every_disk();
     test_kept_groups_go_together();
     test_a_fence();
