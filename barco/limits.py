@@ -135,7 +135,7 @@ CHUNK_RAW_BYTES_MAX = 128 * KiB
 
 GROUP_HEADER_BYTES = 128
 GROUP_BYTES_MAX = 1024 * MiB
-"""The largest request allowed, and as much again: nobody believes a header that says more."""
+"""Four times the largest request allowed: nobody believes a header that says more."""
 GROUPS_IN_FLIGHT_MAX = 3
 """Build the next group while one or two are on their way to the disk."""
 

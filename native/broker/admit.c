@@ -75,8 +75,16 @@ static uint8_t class_of(int fd)
         return 0;
     if (at.ss_family == AF_INET)
         key = ((const struct sockaddr_in *)&at)->sin_addr.s_addr;
-    else if (at.ss_family == AF_INET6) /* a site's 64 bits: the rest is its own to choose */
-        memcpy(&key, ((const struct sockaddr_in6 *)&at)->sin6_addr.s6_addr, sizeof key);
+    else if (at.ss_family == AF_INET6) {
+        const struct in6_addr *address = &((const struct sockaddr_in6 *)&at)->sin6_addr;
+        uint32_t ipv4;
+        if (IN6_IS_ADDR_V4MAPPED(address)) { /* of a client by IPv4 at a listener for both */
+            memcpy(&ipv4, address->s6_addr + 12, sizeof ipv4);
+            key = ipv4;
+        } else { /* a site's 64 bits: the rest is its own to choose */
+            memcpy(&key, address->s6_addr, sizeof key);
+        }
+    }
     return (uint8_t)(key * 0x9e3779b97f4a7c15ULL >> 56);
 }
 
@@ -84,6 +92,13 @@ static uint8_t class_of(int fd)
 static uint32_t weight_of(uint32_t connections)
 {
     return connections == 0 ? 0 : 32 - (uint32_t)__builtin_clz(connections);
+}
+
+/* As its address weighs without it: who holds some may replace one of these. */
+static uint32_t weight_of_newcomer(const struct admission *admission, int fd)
+{
+    const uint32_t held = admission->held[class_of(fd)];
+    return weight_of(held == 0 ? 1 : held);
 }
 
 void admit_came(struct client *client)
@@ -163,7 +178,7 @@ static unsigned oust(struct reactor *reactor, uint32_t newcomer)
     }
     for (unsigned i = 0; i < count; i++)
         conn_close(chosen[i]);
-    if (count == 0) {
+    if (count == 0 && newcomer != ANYBODY) {
         admission->nobody_ms = reactor->loop.now_ms + NOBODY_MS;
         admission->nobody_for = newcomer;
     }
@@ -181,7 +196,7 @@ static bool has_place(struct reactor *reactor, int fd)
     /* The descriptors of those who go are free in the next turn. */
     if (admission->promised_turn != reactor->loop.turns || admission->promised == 0) {
         admission->promised_turn = reactor->loop.turns;
-        admission->promised = oust(reactor, weight_of(admission->held[class_of(fd)] + 1));
+        admission->promised = oust(reactor, weight_of_newcomer(admission, fd));
     }
     if (admission->promised == 0)
         return false;

@@ -24,7 +24,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define PRODUCER_BYTES 40u
 
 #define GROUP_ALIGN 4096u            /* Groups start and end on direct I/O's block. */
-#define GROUP_BYTES_MAX (1u << 30)   /* The largest request allowed, 256 MiB, and as much again. */
+#define GROUP_BYTES_MAX (1u << 30)   /* four times the largest request allowed */
 
 #define CHUNK_VALUES_TARGET (128u << 10) /* Raw value bytes after which a chunk is closed. */
 #define SECTION_RAW_MAX (64u << 20)      /* No reader allocates more for one section. */

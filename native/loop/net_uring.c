@@ -31,7 +31,7 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 
 /* Buffers that receives take when there is something to receive. Who finds none or has more to say
  * waits in line, and only a few of these begin again in a turn: what is copied in a turn stays
- * small, however many send, and no try is in vain. */
+ * small, however many send, and few tries are in vain. */
 struct pool {
     struct io_uring_buf_ring *ring;
     uint8_t *buffers;
@@ -282,7 +282,7 @@ static void on_recv(struct net_uring *u, struct conn *conn, const struct io_urin
         return;
     }
     conn->receiving = false;
-    if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -EINTR ||
+    if (cqe->res > 0 || cqe->res == -ECANCELED || cqe->res == -ENOBUFS || cqe->res == -EINTR ||
         cqe->res == -EAGAIN)
         conn_mark_dirty(conn); /* starts again unless reading is stopped */
     else
