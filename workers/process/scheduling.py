@@ -5,11 +5,12 @@ import logging
 import os
 import struct
 
-SLICE_NS = 100_000_000
-"""What a worker asks the scheduler for at a time, the kernel's maximum. It gets no more of the core
-for that: who asks for shorter slices goes before it when it wakes up (EEVDF, Linux 6.12 and later).
-Among those are the kernel's own threads that finish a write where the disk knows no FUA: behind a
-worker that is busy they waited for a tick of 4 ms, and with them every append."""
+SLICE_NS = 10_000_000
+"""What a worker asks the scheduler for at a time; the kernel's own is 1 to 3 ms. It gets no more of
+the core for that: who asks for shorter slices goes before it when it wakes up (EEVDF, Linux 6.12
+and later). Among those are the kernel's own threads that finish a write where the disk knows no
+FUA: behind a worker that is busy they waited for a tick of 4 ms, and with them every append.
+Workers that share a core wait for each other's slice: with 100 ms a ring took twice the CPU."""
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _ATTR = struct.Struct("=IIQiIQQQ")
