@@ -4,9 +4,13 @@ from barco.cluster.replica.follower import Follower
 from barco.cluster.state.effects import Commit, Drain, StopLeading
 from barco.cluster.state.events import Built, Stable
 from barco.cluster.state.held import Fence, Held
-from barco.limits import STEP_DOWN_SECONDS
+from barco.limits import PING_SECONDS, STEP_DOWN_SECONDS
 from barco.model.generation import Identity
 from barco.protocol.replication import Appended, Fenced, Gap, Shrunk
+
+GAP_ANSWER_SECONDS = PING_SECONDS / 2
+"""A follower gets one answer to its GAPs in so long, for each generation. It asks at most once in
+PING_SECONDS (half of that: two that a busy machine brings close together are both answered)."""
 
 
 class Leader(Follower):
@@ -92,6 +96,9 @@ class Leader(Follower):
         leading = held.leading
         if leading is not None and sender.ordinal in leading.live:
             leading.live[sender.ordinal] = False
+        if self._now < held.answer_at.get(sender.ordinal, self._now):
+            return  # It asks again, and each ping that shows a shorter log is answered as well.
+        held.answer_at[sender.ordinal] = self._now + GAP_ANSWER_SECONDS
         # Perhaps it has acknowledged more than it has, or was told so: it looks for itself.
         self._send(sender.ordinal, Shrunk(message.gid, self._acknowledged_by(held, sender)))
 

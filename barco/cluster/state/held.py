@@ -75,7 +75,7 @@ class Held:
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "bid_at", "bidder", "round", "sealed"),
         *("why", "accuser", "accused", "acquitted", "question_at"),
-        "counted",
+        *("counted", "answer_at"),
     )
 
     def __init__(self, generation: Generation, me: Identity, *, may_vote: bool) -> None:
@@ -159,6 +159,8 @@ class Held:
         """Of this process, after it has led it: `Leading.appended` as it was at the end."""
         self.question_at = 0.0
         """When to ask the leader (again)."""
+        self.answer_at: dict[int, float] = {}
+        """Of who leads it: ordinal to when that member's next GAP is answered."""
 
     @property
     def shut(self) -> bool:

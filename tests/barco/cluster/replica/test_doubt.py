@@ -11,10 +11,12 @@ from barco.cluster.replica.doubt import (
     POSITIONS_AHEAD_MAX,
     UNKNOWN,
 )
+from barco.cluster.replica.leader import GAP_ANSWER_SECONDS
 from barco.cluster.replica.replica import Recovered, Replica, Settings
 from barco.cluster.state.effects import Drain, Persist, Send, Warn
 from barco.cluster.state.events import Drained, LinkLost, Persisted, Received, Tick
 from barco.cluster.state.held import Fence, Leading, Wish
+from barco.limits import PING_SECONDS
 from barco.model.generation import (
     Ballot,
     Generation,
@@ -299,14 +301,32 @@ def test_a_gap_below_what_was_acknowledged() -> None:
     held.leading = Leading((0, 2), 0.0)
     held.leading.built = 7
     lab.hear(C, Appended(MINE.gid, 5), 6)
-    for have in (5, 3):
-        assert lab.hear(C, Gap(MINE.gid, have), 6) == [Shrunk(MINE.gid, 5)]
     assert lab.hear(A, Gap(MINE.gid, 3), 5) == [Shrunk(MINE.gid, 0)], "it has said nothing yet"
+    for have in (5, 3):
+        assert Shrunk(MINE.gid, 5) in lab.hear(C, Gap(MINE.gid, have), 6)
+        lab.now += PING_SECONDS
     other = A._replace(disk_uuid=b"x" * 16)
-    assert not lab.hear(other, Gap(MINE.gid, 3), 9)
+    assert Shrunk not in map(type, lab.hear(other, Gap(MINE.gid, 3), 9))
     lab.votes(MINE.gid)
     assert held.leading is None
-    assert lab.hear(C, Gap(MINE.gid, 3), 6) == [Shrunk(MINE.gid, 5)], "it counts no more, but knows"
+    assert Shrunk(MINE.gid, 5) in lab.hear(C, Gap(MINE.gid, 3), 6), "it counts no more, but knows"
+
+
+def test_gaps_are_not_answered_without_end() -> None:
+    """One answer in GAP_ANSWER_SECONDS to each follower: who asks at its own pace gets them all."""
+    lab = Lab([*SEALED, DecidedRecord(THREE.gid, Successor(9, Kind.RELEAD, (MINE,)))])
+    held = lab.replica._held[MINE.gid]
+    held.leading = Leading((0, 2), 0.0)
+    start, answers = lab.now, 0
+    for turn in range(1_000):
+        lab.now = start + turn / 1_000
+        answers += Shrunk(MINE.gid, 0) in lab.hear(C, Gap(MINE.gid, 3), 6)
+        assert not held.leading.live[2], "it gets no appends, answered or not"
+    assert 2 <= answers <= 1 + 1 / GAP_ANSWER_SECONDS
+    assert Shrunk(MINE.gid, 0) in lab.hear(A, Gap(MINE.gid, 3), 5), "another one's is its own"
+    for turn in range(1, 9):
+        lab.now = start + 1 + turn * PING_SECONDS
+        assert Shrunk(MINE.gid, 0) in lab.hear(C, Gap(MINE.gid, 3), 6)
 
 
 def questions(lab: Lab) -> list[Gap]:
