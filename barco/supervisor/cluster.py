@@ -76,7 +76,11 @@ class Cluster:
         self._forget_at = 0.0
         slices = ring_slices(hello.brokers, hello.slices_per_range)
         self._registrations = Registrations(
-            slices, ordinal=hello.ordinal, counter=started, unix_seconds=time.time
+            slices,
+            ordinal=hello.ordinal,
+            ring=hello.brokers,
+            counter=started,
+            unix_seconds=time.time,
         )
         self._control = Control(self._registrations, self._take_receipt)
         machine = Gossip(

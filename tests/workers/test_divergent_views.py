@@ -30,7 +30,7 @@ class Site:
         self.ordinal = ordinal
         slices = [(TOKEN_MIN, index) for index in range(SLICES)]
         self.registrations = Registrations(
-            slices, ordinal=ordinal, counter=1, unix_seconds=lambda: 1_000.0
+            slices, ordinal=ordinal, ring=3, counter=1, unix_seconds=lambda: 1_000.0
         )
         self.broker.supervisor.groups = self.registrations  # type: ignore[assignment]
         self.committed: dict[int, int] = defaultdict(int)
@@ -50,7 +50,7 @@ class Site:
         facts = list(other.store.all(CONSUMER))
         before = self.registrations.version
         for fact in rng.sample(facts, rng.randint(0, len(facts))) if rng else facts:
-            if self.registrations.accept(fact) and self.store.merge(fact):
+            if self.registrations.accept(fact, other.ordinal) and self.store.merge(fact):
                 self.registrations.apply(fact, self.broker.supervisor.now)
         self.broker.supervisor.publish(before)
         await self.broker.settle()

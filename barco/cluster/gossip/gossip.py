@@ -94,7 +94,7 @@ class Gossip:
 
     me: its own identity, with an incarnation that is likely larger than that of its last life.
     ring: how many brokers the cluster is configured to have.
-    accept: whether a fact that came from others is worth keeping.
+    accept: whether a fact that came from others is worth keeping, and the ordinal of who told it.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Gossip:
         *,
         random: Random,
         now: float,
-        accept: Callable[[Fact], bool] = lambda fact: True,
+        accept: Callable[[Fact, int], bool] = lambda fact, teller: True,
     ) -> None:
         self.store = Store()
         self._accept = accept
@@ -292,7 +292,7 @@ class Gossip:
                 continue
             if known is not None and fact.kind == BROKER and known.version == fact.version:
                 self.members.also_suspected(fact)
-            if self._accept(fact) and self._take(fact, now, tell=tell, news=True):
+            if self._accept(fact, sender) and self._take(fact, now, tell=tell, news=True):
                 news += 1
                 self._ask_the_gone(sender, fact)
         return news

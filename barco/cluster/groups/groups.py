@@ -75,7 +75,9 @@ class Groups:
         self,
         slices: Sequence[tuple[int, int]],
         sessions: Callable[[], int] | None = None,
+        own_room: Callable[[], bool] = lambda: False,
     ) -> None:
+        # own_room: whether one more may be admitted here, however many there are of elsewhere.
         assert slices, "a ring has at least one slice"
         assert list(slices) == sorted(slices), "slices come in token order"
         self._slices = list(slices)
@@ -91,6 +93,7 @@ class Groups:
         self._heard: list[tuple[float, int, Member]] = []
         self._heard_number = itertools.count()
         self._version = 1
+        self._own_room = own_room
         self._next_session = sessions if sessions is not None else itertools.count(1).__next__
 
     @property
@@ -320,12 +323,13 @@ class Groups:
         self._change(affected)
 
     def _admit(self, group: str) -> None:
-        if len(self._members) >= limits.CONSUMERS_MAX:
+        own_room = self._own_room()
+        if len(self._members) >= limits.CONSUMERS_MAX and not own_room:
             raise TooManyRequestsError(
                 f"The broker has {limits.CONSUMERS_MAX} consumers, which is its limit."
             )
         if group not in self._groups:
-            if len(self._groups) >= limits.GROUPS_MAX:
+            if len(self._groups) >= limits.GROUPS_MAX and not own_room:
                 raise TooManyRequestsError(
                     f"The broker has {limits.GROUPS_MAX} groups, which is its limit."
                 )

@@ -7,6 +7,7 @@ no promise: a slice is given out by its leader alone, and what is committed is f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,19 @@ from barco.cluster.groups.groups import Groups, Member, Reply, View
 CONSUMERS_KEPT_MAX = 2 * limits.CONSUMERS_MAX
 """Admitted at several brokers at once there may be more than one of them would admit."""
 
+OWN_ROOM = limits.CONSUMERS_MAX // 2
+"""Of these as many, divided by the brokers of the ring, are kept free for each one's own: for what
+it tells on its own link, which nobody can play. The rest is for whoever comes first. A member that
+invents consumers fills its own room and the rest, whatever brokers it names."""
+
+PAST_SECONDS = 30.0
+"""So long after its start, by the wall clock, a broker learns from the others what its earlier
+lives have registered: three comparisons. What comes in its name later, and is not known, is
+invented; it would pass it on as its own."""
+
+HEARSAY = -1
+"""Who is charged with what one broker says of another's consumers: no broker."""
+
 COUNTER_AHEAD_MAX = 100 * 365 * 86_400 * 1000
 """How far a registration's counter may be ahead of this broker's wall clock, both in milliseconds
 since 1970: 100 years. They begin there and grow by one with each registration, so only a wrong
@@ -27,6 +41,7 @@ clock or a lie is ahead at all. As the wall clock goes on, what a lie takes is g
 class Registrations:
     """Implements what `barco.supervisor.control` needs of a machine; facts go out and come in.
 
+    ring: how many brokers the cluster is configured to have.
     counter: where the Lamport clock begins; above that of this broker's earlier lives.
     unix_seconds: the wall clock, for how long the memory of the departed is kept.
     """
@@ -36,10 +51,16 @@ class Registrations:
         slices: list[tuple[int, int]],
         *,
         ordinal: int,
+        ring: int,
         counter: int,
         unix_seconds: Callable[[], float],
     ) -> None:
-        self._groups = Groups(slices, self._next_session)
+        self._groups = Groups(slices, self._next_session, lambda: self._has_own_room(ordinal))
+        self._own_room = OWN_ROOM // ring
+        assert 0 <= ordinal < ring, "each broker of the ring has room of its own"
+        self._past_until = unix_seconds() + PAST_SECONDS
+        self._charged: dict[str, int] = {}
+        self._charges: Counter[int] = Counter()
         self._ordinal = ordinal
         self._counter = counter
         self._unix_seconds = unix_seconds
@@ -66,6 +87,7 @@ class Registrations:
         gone = [c for c, info in self._known.items() if info.removed_at and not self._fresh(info)]
         for consumer_id in gone:
             del self._known[consumer_id]
+            self._charge(consumer_id, None)
         return gone
 
     def _next_session(self) -> int:
@@ -94,6 +116,7 @@ class Registrations:
         member = self._groups.member(consumer_id)
         assert member is not None
         self._told[consumer_id] = now
+        self._charge(consumer_id, self._ordinal)
         self._publish(
             ConsumerInfo(
                 consumer_id=consumer_id,
@@ -133,8 +156,10 @@ class Registrations:
 
     # --- Of other brokers ---------------------------------------------------------------------
 
-    def accept(self, fact: Fact) -> bool:
+    def accept(self, fact: Fact, teller: int) -> bool:
         """Whether a fact is worth keeping: not what ended at quite another time, not without end.
+        teller: the ordinal of the broker on whose link it came. What is kept is charged to it if
+        it speaks of its own consumers.
 
         Nor one that would put the clock of registrations where no next one fits: a wrong word of
         one broker would end all registrations, at every broker.
@@ -144,15 +169,35 @@ class Registrations:
         info = ConsumerInfo.of(fact)
         if info.counter > self._unix_seconds() * 1000 + COUNTER_AHEAD_MAX:
             return False
-        if info.consumer_id in self._known:
-            return True
-        if len(self._known) >= CONSUMERS_KEPT_MAX:
-            return False
-        return not info.removed_at or self._fresh(info)
+        whose = teller if info.ordinal == teller else HEARSAY
+        if info.consumer_id not in self._charged:
+            common = CONSUMERS_KEPT_MAX - OWN_ROOM
+            if not (self._has_own_room(whose) or len(self._charged) < common):
+                return False
+            if info.ordinal == self._ordinal and self._unix_seconds() >= self._past_until:
+                return False
+            if info.removed_at and not self._fresh(info):
+                return False
+            self._charge(info.consumer_id, whose)
+        return True
+
+    def _has_own_room(self, ordinal: int) -> bool:
+        return ordinal != HEARSAY and self._charges[ordinal] < self._own_room
+
+    def _charge(self, consumer_id: str, ordinal: int | None) -> None:
+        """One more of a broker, and one fewer of whoever had it; None: of nobody any more."""
+        before = self._charged.pop(consumer_id, None)
+        if before is not None:
+            self._charges[before] -= 1
+            assert self._charges[before] >= 0, "each is charged once"
+        if ordinal is not None:
+            self._charged[consumer_id] = ordinal
+            self._charges[ordinal] += 1
 
     def apply(self, fact: Fact, now: float) -> None:
-        """A fact about a consumer, newer than what was known."""
+        """A fact about a consumer, newer than what was known; `accept` has taken it."""
         info = ConsumerInfo.of(fact)
+        assert info.consumer_id in self._charged, "whoever is known is charged to somebody"
         before = self._known.get(info.consumer_id)
         self._known[info.consumer_id] = info
         self._counter = max(self._counter, info.counter)

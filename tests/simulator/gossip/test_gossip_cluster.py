@@ -216,7 +216,7 @@ def test_two_that_cannot_agree_do_not_compare_without_end() -> None:
     facts = [consumer(f"{number:0120}", number + 1) for number in range(4_000)]
     for fact in facts:
         world.nodes[0].store.merge(fact, tell=False)
-    world.nodes[1]._accept = lambda fact: fact.kind != facts[0].kind
+    world.nodes[1]._accept = lambda fact, teller: fact.kind != facts[0].kind
     world.reset()
     world.run(60.0)
     assert max(world.messages) < 60 * 6

@@ -10,10 +10,12 @@ import pytest
 from barco import limits
 from barco.cluster.gossip.dissemination import Store
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
-from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, Registrations
+from barco.cluster.groups import registrations
+from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, PAST_SECONDS, Registrations
 from barco.errors import AlreadyRegisteredError
 
 SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
+LIAR = 2
 SLICES = [(token, index) for token in (-100, 0, 100) for index in range(2)]
 
 
@@ -21,10 +23,10 @@ class Site:
     """One broker's registrations with the store that its gossip would keep."""
 
     def __init__(self, ordinal: int) -> None:
-        self.unix = 1_000.0
+        self.unix, self.ordinal = 1_000.0, ordinal
         self.store = Store()
         self.registrations = Registrations(
-            SLICES, ordinal=ordinal, counter=10, unix_seconds=lambda: self.unix
+            SLICES, ordinal=ordinal, ring=3, counter=10, unix_seconds=lambda: self.unix
         )
 
     def request(self, op: str, now: float = 0.0, **args: Any) -> dict[str, Any]:
@@ -46,9 +48,9 @@ class Site:
         for fact in self.registrations.outgoing():
             self.store.merge(fact)
 
-    def hear(self, facts: list[Fact], now: float = 0.0) -> None:
+    def hear(self, facts: list[Fact], now: float = 0.0, teller: int = LIAR) -> None:
         for fact in facts:
-            if self.registrations.accept(fact) and self.store.merge(fact):
+            if self.registrations.accept(fact, teller) and self.store.merge(fact):
                 self.registrations.apply(fact, now)
 
     def facts(self) -> list[Fact]:
@@ -256,6 +258,94 @@ def test_an_end_far_ahead_is_not_kept_until_then() -> None:
         site.store.forget(CONSUMER, "c")
         site.hear(lies)
         assert site.facts() == []
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Limits that are reached in a moment; how many each broker has to itself."""
+    monkeypatch.setattr(limits, "CONSUMERS_MAX", 60)
+    monkeypatch.setattr(limits, "GROUPS_MAX", 30)
+    monkeypatch.setattr(registrations, "OWN_ROOM", 30)
+    monkeypatch.setattr(registrations, "CONSUMERS_KEPT_MAX", 120)
+    return 10
+
+
+def invented(seed: int) -> list[Fact]:
+    """Consumers of nobody, each in a group of its own, said to be any broker's; some have ended."""
+    rng = random.Random(seed)
+    return [
+        ConsumerInfo(
+            consumer_id=f"x{number}",
+            counter=rng.randrange(1, 1_000),
+            ordinal=rng.randrange(3),
+            removed_at=rng.choice((0, 0, 1_000)),
+            group=f"gx{number}",
+            topics=("t",),
+            start="startFromLatest",
+        ).fact()
+        for number in range(1_000)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_invents_consumers_takes_no_others_room(small: int, seed: int) -> None:
+    """It tells both, in pieces, before and beside; they tell each other all that they have."""
+    sites = [Site(ordinal) for ordinal in range(2)]
+    for site in sites:
+        site.unix += PAST_SECONDS
+    sites[0].register("early", group="e")
+    lies = invented(seed)
+    rng = random.Random(seed)
+    for turn in range(small):
+        for site in sites:
+            site.hear(rng.sample(lies, 500))
+            if turn:
+                site.register(
+                    f"c{site.store.count(CONSUMER)}-{turn}-{site.ordinal}", group=f"h{turn}"
+                )
+        for one, other in ((0, 1), (1, 0)):
+            facts = sites[one].facts()
+            sites[other].hear(rng.sample(facts, len(facts)), teller=one)
+        for site in sites:
+            site.hear(lies)
+            assert site.store.count(CONSUMER) <= registrations.CONSUMERS_KEPT_MAX
+    honest = [{f.key for f in site.facts() if not str(f.key).startswith("x")} for site in sites]
+    assert honest[0] == honest[1] and len(honest[0]) == 2 * small - 1
+    assert "early" in honest[0]
+
+
+def test_who_begins_anew_learns_of_its_earlier_life() -> None:
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    sites[0] = Site(0)
+    sites[0].unix += PAST_SECONDS - 1
+    spread(sites)
+    assert same(sites) and sites[0].facts()
+    late = Site(0)
+    late.unix += PAST_SECONDS
+    late.hear(sites[1].facts())
+    assert not late.facts()
+    late.register("c")  # As a consumer does that is not known.
+    sites[1].hear(late.facts(), teller=0)
+    assert same([late, sites[1]])
+
+
+def test_room_is_given_back(small: int) -> None:
+    """What was invented ends with its session, and is forgotten; then there is room as before."""
+    site = Site(0)
+    lies = invented(1)
+    site.hear(lies)
+    full = site.store.count(CONSUMER)
+    assert 90 <= full < 120
+    site.registrations.tick(SESSION_S + 1)
+    site.collect()
+    site.unix += 2 * limits.GOSSIP_TOMBSTONE_SECONDS
+    for consumer_id in site.registrations.forgotten():
+        site.store.forget(CONSUMER, consumer_id)
+    assert site.store.count(CONSUMER) == 0
+    site.hear([fact for fact in lies if not ConsumerInfo.of(fact).removed_at])
+    assert site.store.count(CONSUMER) >= 90
 
 
 def test_a_consumer_is_heard_of_after_the_last_number() -> None:
