@@ -19,6 +19,7 @@ from schema import wrong
 
 from barco.protocol.replication import Message
 from barco.workers.http.base.status_schema import STATUS
+from barco.workers.http.handlers.standing import of_itself
 
 SHARD = STATUS["properties"]["shards"]["items"]
 
@@ -212,6 +213,9 @@ def test_whose_votes_are_said_to_be_lost_votes_again(shard: Shard) -> None:
 
     until("that it says so", accused)
     assert follower.call("standing")["replication"]["suspectWhy"] == "its votes are forgotten"
+    *_, told = of_itself(follower.call("standing"))
+    assert told.startswith("has no vote, for its votes are forgotten, says broker 2: ")
+    assert "barco recover" in told
     shard.members[2].start()
     written.write(honest, 5)
     until("its vote", lambda: not follower.call("standing")["replication"]["suspect"])

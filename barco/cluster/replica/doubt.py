@@ -156,7 +156,8 @@ class Doubt(Standing):
             Warn(
                 f"broker {accuser} has had group {gseq} of epoch {gid.epoch} acknowledged from"
                 f" here, and this log ends with group {held.tail}: the data directory is an old"
-                " copy, or damaged. It has no vote there until it is repaired"
+                " copy, or damaged. It has no vote there until it is repaired; `barco status` says"
+                " what helps if nobody leads"
             )
         )
         if self._doubted != UNKNOWN:
@@ -185,7 +186,7 @@ class Doubt(Standing):
             Warn(
                 f"this data directory is an old copy: broker {sender.ordinal} has heard of votes"
                 " that it does not hold. It counts as lost for the generations that are open,"
-                " until others have followed"
+                " until others have followed; `barco status` says what helps if nobody leads"
             )
         )
         for held in self._held.values():

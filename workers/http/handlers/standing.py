@@ -14,6 +14,11 @@ from barco.workers.http.base.context import Context
 ASK_SECONDS = 1.0
 DOWN, BEHIND, ELSEWHERE, NOBODY = "is down", "is behind", "does not lead", "nobody leads"
 ASIDE = "has set aside what only it held, to be exported with barco recover"
+NO_VOTE = "has no vote"
+WHAT_HELPS = (
+    "it votes again once two others have gone on; if nobody leads, start the broker that is away,"
+    " and if its disk is lost, barco replace and then barco recover"
+)
 
 
 @dataclass(slots=True)
@@ -102,10 +107,8 @@ async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
     found: dict[tuple[int, str], list[int]] = {}
     for shard, peer in sorted(held.items()):
         answer, leader = own[peer], wanted[shard]
-        if isinstance(answer, BarcoError) or answer["replication"].get("catchingUp"):
-            found.setdefault((context.options.ordinal, BEHIND), []).append(shard)
-        if isinstance(answer, dict) and answer.get("storage", {}).get("setAside"):
-            found.setdefault((context.options.ordinal, ASIDE), []).append(shard)
+        for what in of_itself(answer):
+            found.setdefault((context.options.ordinal, what), []).append(shard)
         told = answers.get(leader) if leader is not None else None
         if leader is None or not isinstance(told, dict) or not told["leading"]:
             found.setdefault((-1, NOBODY), []).append(shard)
@@ -119,6 +122,22 @@ async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
                 shards = found.setdefault((each["ordinal"], what), [])
                 shards += [shard] if shard not in shards else []
     return [_words(ordinal, what, shards) for (ordinal, what), shards in sorted(found.items())]
+
+
+def of_itself(answer: dict[str, Any] | BarcoError) -> list[str]:
+    """What is wrong with a copy of this broker's own, from what its process says of it."""
+    if isinstance(answer, BarcoError):
+        return [BEHIND]
+    copy, found = answer["replication"], []
+    if copy.get("catchingUp"):
+        found.append(BEHIND)
+    if answer.get("storage", {}).get("setAside"):
+        found.append(ASIDE)
+    if copy.get("suspect"):
+        because = f", for {copy['suspectWhy']}" if "suspectWhy" in copy else ""
+        says = f", says broker {copy['accusedBy']}" if "accusedBy" in copy else ""
+        found.append(f"{NO_VOTE}{because}{says}: {WHAT_HELPS}")
+    return found
 
 
 def _words(ordinal: int, what: str, shards: list[int]) -> str:
