@@ -45,10 +45,7 @@ def driven(machine: Any) -> Any:
     def takes(self: Replica, *ignored: Any) -> bool:
         return True
 
-    def never(self: Replica, *ignored: Any) -> bool:
-        return False
-
-    own = {"_ping_all": nothing, "_drive": nothing, "_bids": takes, "_is_unheard": never}
+    own = {"_ping_all": nothing, "_drive": nothing, "_bids": takes}
     return type(machine.__name__ + "Driven", (machine,), own)
 
 
