@@ -19,6 +19,7 @@ struct row {
     int64_t timestamp;           /* 0: the owner's clock */
 };
 
+_Static_assert(COLUMN_COUNT == 6, "a column that rows do not carry is lost where a batch is cut");
 #define ROW_ROOM_BYTES 24u /* of a row's spans and timestamp */
 
 static void find_places(struct reactor *reactor, struct batch_facts *facts)

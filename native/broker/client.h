@@ -64,7 +64,13 @@ struct client {
     char host[64]; /* the last one that was found to be ours */
 };
 
-static inline bool is_client(const struct conn *conn) { return conn->protocol->clients; }
+extern const struct protocol client_protocol;
+
+/* Not protocol->clients: whoever else serves clients is no struct client. */
+static inline bool is_client(const struct conn *conn)
+{
+    return conn->protocol == &client_protocol;
+}
 
 static inline struct client *client_of(const struct conn *conn) { return (struct client *)conn; }
 

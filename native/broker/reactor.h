@@ -13,7 +13,7 @@
 #include "broker/handoff_in.h"
 #include "broker/host.h"
 #include "broker/intake.h"
-#include "broker/request.h"
+#include "broker/client.h"
 #include "broker/route.h"
 #include "broker/shed.h"
 #include "broker/slice.h"

@@ -1,6 +1,6 @@
 /* HTTP requests as they come in: heads, bodies, and what has to be asked for before they are kept.
  */
-#include "broker/request.h"
+#include "broker/client.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -74,12 +74,14 @@ void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
     const bool unknown = grouped && run->problem == PROBLEM_NONE;
     const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
     struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
-    if (run->waiter.kind == WAITER_SLOT)
-        slot_part_done(reactor, &run->waiter, problem, false, &part, 0);
-    else if (run->waiter.kind == WAITER_PEER)
-        handoff_answer(reactor, &run->waiter, problem, false, &part, 0);
-    else if (run->waiter.kind == WAITER_APPEND)
+    switch (run->waiter.kind) {
+    case WAITER_NONE: break;
+    case WAITER_SLOT: slot_part_done(reactor, &run->waiter, problem, false, &part, 0); break;
+    case WAITER_PEER: handoff_answer(reactor, &run->waiter, problem, false, &part, 0); break;
+    case WAITER_APPEND:
         tell_appended(reactor, run->waiter.tag, unknown ? 500 : 503, &part);
+        break;
+    }
 }
 
 void produce_stable(struct reactor *reactor, struct run *run)
@@ -88,6 +90,7 @@ void produce_stable(struct reactor *reactor, struct run *run)
                         reactor->log->options.epoch, run->base_offset};
     const uint64_t expected = run->problem ? run->producer_seq : 0;
     switch (run->waiter.kind) {
+    case WAITER_NONE: break;
     case WAITER_SLOT:
         slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
@@ -95,7 +98,5 @@ void produce_stable(struct reactor *reactor, struct run *run)
         handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;
-    default:
-        break;
     }
 }

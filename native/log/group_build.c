@@ -14,6 +14,8 @@
 #define CHUNK_KEYS_TARGET (128u << 10)
 #define CHUNK_PRODUCERS_MAX 1024u
 
+_Static_assert(COLUMN_COUNT == 6, "columns_flush() says which are there");
+
 struct group_builder {
     struct chunk_sealer *sealer;
     struct chunk_columns columns;

@@ -31,7 +31,7 @@ enum waiter_kind { WAITER_NONE, WAITER_SLOT, WAITER_PEER, WAITER_APPEND };
 
 /* Who is told when the run is stable. */
 struct waiter {
-    uint8_t kind;
+    enum waiter_kind kind; /* switches over it have no default: a new one is an error there */
     uint32_t slot;   /* WAITER_SLOT: the answer's place on its connection */
     uint64_t conn;   /* WAITER_SLOT, WAITER_PEER: connection id */
     uint64_t tag;    /* WAITER_PEER, WAITER_APPEND: the asker's own mark */

@@ -76,6 +76,8 @@ static PyObject *py_tokens(PyObject *module, PyObject *args)
 
 /* ---- columns to a batch ---- */
 
+_Static_assert(COLUMN_COUNT == 6, "fill() makes each of what was given");
+
 /* What the caller gave, and the columns made of it. */
 struct batch_draft {
     struct bytes_column values, keys;

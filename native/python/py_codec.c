@@ -169,6 +169,8 @@ static PyObject *py_chunk_is(PyObject *module, PyObject *args)
     return PyBool_FromLong(same);
 }
 
+_Static_assert(COLUMN_COUNT == 6, "events are given with all that they have");
+
 static PyObject *events_list(const struct chunk_view *view, const struct batch_columns *c)
 {
     const uint8_t *key = c->keys, *val = c->vals;

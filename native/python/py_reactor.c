@@ -135,15 +135,26 @@ static void Reactor_dealloc(PyObject *self)
 
 /* ---- sockets and the loop ---- */
 
+/* By kind (workers/peers/siblings.py): what is spoken there, and how the bytes come and go. */
+static const struct {
+    const struct protocol *protocol;
+    const struct transport *transport;
+} listener_kinds[] = {
+    {&client_protocol, &plain_transport},
+    {&peer_protocol, &plain_transport},
+};
+
 static PyObject *Reactor_listen(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    int fd, kind;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "ii", &fd, &kind))
+    int fd;
+    unsigned kind;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &kind))
         return NULL;
-    const struct protocol *protocol = kind ? &peer_protocol : &client_protocol;
-    if (kind < 0 || kind > 1 || loop_listen(&reactor->loop, fd, protocol, &plain_transport) < 0)
-        return PyErr_Format(PyExc_ValueError, "kind is 0 or 1; at most %d listeners",
+    const unsigned kinds = sizeof listener_kinds / sizeof *listener_kinds;
+    if (kind >= kinds || loop_listen(&reactor->loop, fd, listener_kinds[kind].protocol,
+                                     listener_kinds[kind].transport) < 0)
+        return PyErr_Format(PyExc_ValueError, "kinds are below %u; at most %d listeners", kinds,
                             LISTENERS_MAX);
     Py_RETURN_NONE;
 }

@@ -131,6 +131,8 @@ static void put_value(struct sink *out, const uint8_t *p, size_t len, bool one_l
         *at = ' ';
 }
 
+_Static_assert(COLUMN_COUNT == 6, "events are shown with all that they have");
+
 /* The events of a chunk one after another. */
 struct walk {
     struct batch_columns c;
