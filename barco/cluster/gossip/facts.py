@@ -7,6 +7,7 @@ number of times in which facts arrive make no difference: all brokers end with t
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -267,6 +268,8 @@ class ConsumerInfo:
         _check(isinstance(topics, tuple), CONSUMER)
         _check(1 <= len(topics) <= limits.TOPICS_PER_CONSUMER_MAX, CONSUMER)
         _check(all(_text(topic, limits.TOPIC_NAME_BYTES_MAX) for topic in topics), CONSUMER)
+        # Each once, as `Groups.register` has them: a reader stands in a topic's list once.
+        _check(all(one < other for one, other in itertools.pairwise(topics)), CONSUMER)
         return cls(
             consumer_id=key,
             counter=counter,

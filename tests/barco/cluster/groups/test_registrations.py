@@ -1,5 +1,6 @@
 """Registrations at several brokers come to the same groups everywhere."""
 
+import contextlib
 import itertools
 import random
 from dataclasses import replace
@@ -12,7 +13,7 @@ from barco.cluster.gossip.dissemination import Store
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
 from barco.cluster.groups import registrations
 from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, PAST_SECONDS, Registrations
-from barco.errors import AlreadyRegisteredError
+from barco.errors import AlreadyRegisteredError, ProtocolError
 
 SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
 LIAR = 2
@@ -361,3 +362,23 @@ def test_a_consumer_is_heard_of_after_the_last_number() -> None:
     assert ConsumerInfo.of(said).heard == 0
     sites[1].hear([said], 1_000.0)
     assert sites[1].facts() == [said]
+
+
+def test_who_names_a_topic_twice_breaks_no_view() -> None:
+    """After its goodbye it was among those that had changed, and no view could be made any more."""
+    site = Site(0)
+    site.register("honest")
+    since = site.registrations.version
+    invented = ConsumerInfo(
+        consumer_id="x",
+        counter=20,
+        ordinal=LIAR,
+        group="g",
+        topics=("t", "t"),
+        start="startFromLatest",
+    )
+    for info in (invented, replace(invented, counter=21, removed_at=1_000)):
+        with contextlib.suppress(ProtocolError):
+            site.hear([info.fact()])
+    site.registrations.view(since)
+    assert list(site.groups()["g"]) == ["honest"]
