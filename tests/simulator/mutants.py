@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn, Rests
-from barco.cluster.logs.logs import At, Logs
+from barco.cluster.logs.logs import Logs
+from barco.cluster.logs.states import At
 from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.proposer import Proposal
 from barco.cluster.replica.replica import Replica

@@ -60,6 +60,7 @@ def lost_records(
     `sessions`: of all generations that the files know, by epoch; None where nothing says it.
     `found`: what recovery found of those that hold anything.
     """
+    assert [each.ordinal for each in genesis.members] == [me.ordinal], "it has nobody to ask"
     token = genesis.gid.token
     known: dict[int, Generation] = {GENESIS_EPOCH: genesis}
     decided: set[int] = set()

@@ -166,12 +166,14 @@ class Carrier:
         self._reactor.fence()
 
     def _show(self, effect: le.Show) -> None:
+        assert self.current is not None, "what the core has is shown"
         self._reactor.replicated(effect.gseq)
 
     def _follow(self, effect: le.FollowIn) -> None:
         self._reactor.follow()
 
     def _open(self, effect: le.OpenIn) -> None:
+        assert effect.generation.gid == self.current, "the core leads what it has"
         self._reactor.open_generation(pack_parents(_parents(effect.generation)))
         self._on_opened(effect.generation)
 
@@ -216,6 +218,7 @@ class Carrier:
     # --- What takes time ----------------------------------------------------------------------
 
     async def _keep(self, effect: le.Keep) -> None:
+        assert effect.gid == self.current, "the core is to have them next"
         assert effect.groups
         upto = 0
         try:
@@ -226,6 +229,7 @@ class Carrier:
 
     async def _write(self, effect: le.WriteFiles) -> None:
         gid = effect.gid
+        assert gid != self.current, "what the core has is written by the core"
         assert effect.groups
         log_ = self._store.copy(gid.epoch, self._session_of(gid))
         refused = ""
@@ -240,6 +244,7 @@ class Carrier:
 
     async def _skip(self, effect: le.SkipTo) -> None:
         gid = effect.gid
+        assert gid != self.current, "what the core has is whole from its first group"
         await self._store.skip(gid.epoch, self._session_of(gid), effect.first, effect.prev_crc)
         self.step(le.Skipped(gid))
 
@@ -253,12 +258,14 @@ class Carrier:
 
     async def _begin(self, effect: le.Begin) -> None:
         generation = effect.generation
+        assert self.current is None, "what it had is left"
         alone = len(generation.members) == 1
         await self._store.begin(generation.gid.epoch, generation.session, followers=not alone)
         self._wanting = False
         self.step(le.Done())
 
     async def _first_segment(self, effect: le.AddSegment) -> None:
+        assert self.current is not None and self.machine.leading is None, "it has begun, no more"
         self._wanting = True
         ok = await self._add_segment()
         self._wanting = False

@@ -66,6 +66,7 @@ class Driver:
     ) -> None:
         """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
         here. `on_stop`: no longer. `fatal`: end the process, with a last word and a status."""
+        assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
         self._store = store
@@ -120,6 +121,7 @@ class Driver:
 
     def start(self, found: Mapping[int, Found]) -> None:
         """Everything is recovered: take part."""
+        assert not self._started, "a replica is started once"
         logs = {
             Gid(self._token, Epoch(epoch)): Recovered(**each._asdict())
             for epoch, each in found.items()
@@ -325,6 +327,7 @@ class Driver:
             self.post(ev.LinkLost(end.sender.ordinal))
 
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
+        assert (group is not None) == isinstance(message, r.CARRIES_GROUP), "`Inputs` has looked"
         if isinstance(message, r.Expired) and not self.logs.machine.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
         if not self._mending.take(end.sender.ordinal, message, group):
@@ -378,6 +381,7 @@ class Driver:
         place = self._recent.get(message.head.gseq)
         if place is None or message.gid != self.logs.current:
             return
+        assert place[1] == message.head.bytes, "the group that the machine means"
         if message is not self._encoded[0]:  # Both followers get the same.
             self._encoded = (message, wire.encode(to_map(message), place[1]))
         link.send_frame(self._encoded[1], place[1], place=place)
@@ -387,6 +391,7 @@ class Driver:
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"
+        assert len(group) == effect.head.bytes, "`Inputs` has looked"
         self.logs.step(le.Arrived(effect.gid, group))
 
     def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
@@ -398,6 +403,10 @@ class Driver:
 
     def _lead(self, effect: fx.Lead, group: bytearray | None) -> None:
         generation = effect.generation
+        assert (generation.leader, generation.session) == (
+            self._settings.me,
+            self._settings.session,
+        )
         log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
         self.generation = generation
         self._recent.clear()
@@ -405,6 +414,7 @@ class Driver:
 
     def _opened(self, generation: Generation) -> None:
         if self.generation == generation:
+            assert self.logs.current == generation.gid
             self.role = "leader"
             self._unshown = None
             self._on_lead(generation)

@@ -73,6 +73,7 @@ class ReplicaHost:
         fatal: Callable[..., None],
     ) -> None:
         """`opened`: called whenever the shard's operations have been opened here."""
+        assert options.process in options.members, "a worker holds its own shard"
         self._options = options
         self._reactor = reactor
         self._store = store
@@ -192,6 +193,7 @@ class ReplicaHost:
     # --- What the machine decides ---------------------------------------------------------------
 
     def _leads(self, generation: Generation) -> None:
+        assert self.driver.leading and self.driver.generation == generation
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
         # Events are taken from here on, and packed as the settings of their topics say.

@@ -83,6 +83,7 @@ class Journal:
                     log.error("lineage.log is not written: this is a bug", exc_info=error)
                 self._failed(str(error) if isinstance(error, BarcoError) else repr(error))
                 return
+            assert batch[-1].serial - batch[0].serial == len(batch) - 1, "none is left out"
             self._persisted(batch[-1].serial)
 
     async def close(self) -> None:

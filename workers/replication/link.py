@@ -175,6 +175,7 @@ class Link:
 
     def _push(self, end: socket.socket, item: _Item) -> int | None:
         """Bytes taken by the kernel; 0: it is full; None: the group is no longer in memory."""
+        assert self._sent < len(item.head) + item.length, "what is sent is not sent again"
         if item.data is None and item.length:
             return self._reactor.send_group(
                 end.fileno(), item.head, item.pos, item.length, self._sent
@@ -245,6 +246,7 @@ class Link:
         """A send failed: the reader above notices as soon as the socket is shut down."""
         end = self._socket
         if end is not None:
+            assert self._dying is None, "one connection at a time"
             self._want_to_write(end, False)
             self._socket = None
             self._on_change()
@@ -263,6 +265,7 @@ class Link:
         ends = self._socket, self._dying
         self._socket = self._dying = None
         self._on_change()
+        assert not self._writing, "the loop does not watch what is closed"
         for end in ends:
             if end is not None:
                 end.close()

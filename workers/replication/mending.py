@@ -40,6 +40,7 @@ class Mending:
 
     async def fetch(self, member: int, epoch: int, first: int, last: int) -> list[bytearray]:
         """Groups from `first` on, as far as this member gives them. One call at a time."""
+        assert self._asked is None, "one call at a time"
         gid = Gid(self._token, Epoch(epoch))
         asked = self._asked = _Asked(member, gid, first, last)
         try:

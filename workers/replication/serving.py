@@ -47,6 +47,7 @@ class Serving:
 
     def serve(self, effect: Serve) -> None:
         """Now, or when the peer has the answers that are under way; not again what these hold."""
+        assert effect.first <= effect.last and effect.ordinal in self._links
         ordinal = effect.ordinal
         waiting = self._waiting.setdefault(ordinal, {})
         current = self._current.get(ordinal)

@@ -63,6 +63,7 @@ class Store:
             self._digests[fact.bucket] ^= fact.check
             self.bytes -= len(fact.packed)
             self._drop((kind, key))
+            assert self.bytes >= 0
 
     # --- Rumours --------------------------------------------------------------------------------
 
@@ -95,6 +96,7 @@ class Store:
                     break
             if left < 64:
                 break
+        assert left >= 0, "it fits into the message"
         for name, fact, level in chosen:
             self._told(name, fact, level, times_max)
         return [fact for _, fact, _ in chosen]
@@ -106,6 +108,7 @@ class Store:
             self._put(name, fact, level + 1)
 
     def _put(self, name: tuple[str, Key], fact: Fact, level: int) -> None:
+        assert name == (fact.kind, fact.key), "a rumour is the fact of its name"
         self._drop(name)
         while len(self._levels) <= level:
             self._levels.append({})
@@ -137,4 +140,5 @@ class Store:
 
 def times_to_tell(brokers: int) -> int:
     """How often each broker passes a rumour on: enough that it dies out after all have heard it."""
+    assert brokers >= 1, "this one is there"
     return limits.GOSSIP_TELL_FACTOR * max(1, math.ceil(math.log10(brokers + 1)))

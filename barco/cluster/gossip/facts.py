@@ -90,6 +90,7 @@ def newer(fact: Fact, known: Fact) -> bool:
 
     On the circle the newer is the one that is less than half of it ahead.
     """
+    assert (fact.kind, fact.key) == (known.kind, known.key), "others are not compared"
     parts = zip(fact.version, known.version, strict=True)
     for part, (one, other) in enumerate(parts):
         if one == other:
@@ -103,6 +104,7 @@ def newer(fact: Fact, known: Fact) -> bool:
 
 def following(number: int) -> int:
     """The next number on the circle."""
+    assert 0 <= number < _MAX, "it is on the circle"
     return (number + 1) % _MAX
 
 

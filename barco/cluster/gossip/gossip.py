@@ -106,6 +106,7 @@ class Gossip:
         now: float,
         accept: Callable[[Fact, int], bool] = lambda fact, teller: True,
     ) -> None:
+        assert 0 <= me.ordinal < ring, "this broker is one of the ring"
         self.store = Store()
         self._accept = accept
         self._ring = ring
@@ -190,6 +191,7 @@ class Gossip:
         self._enter(now)
         self._take(fact, now, tell=True)
         unseen = self._publish_directly(fact, now)
+        assert receipt not in self._receipts, "a receipt is given once"
         if receipt:
             seconds = limits.REGISTRATION_PEERS_SECONDS_MAX
             if not unseen and self.members.up:
@@ -370,6 +372,7 @@ class Gossip:
                     if left < 0:
                         break
                     direct.under_way[name] = direct.waiting.pop(name)
+                assert direct.under_way, "one fact always fits"
                 self._numbers += 1
                 direct.number = self._numbers
             packed = tuple(fact.packed for fact in direct.under_way.values())
@@ -418,6 +421,7 @@ class Gossip:
         """Try brokers that are down or were never heard of: one, or some when quite alone."""
         alone = not self.members.up
         missing = self._ring - self._size()
+        assert missing >= 0, "nobody of another ring is up"
         seconds = limits.GOSSIP_RECONNECT_SECONDS / (4 if alone and missing else 1)
         self._reconnect_at = now + seconds * (0.75 + 0.5 * self._random.random())
         if not missing:
@@ -451,11 +455,13 @@ class Gossip:
             facts += by_bucket[bucket]
             whole.append(bucket)
             left -= size
+        assert left >= 0 and len(whole) <= len(differing)
         more = len(whole) < len(differing)
         reply = SyncReply(whole=tuple(whole), more=more, facts=tuple(facts))
         self._out.append(Send(sender, reply))
 
     def _shuffled_part(self, packed: list[bytes], facts: list[bytes]) -> None:
+        assert packed and not facts, "nothing else goes with it"
         order = list(range(len(packed)))
         self._random.shuffle(order)
         left = limits.GOSSIP_SYNC_BYTES_MAX

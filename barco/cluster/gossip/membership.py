@@ -127,6 +127,7 @@ class Membership:
 
     def lag(self, seconds: float) -> None:
         """This broker did not run for so long: nobody had the chance to be heard by it."""
+        assert seconds > 0
         self._ail(1)
         self._probe_at += seconds
         for probe in self._probes.values():
@@ -175,6 +176,7 @@ class Membership:
         return None
 
     def _probe(self, target: int, now: float) -> None:
+        assert target != self.me.ordinal, "nobody probes itself"
         if any(probe.target == target for probe in self._probes.values()):
             return
         self.counters.probes += 1
@@ -188,6 +190,7 @@ class Membership:
         self._send(target, Ping(number=self._number))
 
     def _ask_deputies(self, number: int, probe: Probe, now: float) -> None:
+        assert probe.asked < 0, "deputies are asked once"
         able = [o for o in self.up if o != probe.target and o not in self._suspects]
         deputies = self._random.sample(able, min(limits.GOSSIP_DEPUTIES, len(able)))
         probe.asked = len(deputies)
@@ -304,6 +307,8 @@ class Membership:
             self._suspects[ordinal] = min(self._suspects[ordinal], soon)
 
     def _declare_down(self, ordinal: int) -> None:
+        assert ordinal != self.me.ordinal, "nobody takes itself for dead"
+        assert ordinal in self.up, "who is suspected was there"
         info = self.info(ordinal)
         if info is not None and info.state in (SUSPECT, CONFIRMED):
             self.counters.downs += 1
@@ -347,6 +352,7 @@ class Membership:
             self._publish(replace(info, state=CONFIRMED, by=0))
 
     def _join(self, ordinal: int) -> None:
+        assert ordinal not in self.up and ordinal != self.me.ordinal, "the others, each once"
         self.up[ordinal] = None
         place = self._turn + int(self._random.random() * (len(self._order) - self._turn + 1))
         self._order.insert(place, ordinal)

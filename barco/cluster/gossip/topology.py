@@ -34,7 +34,9 @@ class Topology:
         if fact.kind == BROKER:
             self.brokers[int(fact.key)] = BrokerInfo.of(fact)
         elif fact.kind == LEADER:
-            self.leaders[int(fact.key)] = LeaderInfo.of(fact)
+            info, before = LeaderInfo.of(fact), self.leaders.get(int(fact.key))
+            assert before is None or info.epoch >= before.epoch, "epochs do not go back"
+            self.leaders[info.token] = info
         else:
             return
         self._version += 1

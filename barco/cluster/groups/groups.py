@@ -170,6 +170,7 @@ class Groups:
         else:
             self._admit(group)
         session = self._next_session()
+        assert member is None or session > member.session, "the later registration counts"
         first = start if member is None else member.start
         self._enter(Member(consumer_id, group, wanted, first, session, now, session_ms))
         return member is not None
@@ -207,6 +208,7 @@ class Groups:
         for topic in member.topics:
             readers = group.readers[topic]
             rank = bisect_left(readers, consumer_id)
+            assert readers[rank] == consumer_id, "who asked for it stands in its list"
             del readers[rank]
             affected.update(self._around(readers, rank))
             if not readers:
@@ -214,6 +216,7 @@ class Groups:
         self._change(affected)
         self._left[member.group, consumer_id] = self._version
         if not group.members:
+            assert not group.readers, "nobody is left to read"
             del self._groups[member.group]
             self._removed.pop(member.group, None)
             self._removed[member.group] = self._version
@@ -283,6 +286,7 @@ class Groups:
         for topic in member.topics:
             readers = self._groups[member.group].readers[topic]
             rank = bisect_left(readers, member.consumer_id)
+            assert readers[rank] == member.consumer_id, "who asked for it stands in its list"
             assigned[topic] = self._slices[rank :: len(readers)]
         return assigned
 
@@ -291,6 +295,7 @@ class Groups:
 
         All, until each has one slice or none; then those behind it as far as there are slices.
         """
+        assert 0 <= rank <= len(readers)
         count = len(self._slices)
         return readers if len(readers) <= count else readers[rank : count + 1]
 
@@ -315,6 +320,7 @@ class Groups:
             for topic in member.topics:
                 readers = group.readers.setdefault(topic, [])
                 rank = bisect_left(readers, name)
+                assert name not in readers[rank : rank + 1], "a reader stands there once"
                 readers.insert(rank, name)
                 affected.update(self._around(readers, rank))
         self._members[name] = group.members[name] = member
@@ -348,6 +354,7 @@ class Groups:
     def _change(self, consumer_ids: Iterable[str]) -> None:
         self._version += 1
         for consumer_id in consumer_ids:
+            assert consumer_id in self._members, "a view holds who is there"
             self._changed.pop(consumer_id, None)  # The newest come last.
             self._changed[consumer_id] = self._version
 

@@ -117,17 +117,17 @@ class Registrations:
         assert member is not None
         self._told[consumer_id] = now
         self._charge(consumer_id, self._ordinal)
-        self._publish(
-            ConsumerInfo(
-                consumer_id=consumer_id,
-                counter=self._counter,
-                ordinal=self._ordinal,
-                group=member.group,
-                topics=member.topics,
-                start=member.start,
-                session_ms=member.session_ms,
-            )
+        info = ConsumerInfo(
+            consumer_id=consumer_id,
+            counter=self._counter,
+            ordinal=self._ordinal,
+            group=member.group,
+            topics=member.topics,
+            start=member.start,
+            session_ms=member.session_ms,
         )
+        assert info.session == member.session, "its consumer and the others know it by one number"
+        self._publish(info)
 
     def _touched(self, consumer_id: str, now: float) -> None:
         info = self._known.get(consumer_id)
@@ -146,6 +146,9 @@ class Registrations:
         self._publish(replace(info, heard=0, removed_at=self._second()))
 
     def _publish(self, info: ConsumerInfo) -> None:
+        before = self._known.get(info.consumer_id)
+        assert info.consumer_id in self._charged, "whoever is known is charged to somebody"
+        assert before is None or info.counter >= before.counter, "the clock does not go back"
         self._known[info.consumer_id] = info
         if info.removed_at:
             self._told.pop(info.consumer_id, None)

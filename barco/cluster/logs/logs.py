@@ -30,10 +30,10 @@ counted here that the core counts: how it stands (`CoreState`) comes with every 
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
-from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from barco.cluster.logs import events as le
+from barco.cluster.logs.states import At, Step
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.model.generation import Generation, Gid
@@ -44,31 +44,6 @@ KEEP_GROUPS_MIN, KEEP_GROUPS_MAX = 16, 128
 
 KEEP_GROUP_BYTES_MAX = 64 * KiB
 """Of a larger one to write it twice costs more than the wait."""
-
-
-class At(Enum):
-    """Where a generation is (see the module)."""
-
-    AWAITED = auto()
-    COMING = auto()
-    BEGINNING = auto()
-    CORE = auto()
-    LEFT = auto()
-    FILES = auto()
-    WHOLE = auto()
-
-
-class Step(Enum):
-    """What the first change waits for; a lead goes through all of them."""
-
-    TURN = auto()  # Nothing: it is to begin.
-    REST = auto()  # A lead: that the core's log rests, before its state becomes another one.
-    STATE = auto()  # A lead: `MakeState`.
-    LEAVE = auto()  # That the core's log rests, before it is left; or the log that is sealed.
-    NOTE = auto()  # `Note`, of either.
-    BEGIN = auto()
-    SEGMENT = auto()  # A lead: `AddSegment`.
-
 
 _Asked = fx.Follow | fx.Lead | fx.Seal
 
@@ -166,6 +141,8 @@ class Logs:
             assert do is not None, f"{type(event).__name__} while {gid} is {self.at(gid).name}"
             do(self, event, core)
         self._go_on(core)
+        assert self.current is None or self.at(self.current) is At.CORE
+        assert self.leading in (None, self.current), "the core leads what it has"
         effects, self._effects = self._effects, []
         return effects
 
@@ -206,6 +183,7 @@ class Logs:
 
     def _write(self, gid: Gid) -> None:
         """What waits goes into files, and so does whatever else comes."""
+        assert gid != self.current, "what the core has is written by the core"
         self._at[gid] = At.FILES
         groups = self._waiting.pop(gid, None) if gid not in self._writing else None
         if groups:
@@ -232,6 +210,7 @@ class Logs:
 
     def _written(self, event: le.Wrote | le.Unwritten | le.Skipped, core: le.CoreState) -> None:
         self.pending_bytes -= self._writing.pop(event.gid)
+        assert self.pending_bytes >= 0, "what came is counted once"
         if self._waiting.get(event.gid):
             self._write(event.gid)
         self._drained(event.gid, core)
@@ -245,6 +224,7 @@ class Logs:
     # --- Groups for the core ----------------------------------------------------------------------
 
     def _offer(self, event: le.Arrived, core: le.CoreState) -> None:
+        assert event.gid == self.current
         self._queue(event, core)
         self._feed(core)
 
@@ -276,6 +256,7 @@ class Logs:
         return True
 
     def _kept(self, event: le.Kept, core: le.CoreState) -> None:
+        assert self._keeping and event.gid == self.current, "the core is not left meanwhile"
         self._keeping = False
         self._free = max(event.upto, self._before + 1)
         self._feed(core)
@@ -283,11 +264,13 @@ class Logs:
             self._ask(le.KeptUpTo(event.upto))
 
     def _took(self, event: le.Took, core: le.CoreState) -> None:
+        assert self._taking and event.gid == self.current, "it is told at once"
         self._taking = False
         if event.verdict == "wait":
             return
         if event.verdict == "taken":
             self.pending_bytes -= len(self._waiting[event.gid].popleft())
+            assert self.pending_bytes >= 0, "what came is counted once"
             self._feed(core)
             return
         self._drop(event.gid)  # Nothing that came after it can be taken either.
@@ -401,6 +384,7 @@ class Logs:
             self._leave(what.generation, core)
 
     def _leave(self, generation: Generation, core: le.CoreState) -> None:
+        assert self.at(generation.gid) is At.BEGINNING, "there is no way back"
         self._ask(le.FenceCore())
         tail = self._tail_of(self.current) if self.current is not None else None
         if self.current is None or tail is None or core.stable_gseq < tail:
@@ -411,6 +395,7 @@ class Logs:
         self._ask(le.Show(tail), le.Note(self.current, tail))
 
     def _begin(self, generation: Generation) -> None:
+        assert self._left is None and self.at(generation.gid) is At.BEGINNING
         if self.current is not None:
             self._at[self.current] = At.LEFT
         self._left, self.current, self.leading = self.current, None, None
@@ -434,6 +419,7 @@ class Logs:
             self._over()
 
     def _has_state(self, change: _Change) -> None:
+        assert isinstance(change.what, fx.Lead), "who follows takes the state with the groups"
         if self.at(change.gid) is At.COMING:
             self._at[change.gid], self._step = At.BEGINNING, Step.LEAVE
         else:
@@ -452,6 +438,7 @@ class Logs:
         self._over()
 
     def _has_begun(self, what: fx.Follow | fx.Lead | fx.Seal, gid: Gid, core: le.CoreState) -> None:
+        assert self.current is None and self.at(gid) is At.BEGINNING
         if self._left is not None:
             self._at[self._left] = At.WHOLE if self._noted else At.FILES
         self._left, self._noted = None, False

@@ -157,6 +157,8 @@ class Acceptor(Leader):
             return
         if wish.value is not None and not self._holds(held, wish.value.tail):
             return
+        assert held.promised is None or wish.ballot >= held.promised, "a promise is kept"
+        assert held.accepted is None or wish.ballot >= held.accepted[0], "so is a vote"
         held.wish = None
         gid = held.generation.gid
         self._end_session(held)
@@ -192,6 +194,8 @@ class Acceptor(Leader):
         held = self._held.get(then.gid)
         if held is None or then.ballot is None:
             return
+        assert then.what in ("promise", "accepted"), "nobody would go on with it"
+        assert held.promised is not None and held.promised >= then.ballot, "a promise is kept"
         if then.what == "promise" and held.promised == then.ballot:
             self._send(then.ordinal, self._promise(held, then.ballot))
         elif then.what == "accepted":

@@ -20,6 +20,7 @@ class Catchup(Peers):
                 self._fetch(held)
 
     def _fetch(self, held: Held) -> None:
+        assert held.received < held.target, "something is lacking"
         held.fetch_at = self._now + RESEND_SECONDS
         ordinal = self._source(held)
         if ordinal is not None:
@@ -78,6 +79,7 @@ class Catchup(Peers):
         """
         leading = held.leading
         assert leading is not None
+        assert ordinal in leading.live, "it is a follower of this generation"
         if first <= leading.built - len(leading.recent):
             return
         leading.live[ordinal] = True
@@ -86,6 +88,7 @@ class Catchup(Peers):
                 self._send(ordinal, self._append_of(held, head))
 
     def _append_of(self, held: Held, head: GroupHead) -> Append:
+        assert held.leading is not None and head.gseq <= held.leading.built
         return Append(held.generation.gid, self._session, head, held.committed)
 
     def _on_fetched(self, sender: Identity, message: Fetched) -> None:
@@ -120,6 +123,7 @@ class Catchup(Peers):
             return
         if self._may_be_elsewhere(held, sender.ordinal):
             return
+        assert not held.sealed, "what is sealed lacks nothing"
         held.tail = held.received = message.first - 1
         held.tail_crc = held.received_crc = message.prev_crc
         self._effects.append(Skip(message.gid, message.first, message.prev_crc))
@@ -155,6 +159,7 @@ class Catchup(Peers):
 
     def _has_come(self, held: Held, gseq: int, header_crc: int) -> None:
         """That far is here, if not yet stable: what is lacking is not asked for at once."""
+        assert gseq > held.received, "groups come in order"
         held.received, held.received_crc = gseq, header_crc
         held.fetched_at = self._clock
         held.fetch_at = self._now + RESEND_SECONDS

@@ -60,6 +60,7 @@ class Conflict(Doubt):
             self._give_way(held, value)
 
     def _give_way(self, held: Held, value: Successor) -> None:
+        assert held.member and not held.generation.is_genesis, "only its own vote is given up"
         generation, mine = held.generation, held.decided
         if value.kind is not Kind.RELEAD or mine is not None and mine.kind is not Kind.RELEAD:
             return  # Splits and merges have neighbours, and an operator's word is one: told only.
@@ -88,6 +89,7 @@ class Conflict(Doubt):
         if then.what != "aside":
             super()._continue(then)
             return
+        assert self._yields, "nothing else was done since"
         self._stopped = True
         self._effects.append(
             Stop("what only this broker holds is set aside at the next start, which follows")

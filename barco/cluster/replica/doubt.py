@@ -54,6 +54,7 @@ class Doubt(Standing):
     _began_base: int
 
     def _start_doubt(self) -> None:
+        assert self._serial == 0, "the position is that of the start"
         self._stood = {}
         self._news_at = None
         self._began_in_doubt = self._doubted == UNKNOWN
@@ -151,6 +152,7 @@ class Doubt(Standing):
         return True
 
     def _believe(self, held: Held, accuser: int, gseq: int) -> None:
+        assert gseq > held.tail and not held.suspect, "something is missing, and that is news"
         gid = held.generation.gid
         self._effects.append(
             Warn(
@@ -198,6 +200,7 @@ class Doubt(Standing):
     def _base_for(self, position: int) -> int:
         """Where the own position has to begin, to be told no less than this. In powers of two from
         where it was at the start: so there are few records, however many positions are named."""
+        assert position > self._began_at, "no process tells less than it began with"
         missing = min(position - self._began_at, POSITIONS_AHEAD_MAX)
         base = self._began_base + (1 << (missing - 1).bit_length())
         return min(base, max(POSITION_MAX, self._began_base))

@@ -53,6 +53,7 @@ class Follower(Catchup):
             held.owed = event.gseq
         if event.tail > held.tail:
             held.tail, held.tail_crc = event.tail, event.tail_crc
+        assert held.tail <= held.received, "what is stable was taken"
         self._hear_committed(held, event.committed)
         self._show(held)
         self._grown(held)

@@ -35,11 +35,14 @@ class Leader(Follower):
 
     def _on_stable(self, event: Stable) -> None:
         held = self._held[event.gid]
+        leading = held.leading
+        # (Of what is led alone nothing is told when it is built.)
+        assert leading is None or not leading.appended or event.gseq <= leading.built
         held.tail, held.tail_crc = event.gseq, event.header_crc
         if held.received < event.gseq:
             held.received, held.received_crc = event.gseq, event.header_crc
-        if held.leading is not None:
-            pending = held.leading.pending
+        if leading is not None:
+            pending = leading.pending
             while pending and pending[0].gseq <= event.gseq:
                 pending.popleft()
             self._commit(held)
@@ -75,6 +78,7 @@ class Leader(Follower):
             return
         upto = self._committable(held)
         if upto > held.committed:
+            assert held.shown <= held.committed < upto <= held.tail, "nothing is taken back"
             held.committed = held.shown = upto
             leading.moved_at = self._clock
             self._effects.append(Commit(held.generation.gid, upto))
@@ -137,6 +141,7 @@ class Leader(Follower):
         """Callers that wait get "unknown". This process never leads the generation again."""
         if held.leading is None:
             return
+        assert self._names_me(held) and not held.stopped, "led once, by the process it names"
         held.counted = held.leading.appended
         held.leading = None
         held.stopped = True

@@ -129,6 +129,7 @@ class Lineage(Acceptor):
         if gid in self._decided:
             assert self._decided[gid] == value, "succ(g) is decided once (I1)"
             return
+        assert self._plausible(gid, value), "who told it was not believed before that was looked at"
         self._decided[gid] = value
         children: list[JournalRecord] = [
             OpenedRecord(child) for child in value.children if child.gid not in self._held
@@ -202,6 +203,7 @@ class Lineage(Acceptor):
             else:
                 self._missing.add(gid)
             return
+        assert self._names_me(held), "nobody leads in another's name"
         followers = tuple(m.ordinal for m in generation.members if m != self._me)
         held.leading = Leading(followers, self._clock)
         held.lead_at = self._now
@@ -210,6 +212,7 @@ class Lineage(Acceptor):
 
     def _grown(self, held: Held) -> None:
         super()._grown(held)
+        assert held.complete or not held.sealed, "what is sealed lacks nothing"
         if held.complete and not held.sealed and held.fence is Fence.SHUT:
             assert held.decided is not None
             held.sealed = True

@@ -96,6 +96,7 @@ class Ownership(Proposer):
 
     def _absorb(self, held: Held, donor: Held) -> None:
         """Merge, first half: seal the right neighbour. `_must_relead` does the second."""
+        assert donor.generation.gid.token == held.generation.end, "it is the right neighbour"
         gid = donor.generation.gid
         if held.leading is None or donor.decided is not None or gid in self._proposals:
             return

@@ -59,6 +59,7 @@ class Peer:
     def heard(self, clock: float, *, late: bool = False) -> None:
         """A sign of life. How long it took is remembered for one to two spans of PACE_SECONDS;
         `late`: not that, because it was this process that stood still."""
+        assert clock >= self.heard_at, "the clock of the failure view does not go back"
         gap = clock - self.heard_at
         self.heard_at = clock
         self.lost = False
@@ -103,6 +104,7 @@ class Peers(Core):
 
     def _note(self, sender: Identity, session: int) -> Peer:
         """A sign of life."""
+        assert sender.ordinal != self._me.ordinal, "nobody is a peer of itself"
         peer = self._peers.get(sender.ordinal)
         if peer is None or peer.session != session or peer.identity != sender:
             peer = self._peers[sender.ordinal] = Peer(sender, session, self._clock)
@@ -114,6 +116,7 @@ class Peers(Core):
         if self._now < self._back_until:
             return  # A peer hung up on this process as it did not read. If it is gone, that is told
             # again, for it is dialled all the time.
+        assert ordinal != self._me.ordinal, "nobody dials itself"
         peer = self._peers.get(ordinal)
         if peer.lost if peer is not None else ordinal in self._lost:
             return

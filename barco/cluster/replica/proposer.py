@@ -75,12 +75,15 @@ class Proposer(Lineage):
         committed."""
         gid = held.generation.gid
         assert gid not in self._proposals, "one ballot at a time"
+        assert held.decided is None, "what is decided is not proposed again (P4)"
+        assert (kind is Kind.SPLIT) == bool(children), "the others make their own"
         ballot = self._ballot(held)
         resend_at = self._now + RESEND_SECONDS
         self._proposals[gid] = Proposal(ballot, kind, children, resend_at, without_me)
         self._prepare(held, self._proposals[gid])
 
     def _prepare(self, held: Held, proposal: Proposal) -> None:
+        assert proposal.value is None, "no promise changes what is to be accepted"
         done = {*proposal.promises, *([self._me.ordinal] if proposal.without_me else ())}
         generation = held.generation
         prepare = Prepare(generation.gid, proposal.ballot, generation.session)
@@ -90,7 +93,9 @@ class Proposer(Lineage):
         """Higher than any seen; never used twice, because a session never is."""
         gid = held.generation.gid
         self._rounds[gid] = max(held.round, self._rounds.get(gid, 0)) + 1
-        return Ballot(self._rounds[gid], self._me.ordinal, self._session)
+        ballot = Ballot(self._rounds[gid], self._me.ordinal, self._session)
+        assert held.promised is None or ballot > held.promised
+        return ballot
 
     def _to_members(self, held: Held, message: Message, but: Iterable[int] = ()) -> None:
         for member in held.generation.members:
@@ -208,6 +213,7 @@ class Proposer(Lineage):
 
     def _new_value(self, held: Held, proposal: Proposal) -> Successor:
         """The value of this broker's own, if none was accepted before."""
+        assert len(proposal.promises) >= held.generation.quorum, "fewer do not know T (P2)"
         tail = self._tail(held, proposal)
         if proposal.kind is Kind.HANDOFF:
             return Successor(tail, Kind.HANDOFF, ())
@@ -263,6 +269,7 @@ class Proposer(Lineage):
         peer = self._peers.get(member.ordinal)
         if peer is None:
             return member
+        assert peer.identity.ordinal == member.ordinal, "it keeps the seat"
         lost = peer.ping.replaces if peer.ping is not None else b""
         replaced = generation.is_genesis or (
             lost and not self._returns(peer.identity, lost, generation)

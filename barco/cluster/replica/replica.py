@@ -206,6 +206,7 @@ class Replica(Conflict):
         getattr(self, _MESSAGES[type(message)])(sender, message)
 
     def _persisted(self, event: Persisted) -> None:
+        assert event.serial <= self._serial, "only what was given can be stable"
         self._durable = max(self._durable, event.serial)
         while self._thens and self._thens[0][0] <= self._durable:
             self._continue(self._thens.popleft()[1])

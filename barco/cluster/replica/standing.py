@@ -76,6 +76,7 @@ class Standing(Ownership):
                 state = "down"
             elif ordinal in leading.fenced:
                 state = "fenced"
+            assert gseq <= leading.built, "nobody has what was not built"
             lacks = leading.built - gseq
             synced = state == "live" and gseq > 0 and lacks <= JOIN_GROUPS_MAX
             found[ordinal] = {"state": state, "lacks": lacks, "synced": synced}

@@ -77,6 +77,7 @@ class Core:
         random: Callable[[], float],
         now: float,
     ) -> None:
+        assert settings.ranges, "a replica is one of a range"
         self._settings = settings
         self._me = settings.me
         self._session = settings.session
@@ -119,6 +120,7 @@ class Core:
         for generation in settings.ranges:
             self._hold(generation)
         self._load(journal, logs)
+        assert self._serial == 0 and not self._effects, "what was read is not done again"
 
     def _load(self, journal: Iterable[JournalRecord], logs: Mapping[Gid, Recovered]) -> None:
         """Rule I12: everything that was promised or accepted is in force again."""
@@ -160,6 +162,7 @@ class Core:
 
     def _recovered(self, held: Held) -> None:
         """Its log was found on disk; perhaps before its record became stable."""
+        assert held.leading is None and held.shown == 0, "before anything is done with it"
         found = self._found.pop(held.generation.gid)
         held.tail = held.received = found.tail
         held.tail_crc = held.received_crc = found.header_crc

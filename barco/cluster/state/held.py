@@ -84,6 +84,7 @@ class Held:
         """This very disk may answer for it (rule A3)."""
         self.concerned = generation.seat(me.ordinal) is not None
         """This broker is to hold a copy, under whatever disk."""
+        assert self.concerned or not self.member, "who may answer for it has a seat"
         self.tail = self.tail_crc = 0
         """The last stable group here and its header_crc."""
         self.received = self.received_crc = 0

@@ -92,6 +92,7 @@ def unclean_successor(
         members=members,
         parents=(Parent(newest, tail),),
     )
+    assert all(child.gid.epoch > gid.epoch for gid in known), "a name is never given again (I9)"
     value = Successor(tail, Kind.UNCLEAN, (child,))
     return UncleanEnd(
         generation, tail, lost, "", (DecidedRecord(newest, value), OpenedRecord(child))

@@ -25,6 +25,7 @@ class Unrest:
     def takes(self, token: int, ordinal: int, now: float) -> bool:
         """Whether one more is taken from this member. now: monotonic seconds."""
         spent, at = self._spent.get((token, ordinal), (0.0, now))
+        assert now >= at, "a machine's clock does not go back"
         spent = max(0.0, spent - (now - at) / DISTURBANCE_SECONDS)
         if spent + 1 > DISTURBANCES_MAX:
             return False

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from barco.cluster.logs import events as le
-from barco.cluster.logs.logs import At, Logs
+from barco.cluster.logs.logs import Logs
+from barco.cluster.logs.states import At
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.model.generation import Generation, Gid, Identity, Parent
