@@ -173,7 +173,6 @@ class Carrier:
         self._reactor.follow()
 
     def _open(self, effect: le.OpenIn) -> None:
-        assert effect.generation.gid == self.current, "the core leads what it has"
         self._reactor.open_generation(pack_parents(_parents(effect.generation)))
         self._on_opened(effect.generation)
 

@@ -96,7 +96,6 @@ class Store:
                     break
             if left < 64:
                 break
-        assert left >= 0, "it fits into the message"
         for name, fact, level in chosen:
             self._told(name, fact, level, times_max)
         return [fact for _, fact, _ in chosen]

@@ -455,7 +455,6 @@ class Gossip:
             facts += by_bucket[bucket]
             whole.append(bucket)
             left -= size
-        assert left >= 0 and len(whole) <= len(differing)
         more = len(whole) < len(differing)
         reply = SyncReply(whole=tuple(whole), more=more, facts=tuple(facts))
         self._out.append(Send(sender, reply))

@@ -414,6 +414,7 @@ class Logs:
         else:
             assert self._step is Step.SEGMENT and isinstance(change.what, fx.Lead), self._step
             if event.ok and self._opens:  # Else it was fenced meanwhile: another has it by now.
+                assert change.gid == self.current, "the core leads what it has"
                 self.leading = change.gid
                 self._ask(le.OpenIn(change.what.generation))
             self._over()
