@@ -1,51 +1,99 @@
 """Assertions for each function, by folder: not fewer than there are. The house wants 0.5.
 
 They state what holds whatever comes from outside; bytes of others are checked and refused.
+
+Counted twice. Of all functions, as the house put it: there most that are short of 0.5 are properties,
+questions of one line, tables' entries, which have nothing to state, and a check made up for them
+would only be in the way. So also of those with a body of `LONG_LINES` or more, with the assertions in
+these alone: there state is changed, and whoever reads has something to keep in mind. (Six: the
+shortest that still excludes a guard and a call. With eight or ten the shares are hardly others.)
 """
 
 import ast
 import re
+from typing import NamedTuple
 
 import pytest
 
 from . import tree
 from .test_sizes import c_functions
 
+LONG_LINES = 6
+"""Of a body: without the head, the docstring and C's braces."""
+
+
+class Share(NamedTuple):
+    """Assertions for each function."""
+
+    of_all: float
+    of_long: float
+
+
 LEAST = {
     # 0.5 is what is wanted; where it is less, this is a ratchet.
-    "native/log": 0.5,
-    "native/broker": 0.11,
-    "barco/cluster": 0.27,
-    "workers/replication": 0.28,
+    "native/log": Share(0.5, 0.6),
+    "native/broker": Share(0.11, 0.15),
+    "barco/cluster": Share(0.29, 0.48),
+    "workers/replication": Share(0.27, 0.47),
 }
 """Of a folder and those in it; raised when there are more."""
 
+_Function = tuple[int, int]
+"""(lines of its body, assertions in it)."""
 
-def measured(folder: str) -> tuple[int, int]:
-    """(functions, assertions)."""
-    functions = assertions = 0
+
+def _of_python(tree_: ast.AST) -> list[_Function]:
+    found = []
+    for node in ast.walk(tree_):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = node.body[ast.get_docstring(node) is not None :]
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            found.append((lines, sum(isinstance(each, ast.Assert) for each in ast.walk(node))))
+    return found
+
+
+def _of_c(text: str) -> list[_Function]:
+    lines = text.splitlines()
+    return [
+        (length - 2, sum(bool(re.match(r"\s*assert\(", each)) for each in lines[line:][:length]))
+        for line, length in c_functions(text)
+    ]
+
+
+def functions(folder: str) -> list[_Function]:
+    """All of a folder and those in it."""
+    found: list[_Function] = []
     for path in tree.files():
         if not tree.relative(path).startswith(folder + "/"):
             continue
-        text = path.read_text("utf-8")
         if path.suffix == ".py":
-            nodes = list(ast.walk(tree.parsed(path)))
-            functions += sum(isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) for n in nodes)
-            assertions += sum(isinstance(n, ast.Assert) for n in nodes)
+            found += _of_python(tree.parsed(path))
         elif path.suffix in (".c", ".h"):
-            functions += len(c_functions(text))
-            assertions += len(re.findall(r"^\s*assert\(", text, re.MULTILINE))
-    return functions, assertions
+            found += _of_c(path.read_text("utf-8"))
+    return found
+
+
+def share(found: list[_Function]) -> float:
+    """Assertions for each of these."""
+    return sum(assertions for _, assertions in found) / len(found)
 
 
 @pytest.mark.parametrize("folder", LEAST)
 def test_assertions(folder: str) -> None:
-    functions, assertions = measured(folder)
-    assert functions > 50, f"{folder} has moved"
-    share = assertions / functions
-    least = LEAST[folder]
-    assert share >= least, f"{folder}: {assertions} assertions in {functions} functions"
-    assert share < least + 0.1 or least >= 0.5, f"{folder}: raise the ratchet to {share:.2f}"
+    found = functions(folder)
+    assert len(found) > 50, f"{folder} has moved"
+    long = [each for each in found if each[0] >= LONG_LINES]
+    shares = Share(share(found), share(long))
+    for name, there, least in zip(Share._fields, shares, LEAST[folder], strict=True):
+        assert there >= least, f"{folder}: {there:.3f} {name}, {least} at least"
+        assert there < least + 0.1 or least >= 0.5, f"{folder}: raise {name} to {there:.2f}"
+
+
+def test_functions_are_measured() -> None:
+    """Both languages by the same rule: what is in the body counts, and a docstring does not."""
+    source = 'def f(a):\n    """Says\n    much."""\n    assert a\n    return a\n\ndef g(): ...\n'
+    assert _of_python(ast.parse(source)) == [(2, 1), (1, 0)]
+    assert _of_c("int f(int a)\n{\n    assert(a);\n    return a;\n}\n") == [(2, 1)]
 
 
 def test_assertions_have_no_effects() -> None:

@@ -201,6 +201,7 @@ class Membership:
             self._failed(number, probe, now)
 
     def _failed(self, number: int, probe: Probe, now: float) -> None:
+        assert probe.asked >= 0, "nobody is suspected before others were asked"
         del self._probes[number]
         self.counters.probes_failed += 1
         if probe.nacks < probe.asked:
@@ -293,6 +294,7 @@ class Membership:
 
     def _suspect(self, ordinal: int, now: float, *, refused: bool) -> None:
         """This broker itself has found a broker silent."""
+        assert ordinal != self.me.ordinal, "nobody suspects itself"
         info = self.info(ordinal)
         if info is None or not info.up:
             return

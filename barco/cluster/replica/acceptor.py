@@ -139,6 +139,7 @@ class Acceptor(Leader):
         if held.fence is not Fence.DRAINING:
             return
         held.fence = Fence.SHUT
+        assert event.gseq >= held.tail, "a promise tells of all that was acknowledged (A1)"
         held.tail, held.tail_crc = event.gseq, event.header_crc
         held.received, held.received_crc = event.gseq, event.header_crc
         self._want(held, held.target)

@@ -90,6 +90,7 @@ class Follower(Catchup):
 
     def _acknowledge(self, held: Held) -> None:
         """Rule F2: only what is stable, and only what was taken before the fence."""
+        assert held.leading is None, "who leads owes no answer"
         upto = min(held.tail, held.owed)
         # The generation's own record must be stable too, or a restart would forget the copy.
         if upto > 0 and held.member and held.born <= self._durable:

@@ -173,6 +173,8 @@ class Peers(Core):
         leading = held.leading
         if leading is None or held.shut:
             return False
+        # (Of what is led alone nothing is told when it is built.)
+        assert not leading.appended or held.committed <= leading.built
         if leading.built > held.committed and self._clock - leading.moved_at > STALL_SECONDS_MAX:
             return False
         if not leading.appended:

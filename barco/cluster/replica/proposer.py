@@ -165,6 +165,7 @@ class Proposer(Lineage):
     def _decide(self, held: Held, value: Successor) -> None:
         """Rule P3: decided. Only now may a child be used."""
         gid = held.generation.gid
+        assert held.decided is None, "a proposal ends when its generation is decided"
         self._learned(gid, value)
         concerned = {member.ordinal for member in held.generation.members}
         for child in value.children:
@@ -196,6 +197,7 @@ class Proposer(Lineage):
             proposal.resend_at = self._now + RESEND_SECONDS
             proposal.resends += 1
             held = self._held[gid]
+            assert held.decided is None, "a proposal ends when its generation is decided"
             if proposal.value is None and proposal.without_me and proposal.resends > 1:
                 held.left_alone = False  # One of them is gone: it takes this member's after all.
                 del self._proposals[gid]
