@@ -60,5 +60,12 @@ def test_the_machine_of_one_broker_has_to_know_how_far_its_core_is() -> None:
     def silent(world: World) -> None:
         world.tells = False
 
-    found = [run(seed, SECONDS, one=True, native=True, made=silent).violation for seed in range(4)]
-    assert [each and each.invariant for each in found] == ["I2"] * 4
+    def found(seed: int) -> str:
+        try:
+            violation = run(seed, SECONDS, one=True, native=True, made=silent).violation
+        except AssertionError as error:  # Who had recovered more notices it itself.
+            return str(error)
+        return violation.invariant if violation is not None else ""
+
+    less = "a promise tells of all that was acknowledged (A1)"
+    assert [found(seed) for seed in range(4)] == [less, "I2", "I2", less]
