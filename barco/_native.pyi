@@ -33,13 +33,14 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
 def batch_encode(
     values: Sequence[bytes],
     keys: Sequence[bytes | None] | None = None,
-    timestamps_us: Sequence[int] | None = None,
+    numbers: dict[str, Sequence[int]] | None = None,
     compress: bool = True,
 ) -> bytes:
     """A body of type application/vnd.barco.batch.
 
-    Without timestamps the broker's clock is used. ValueError: no value, columns of different
-    lengths, a key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
+    `numbers`: columns of 64-bit integers by name; without "timestamp", microseconds since 1970, the
+    broker's clock is used. ValueError: no value, columns of different lengths or of another name, a
+    key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
     """
 
 def tokens(offsets: Buffer, keys: Buffer, /) -> bytes:
@@ -52,13 +53,14 @@ def batch_columns(
     key_offsets: Buffer | None = None,
     keys: Buffer | None = None,
     key_valid: Buffer | None = None,
-    timestamps_us: Buffer | None = None,
+    numbers: dict[str, Buffer] | None = None,
     acceleration: int = 1,
 ) -> bytes:
     """A body of type application/vnd.barco.batch, of Arrow's buffers, without the GIL.
 
-    `key_valid`: a byte for each event, 0 where it has no key. `acceleration`: LZ4's; 0 compresses
-    nothing. ValueError: as batch_encode(), or buffers that do not fit each other.
+    `numbers`: as for batch_encode(), native 64-bit integers. `key_valid`: a byte for each event, 0
+    where it has no key. `acceleration`: LZ4's; 0 compresses nothing. ValueError: as batch_encode(),
+    or buffers that do not fit each other.
     """
 
 def chunk_info(buf: Buffer, offset: int = 0) -> ChunkInfo | None:
@@ -74,8 +76,16 @@ def chunks_scan(buf: Buffer, /) -> list[tuple[int, int, str, int, int, int, int,
 def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, /) -> bool:
     """Whether a buffer is exactly this chunk: header, bounds and all checksums are right."""
 
+EVENT: tuple[str, ...]
+"""The names of what chunk_events() says of an event: offset, then each column."""
+
 def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
-    """(offset, timestamp in microseconds, key, value) of each event; all checksums verified."""
+    """(offset, timestamp in microseconds, key, value) of each event, and what else EVENT names; all
+    checksums verified."""
+
+def batch_events(batch: Buffer, /) -> list[tuple[int, int, bytes | None, bytes]]:
+    """The same of exactly one batch, with the place in it for an offset, and timestamp 0 where the
+    broker's clock is to be used. ValueError: it is none."""
 
 COLUMNS: dict[str, int]
 """A bit for each column of stored events, by its name."""
@@ -133,14 +143,13 @@ def chunks_columns(
     int,
     int,
     list[tuple[int, int]],
-    bytes | None,
-    dict[str, tuple[int, bytes | None, bytes, bytes]],
+    dict[str, tuple[int, bytes | None, bytes | None, bytes]],
 ]:
     """The next whole chunks from `position` on as buffers of Arrow arrays; every checksum verified.
 
-    (next position, first offset, rows, [(epoch, rows)], timestamps int64 in µs, {column of bytes:
-    (nulls, validity, offsets int32, data)}). At least one chunk, then as many as have `bytes_max`
-    uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
+    (next position, first offset, rows, [(epoch, rows)], {column: (nulls, validity, offsets int32,
+    data)}); columns of numbers, which are int64, have no offsets. At least one chunk, then as many
+    as have `bytes_max` uncompressed bytes; it ends with the chunk that reaches `to_offset`. The
     first chunk may begin before `from_offset`. ValueError: damaged, events are missing, or of
     another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
     """
@@ -189,7 +198,6 @@ def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:
 
 Upcall: TypeAlias = tuple[Any, ...]
 
-@final
 @final
 class Lent:
     """Stored chunks that answers are sent from where they lie; a buffer, once somebody asks."""

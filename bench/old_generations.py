@@ -57,7 +57,7 @@ def _groups(uuid: bytes, epoch: int, base: int) -> Iterator[bytes]:
     start, crc = _group(uuid, epoch, 1, 0, EMPTY_STATE)
     yield start
     values = [f'{{"generation":{epoch},"event":{n}}}'.encode() for n in range(EVENTS)]
-    batch = _native.batch_encode(values, None, [FIRST_US + epoch] * EVENTS, False)
+    batch = _native.batch_encode(values, None, {"timestamp": [FIRST_US + epoch] * EVENTS}, False)
     chunk = barco_faces.chunk_of_batch(batch, TOPIC, SLICE, epoch, base, True)
     yield _group(uuid, epoch, 2, crc, chunk)[0]
 

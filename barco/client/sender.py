@@ -310,7 +310,7 @@ class Sender:
         body = encode_batch(
             batch.values,
             batch.keys if lane.keyed else None,
-            batch.timestamps_us or None,
+            {"timestamp": batch.timestamps_us} if batch.timestamps_us else None,
             compress=self.options.compress,
         )
         while True:

@@ -156,7 +156,7 @@ static bool size_valid(const struct section_entry *e, uint32_t event_count, bool
     const struct column *column = column_of(e->id);
     if (column == NULL)
         return false;
-    return column->kind == COLUMN_WORDS ? e->raw_len == (uint64_t)event_count * 4
+    return column->kind != COLUMN_BYTES ? e->raw_len == (uint64_t)event_count * 4
                                         : column->always || e->raw_len > 0;
 }
 
@@ -229,7 +229,7 @@ int section_unpack(const struct chunk_section *s, uint8_t *out)
 static bool needs_scratch(const struct chunk_section *s)
 {
     const struct column *column = column_of(s->id);
-    return column != NULL && (column->kind == COLUMN_WORDS || s->codec == CODEC_LZ4);
+    return column != NULL && (column->kind != COLUMN_BYTES || s->codec == CODEC_LZ4);
 }
 
 size_t sections_scratch_bytes(const struct chunk_section *sections, uint32_t section_count)
@@ -275,7 +275,7 @@ static void assign_column(struct batch_columns *out, const struct chunk_section 
     if (column == NULL)
         return;
     /* Words are always in scratch, which is aligned. */
-    memcpy((char *)out + column->at, &p, sizeof p);
+    column_set(out, column, p);
     if (column->kind == COLUMN_BYTES)
         memcpy((char *)out + column->at + sizeof p, &s->raw_len, sizeof s->raw_len);
 }

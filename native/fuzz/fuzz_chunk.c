@@ -44,10 +44,10 @@ static int fill_columns(const struct chunk_view *view, uint32_t columns)
 {
     struct arrow_columns c = {0};
     c.scratch = malloc((size_t)view->count * 4);
-    if (columns & COLUMN_TIMESTAMP)
-        c.timestamps = malloc((size_t)view->count * 8);
     for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
         const struct column *column = &columns_table[i];
+        if (column->kind == COLUMN_LOW && columns & column->bit)
+            c.numbers[i] = malloc((size_t)view->count * 8);
         if (column->kind != COLUMN_BYTES || !(columns & column->bit))
             continue;
         const struct chunk_section *s = chunk_section_get(view->sections, view->section_count,
@@ -60,8 +60,8 @@ static int fill_columns(const struct chunk_view *view, uint32_t columns)
     int status = arrow_append(&c, view);
     REQUIRE(status == -1 || (status == 0 && c.rows == view->count));
     free(c.scratch);
-    free(c.timestamps);
     for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        free(c.numbers[i]);
         free(c.bytes[i].offsets);
         free(c.bytes[i].validity);
         free(c.bytes[i].data);

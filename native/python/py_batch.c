@@ -76,36 +76,62 @@ static PyObject *py_tokens(PyObject *module, PyObject *args)
 
 /* ---- columns to a batch ---- */
 
-_Static_assert(COLUMN_COUNT == 6, "fill() makes each of what was given");
+_Static_assert(COLUMN_BYTES_COUNT == 2, "fill() makes values and keys of what was given");
 
 /* What the caller gave, and the columns made of it. */
 struct batch_draft {
     struct bytes_column values, keys;
     const uint8_t *valid; /* a byte for each event: whether it has a key; or NULL */
-    const int64_t *times; /* or NULL */
+    const int64_t *numbers[COLUMN_COUNT]; /* by place, of LOWs; NULL: none was given */
     struct chunk_columns c;
     uint8_t *memory, *out;
-    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
+    uint32_t *key_len, *val_len;
 };
 
-static const char *fill_times(struct batch_draft *d)
+/* The first of the times, which the others are counted from. */
+static const char *set_base(struct batch_draft *d, const int64_t *times)
 {
-    const int64_t *times = d->times;
     int64_t low = INT64_MAX, high = INT64_MIN;
     for (uint32_t i = 0; i < d->c.count; i++) {
         low = times[i] < low ? times[i] : low;
         high = times[i] > high ? times[i] : high;
     }
-    if (low <= 0)
-        return "a timestamp is not positive";
-    for (uint32_t i = 0; i < d->c.count; i++)
-        d->ts_delta[i] = (uint32_t)((uint64_t)(times[i] - low) & UINT32_MAX);
-    for (uint32_t i = 0; high - low > UINT32_MAX && i < d->c.count; i++)
-        d->ts_high[i] = (uint32_t)((uint64_t)(times[i] - low) >> 32);
     d->c.base_timestamp_us = low;
     d->c.max_timestamp_us = high;
-    d->c.ts_delta = high == low ? NULL : d->ts_delta;
-    d->c.ts_high = high - low > UINT32_MAX ? d->ts_high : NULL;
+    return low > 0 ? NULL : "a timestamp is not positive";
+}
+
+/* The halves of a column of numbers, in room for both. */
+static void fill_halves(struct batch_draft *d, const struct column *column, int64_t base,
+                        uint32_t *low, uint32_t *high)
+{
+    const int64_t *numbers = d->numbers[column - columns_table];
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < d->c.count; i++) {
+        const uint64_t number = (uint64_t)numbers[i] - (uint64_t)base;
+        low[i] = (uint32_t)number;
+        all |= number;
+    }
+    for (uint32_t i = 0; all > UINT32_MAX && i < d->c.count; i++)
+        high[i] = (uint32_t)(((uint64_t)numbers[i] - (uint64_t)base) >> 32);
+    column_set(&d->c.columns, column, all > 0 ? low : NULL);
+    column_set(&d->c.columns, column_high(column), all > UINT32_MAX ? high : NULL);
+}
+
+static const char *fill_numbers(struct batch_draft *d, uint8_t *room)
+{
+    const size_t half = pad8((size_t)d->c.count * 4);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        const bool timed = columns_table[i].id == SECTION_TS_DELTA;
+        if (d->numbers[i] == NULL)
+            continue;
+        const char *wrong = timed ? set_base(d, d->numbers[i]) : NULL;
+        if (wrong != NULL)
+            return wrong;
+        fill_halves(d, &columns_table[i], timed ? d->c.base_timestamp_us : 0,
+                    (uint32_t *)(void *)room, (uint32_t *)(void *)(room + half));
+        room += 2 * half;
+    }
     return NULL;
 }
 
@@ -141,21 +167,22 @@ static const char *fill(struct batch_draft *d)
         return "a column is over its 64 MiB";
     size_t lengths = pad8((size_t)count * 4);
     size_t keys = d->keys.at != NULL ? (size_t)(d->keys.at[count] - d->keys.at[0]) : 0;
-    d->memory = malloc(4 * lengths + keys + 1);
+    size_t numbers = 0;
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        numbers += d->numbers[i] != NULL ? 2 * lengths : 0;
+    d->memory = malloc(2 * lengths + numbers + keys + 1);
     if (d->memory == NULL)
         return NO_MEMORY;
-    d->ts_delta = (uint32_t *)(void *)d->memory;
-    d->key_len = (uint32_t *)(void *)(d->memory + lengths);
-    d->val_len = (uint32_t *)(void *)(d->memory + 2 * lengths);
-    d->ts_high = (uint32_t *)(void *)(d->memory + 3 * lengths);
+    d->key_len = (uint32_t *)(void *)d->memory;
+    d->val_len = (uint32_t *)(void *)(d->memory + lengths);
     for (uint32_t i = 0; i < count; i++)
         d->val_len[i] = (uint32_t)(d->values.at[i + 1] - d->values.at[i]);
     d->c.val_len = d->val_len;
     d->c.vals = d->values.data + d->values.at[0];
     d->c.vals_bytes = (uint32_t)(d->values.at[count] - d->values.at[0]);
-    const char *wrong = d->times != NULL ? fill_times(d) : NULL;
+    const char *wrong = fill_numbers(d, d->memory + 2 * lengths);
     if (wrong == NULL && d->keys.at != NULL)
-        wrong = fill_keys(d, d->memory + 4 * lengths);
+        wrong = fill_keys(d, d->memory + 2 * lengths + numbers);
     return wrong;
 }
 
@@ -186,27 +213,77 @@ static PyObject *sealed(struct batch_draft *d, size_t written, const char *wrong
     return result;
 }
 
+/* [(name, numbers)] of a dict, or none of None. NULL with an exception. */
+static PyObject *named_numbers(PyObject *given)
+{
+    if (given == Py_None)
+        return PyList_New(0);
+    if (PyDict_Check(given))
+        return PyDict_Items(given);
+    return PyErr_Format(PyExc_TypeError, "columns of numbers are a dict, not %.100s",
+                        Py_TYPE(given)->tp_name);
+}
+
+/* The place of the column of numbers with this name; COLUMN_COUNT, with an exception, if there is
+ * none. */
+static uint32_t number_place(PyObject *name)
+{
+    uint32_t i = 0;
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    while (i < COLUMN_COUNT && (columns_table[i].kind != COLUMN_LOW || text == NULL ||
+                                strcmp(columns_table[i].name, text) != 0))
+        i++;
+    if (i == COLUMN_COUNT && !PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "there is no column of numbers %R", name);
+    return i;
+}
+
 /* ---- Arrow's ---- */
 
+/* The buffers of the columns of numbers, held. */
+struct held_numbers {
+    Py_buffer buffers[COLUMN_COUNT];
+};
+
+static bool hold_numbers(PyObject *given, struct held_numbers *held)
+{
+    PyObject *items = named_numbers(given);
+    bool good = items != NULL;
+    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(items); i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        const uint32_t place = number_place(PyTuple_GET_ITEM(item, 0));
+        good = place < COLUMN_COUNT && PyObject_GetBuffer(PyTuple_GET_ITEM(item, 1),
+                                                          &held->buffers[place],
+                                                          PyBUF_SIMPLE) == 0;
+    }
+    Py_XDECREF(items);
+    return good;
+}
+
 static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
-                               const Py_buffer *times)
+                               const struct held_numbers *held)
 {
     const Py_ssize_t count = (Py_ssize_t)d->values.count;
     if (d->keys.at != NULL && d->keys.count != d->values.count)
         return "there are more or fewer keys than values";
     if (valid->obj != NULL && valid->len != count)
         return "key_valid has one byte for each event";
-    if (times->obj != NULL && (times->len != count * 8 || ((uintptr_t)times->buf & 7) != 0))
-        return "timestamps has one aligned 64-bit integer for each event";
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        const Py_buffer *numbers = &held->buffers[i];
+        if (numbers->obj == NULL)
+            continue;
+        if (numbers->len != count * 8 || ((uintptr_t)numbers->buf & 7) != 0)
+            return "a column of numbers has one aligned 64-bit integer for each event";
+        d->numbers[i] = numbers->buf;
+    }
     d->valid = valid->buf;
-    d->times = times->buf;
     return NULL;
 }
 
 static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
-                                const Py_buffer *times, int acceleration)
+                                const struct held_numbers *held, int acceleration)
 {
-    const char *wrong = check_sizes(d, valid, times);
+    const char *wrong = check_sizes(d, valid, held);
     size_t written = 0;
     if (wrong == NULL) {
         Py_BEGIN_ALLOW_THREADS
@@ -221,24 +298,28 @@ static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
 static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"value_offsets", "values", "key_offsets", "keys", "key_valid",
-                            "timestamps_us", "acceleration", NULL};
+                            "numbers", "acceleration", NULL};
     struct batch_draft d = {0};
-    Py_buffer valid = {0}, times = {0};
+    Py_buffer valid = {0};
+    struct held_numbers held = {0};
+    PyObject *numbers = Py_None;
     int acceleration = 1;
     PyObject *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*z*i", names, &d.values.offsets,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*Oi", names, &d.values.offsets,
                                      &d.values.data_held, &d.keys.offsets, &d.keys.data_held,
-                                     &valid, &times, &acceleration))
+                                     &valid, &numbers, &acceleration))
         return NULL;
     bool keyed = d.keys.offsets.obj != NULL && d.keys.data_held.obj != NULL;
-    if (column_valid(&d.values) && (!keyed || column_valid(&d.keys)))
-        result = columns_sealed(&d, &valid, &times, acceleration);
+    if (hold_numbers(numbers, &held) && column_valid(&d.values) &&
+        (!keyed || column_valid(&d.keys)))
+        result = columns_sealed(&d, &valid, &held, acceleration);
     column_release(&d.values);
     column_release(&d.keys);
     if (valid.obj != NULL)
         PyBuffer_Release(&valid);
-    if (times.obj != NULL)
-        PyBuffer_Release(&times);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (held.buffers[i].obj != NULL)
+            PyBuffer_Release(&held.buffers[i]);
     return result;
 }
 
@@ -287,20 +368,20 @@ static bool gather(PyObject *items, const char *what, bool nullable, struct byte
     return true;
 }
 
-static int64_t *gather_times(PyObject *items)
+static int64_t *integers_of(PyObject *items)
 {
     const Py_ssize_t count = PyTuple_GET_SIZE(items);
-    int64_t *times = malloc((size_t)count * 8 + 1);
-    if (times == NULL)
+    int64_t *numbers = malloc((size_t)count * 8 + 1);
+    if (numbers == NULL)
         PyErr_NoMemory();
-    for (Py_ssize_t i = 0; times != NULL && i < count; i++) {
-        times[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(items, i));
-        if (times[i] == -1 && PyErr_Occurred()) {
-            free(times);
-            times = NULL;
+    for (Py_ssize_t i = 0; numbers != NULL && i < count; i++) {
+        numbers[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(items, i));
+        if (numbers[i] == -1 && PyErr_Occurred()) {
+            free(numbers);
+            numbers = NULL;
         }
     }
-    return times;
+    return numbers;
 }
 
 /* A tuple of a sequence's items (a list could be changed by a __index__ under our hands), NULL for
@@ -318,29 +399,52 @@ static PyObject *items_of(PyObject *sequence, PyObject *values, const char *what
     return items;
 }
 
-static PyObject *encode(PyObject *values, PyObject *keys, PyObject *times, bool compress)
+/* The columns of numbers, by place, in memory that d->numbers begin. False with an exception. */
+static bool gather_numbers(PyObject *given, PyObject *values, struct batch_draft *d)
+{
+    PyObject *items = named_numbers(given);
+    bool good = items != NULL;
+    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(items); i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        const uint32_t place = number_place(PyTuple_GET_ITEM(item, 0));
+        if (place == COLUMN_COUNT) {
+            good = false;
+            break;
+        }
+        char what[32];
+        snprintf(what, sizeof what, "%ss", columns_table[place].name);
+        PyObject *numbers = items_of(PyTuple_GET_ITEM(item, 1), values, what);
+        if (numbers != NULL)
+            d->numbers[place] = integers_of(numbers);
+        good = !PyErr_Occurred();
+        Py_XDECREF(numbers);
+    }
+    Py_XDECREF(items);
+    return good;
+}
+
+static PyObject *encode(PyObject *values, PyObject *keys, PyObject *numbers, bool compress)
 {
     struct batch_draft d = {0};
     const uint8_t *all;
-    int64_t *stamps = NULL;
     PyObject *result = NULL;
     if (gather(values, "value", false, &d.values, &all) &&
         (keys == NULL || gather(keys, "key", true, &d.keys, &d.valid)) &&
-        (times == NULL || (stamps = gather_times(times)) != NULL)) {
+        gather_numbers(numbers, values, &d)) {
         const char *wrong;
-        d.times = stamps;
         const size_t written = seal(&d, compress ? own_sealer : NULL, &wrong);
         result = sealed(&d, written, wrong);
     }
     free((void *)d.values.at);
     free((void *)d.keys.at);
-    free(stamps);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        free((void *)d.numbers[i]);
     return result;
 }
 
 static PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"values", "keys", "timestamps_us", "compress", NULL};
+    static char *names[] = {"values", "keys", "numbers", "compress", NULL};
     PyObject *given[3] = {NULL, Py_None, Py_None}, *result = NULL;
     int compress = 1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp", names, &given[0], &given[1], &given[2],
@@ -352,12 +456,10 @@ static PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwa
     if (values == NULL)
         return NULL;
     PyObject *keys = items_of(given[1], values, "keys");
-    PyObject *times = PyErr_Occurred() ? NULL : items_of(given[2], values, "timestamps");
     if (!PyErr_Occurred())
-        result = encode(values, keys, times, compress);
+        result = encode(values, keys, given[2], compress);
     Py_DECREF(values);
     Py_XDECREF(keys);
-    Py_XDECREF(times);
     return result;
 }
 

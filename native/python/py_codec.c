@@ -4,7 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "format/chunk.h"
+#include "format/batch.h"
 #include "base/crc32c.h"
 #include "base/murmur3.h"
 #include "python/py_codec.h"
@@ -169,27 +169,62 @@ static PyObject *py_chunk_is(PyObject *module, PyObject *args)
     return PyBool_FromLong(same);
 }
 
-_Static_assert(COLUMN_COUNT == 6, "events are given with all that they have");
+/* What one column gives of each event, and the bytes of the next one. */
+struct event_part {
+    struct column_numbers numbers;
+    const uint32_t *lens;
+    const uint8_t *bytes;
+    bool is_number, always;
+};
 
-static PyObject *events_list(const struct chunk_view *view, const struct batch_columns *c)
+/* In the order of EVENT. */
+static uint32_t event_parts(const struct batch_columns *c, int64_t base_us,
+                            struct event_part parts[COLUMN_COUNT])
 {
-    const uint8_t *key = c->keys, *val = c->vals;
+    struct column_numbers numbers[COLUMN_COUNT];
+    uint32_t count = 0, number = 0;
+    columns_numbers(c, base_us, numbers);
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
+        if (each->kind == COLUMN_LOW)
+            parts[count++] = (struct event_part){.numbers = numbers[number++], .is_number = true};
+        else if (each->kind == COLUMN_BYTES)
+            parts[count++] = (struct event_part){.lens = column_pointer(c, column_of(each->beside)),
+                                                 .bytes = column_pointer(c, each),
+                                                 .always = each->always};
+    return count;
+}
+
+static PyObject *part_item(struct event_part *part, uint32_t event)
+{
+    if (part->is_number)
+        return PyLong_FromLongLong(number_at(&part->numbers, event));
+    if (part->lens == NULL || (!part->always && part->lens[event] == KEY_NULL))
+        return Py_NewRef(Py_None);
+    const uint8_t *bytes = part->bytes;
+    if (part->lens[event] > 0) /* bytes may be absent altogether */
+        part->bytes += part->lens[event];
+    return PyBytes_FromStringAndSize((const char *)bytes, part->lens[event]);
+}
+
+static PyObject *events_list(uint64_t base_offset, int64_t base_us, const struct batch_columns *c)
+{
+    struct event_part parts[COLUMN_COUNT];
+    const uint32_t count = event_parts(c, base_us, parts);
     PyObject *list = PyList_New(c->count);
     for (uint32_t i = 0; list != NULL && i < c->count; i++) {
-        bool has_key = c->key_len != NULL && c->key_len[i] != KEY_NULL;
-        uint32_t key_len = has_key ? c->key_len[i] : 0;
-        PyObject *event = Py_BuildValue(
-            "(KLNy#)", (unsigned long long)(view->base_offset + i),
-            (long long)((uint64_t)view->base_timestamp_us + column_delta(c, i)),
-            has_key ? PyBytes_FromStringAndSize((const char *)key, key_len) : Py_NewRef(Py_None),
-            (const char *)val, (Py_ssize_t)c->val_len[i]);
-        if (event == NULL)
+        PyObject *event = PyTuple_New(1 + count);
+        PyObject *item = event ? PyLong_FromUnsignedLongLong(base_offset + i) : NULL;
+        for (uint32_t n = 0; item != NULL && n < count; n++) {
+            PyTuple_SET_ITEM(event, n, item);
+            item = part_item(&parts[n], i);
+        }
+        if (item == NULL) {
+            Py_XDECREF(event);
             Py_CLEAR(list);
-        else
+        } else {
+            PyTuple_SET_ITEM(event, count, item);
             PyList_SET_ITEM(list, i, event);
-        if (key_len > 0)
-            key += key_len;
-        val += c->val_len[i];
+        }
     }
     return list;
 }
@@ -208,7 +243,7 @@ static PyObject *view_events(const struct chunk_view *view, Py_ssize_t at)
         result = PyErr_Format(PyExc_ValueError, "the columns of the chunk at byte %zd disagree",
                               at);
     else
-        result = events_list(view, &columns);
+        result = events_list(view->base_offset, view->base_timestamp_us, &columns);
     PyMem_Free(scratch);
     return result;
 }
@@ -229,6 +264,39 @@ static PyObject *py_chunk_events(PyObject *module, PyObject *args, PyObject *kwa
     return result;
 }
 
+/* -- batches ----------------------------------------------------------------------------------- */
+
+static PyObject *batch_list(const struct batch_view *view)
+{
+    struct batch_columns columns;
+    const size_t scratch_bytes = batch_scratch_bytes(view);
+    uint8_t *scratch = PyMem_Malloc(scratch_bytes);
+    if (scratch == NULL)
+        return PyErr_NoMemory();
+    PyObject *result;
+    if (batch_unpack(view, SECTION_RAW_MAX, scratch, scratch_bytes, &columns) != 0)
+        result = PyErr_Format(PyExc_ValueError, "the columns of the batch disagree");
+    else
+        result = events_list(0, view->base_timestamp_us, &columns);
+    PyMem_Free(scratch);
+    return result;
+}
+
+static PyObject *py_batch_events(PyObject *module, PyObject *arg)
+{
+    Py_buffer buf;
+    struct batch_view view;
+    if (PyObject_GetBuffer(arg, &buf, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result;
+    if (batch_open(buf.buf, (size_t)buf.len, &view) < 0)
+        result = PyErr_Format(PyExc_ValueError, "not a batch");
+    else
+        result = batch_list(&view);
+    PyBuffer_Release(&buf);
+    return result;
+}
+
 /* -- the module -------------------------------------------------------------------------------- */
 
 /* barco/_native.pyi says what they do. */
@@ -239,10 +307,28 @@ static PyMethodDef methods[] = {
     {"chunks_scan", py_chunks_scan, METH_O, NULL},
     {"chunk_is", py_chunk_is, METH_VARARGS, NULL},
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"batch_events", py_batch_events, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
+/* EVENT: the names of what chunk_events() says of each event. */
+static int add_event(PyObject *module)
+{
+    PyObject *names = PyList_New(0);
+    py_append(&names, PyUnicode_FromString("offset"));
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
+        if (each->kind == COLUMN_LOW || each->kind == COLUMN_BYTES)
+            py_append(&names, PyUnicode_FromString(each->name));
+    PyObject *event = names == NULL ? NULL : PyList_AsTuple(names);
+    int status = event == NULL ? -1 : PyModule_AddObjectRef(module, "EVENT", event);
+    Py_XDECREF(names);
+    Py_XDECREF(event);
+    return status;
+}
+
 int py_codec_init(PyObject *module)
 {
+    if (add_event(module) < 0)
+        return -1;
     return PyModule_AddFunctions(module, methods);
 }

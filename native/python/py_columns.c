@@ -188,7 +188,7 @@ static bool collect(struct reading *r)
 
 /* The Python objects that hold the columns, and where in them to write. */
 struct room {
-    PyObject *timestamps, *offsets[COLUMN_COUNT], *validity[COLUMN_COUNT], *data[COLUMN_COUNT];
+    PyObject *offsets[COLUMN_COUNT], *validity[COLUMN_COUNT], *data[COLUMN_COUNT];
     struct arrow_columns columns;
 };
 
@@ -200,7 +200,6 @@ static void *new_bytes(PyObject **object, size_t bytes)
 
 static void room_free(struct room *room)
 {
-    Py_CLEAR(room->timestamps);
     for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
         Py_CLEAR(room->offsets[i]);
         Py_CLEAR(room->validity[i]);
@@ -233,13 +232,16 @@ static bool room_make(struct room *room, const struct reading *r)
         PyErr_NoMemory();
         return false;
     }
-    if (r->columns & COLUMN_TIMESTAMP &&
-        (c->timestamps = new_bytes(&room->timestamps, r->rows * 8)) == NULL)
-        return false;
-    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
-        if (columns_table[i].kind == COLUMN_BYTES && r->columns & columns_table[i].bit &&
-            !room_for_bytes(room, r, i))
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        const struct column *column = &columns_table[i];
+        if (!(r->columns & column->bit))
+            continue;
+        if (column->kind == COLUMN_LOW &&
+            (c->numbers[i] = new_bytes(&room->data[i], r->rows * 8)) == NULL)
             return false;
+        if (column->kind == COLUMN_BYTES && !room_for_bytes(room, r, i))
+            return false;
+    }
     return true;
 }
 
@@ -273,15 +275,15 @@ static PyObject *or_none(PyObject *object)
     return object == NULL ? Py_None : object;
 }
 
-/* {name: (nulls, validity, offsets, data)} of what was asked for. */
-static PyObject *bytes_of(const struct room *room)
+/* {name: (nulls, validity, offsets, data)} of what was asked for; numbers have no offsets. */
+static PyObject *columns_of(const struct room *room)
 {
     PyObject *found = PyDict_New();
     for (uint32_t i = 0; found != NULL && i < COLUMN_COUNT; i++) {
         if (room->data[i] == NULL)
             continue;
         PyObject *item = Py_BuildValue("(nOOO)", (Py_ssize_t)room->columns.bytes[i].nulls,
-                                       or_none(room->validity[i]), room->offsets[i],
+                                       or_none(room->validity[i]), or_none(room->offsets[i]),
                                        room->data[i]);
         if (item == NULL || PyDict_SetItemString(found, columns_table[i].name, item) < 0)
             Py_CLEAR(found);
@@ -293,14 +295,14 @@ static PyObject *bytes_of(const struct room *room)
 /* What was read, or NULL with an exception. */
 static PyObject *answer(const struct reading *r, const struct room *room)
 {
-    PyObject *epochs = epochs_of(r), *bytes = bytes_of(room), *result = NULL;
-    if (epochs != NULL && bytes != NULL)
+    PyObject *epochs = epochs_of(r), *columns = columns_of(room), *result = NULL;
+    if (epochs != NULL && columns != NULL)
         result = Py_BuildValue(
-            "(nKnOOO)", r->position,
+            "(nKnOO)", r->position,
             (unsigned long long)(r->count > 0 ? r->views[0].base_offset : r->from),
-            (Py_ssize_t)r->rows, epochs, or_none(room->timestamps), bytes);
+            (Py_ssize_t)r->rows, epochs, columns);
     Py_XDECREF(epochs);
-    Py_XDECREF(bytes);
+    Py_XDECREF(columns);
     return result;
 }
 

@@ -26,16 +26,17 @@ static int64_t unpack(const struct chunk_view *view, uint8_t id, void *out)
     return s->raw_len;
 }
 
-static int append_timestamps(struct arrow_columns *c, const struct chunk_view *view)
+static int append_numbers(struct arrow_columns *c, const struct chunk_view *view,
+                          const struct column *column)
 {
-    int64_t *out = c->timestamps + c->rows;
-    int64_t bytes = unpack(view, SECTION_TS_DELTA, c->scratch);
+    int64_t *out = c->numbers[column - columns_table] + c->rows;
+    int64_t bytes = unpack(view, column->id, c->scratch);
     if (bytes < 0)
         return -1;
-    uint64_t base = (uint64_t)view->base_timestamp_us;
+    uint64_t base = column->id == SECTION_TS_DELTA ? (uint64_t)view->base_timestamp_us : 0;
     for (uint32_t i = 0; i < view->count; i++)
         out[i] = (int64_t)(base + (bytes > 0 ? c->scratch[i] : 0));
-    if ((bytes = unpack(view, SECTION_TS_HIGH, c->scratch)) < 0)
+    if ((bytes = unpack(view, column_high(column)->id, c->scratch)) < 0)
         return -1;
     for (uint32_t i = 0; bytes > 0 && i < view->count; i++)
         out[i] = (int64_t)((uint64_t)out[i] + ((uint64_t)c->scratch[i] << 32));
@@ -98,10 +99,9 @@ static int append_bytes(struct arrow_columns *c, const struct chunk_view *view,
 
 int arrow_append(struct arrow_columns *c, const struct chunk_view *view)
 {
-    if (c->timestamps != NULL && append_timestamps(c, view) < 0)
-        return -1;
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
-        if (c->bytes[i].offsets != NULL && append_bytes(c, view, &columns_table[i]) < 0)
+        if ((c->numbers[i] != NULL && append_numbers(c, view, &columns_table[i]) < 0) ||
+            (c->bytes[i].offsets != NULL && append_bytes(c, view, &columns_table[i]) < 0))
             return -1;
     c->rows += view->count;
     return 0;

@@ -20,7 +20,7 @@ struct arrow_bytes {
 
 /* Room for the events of some chunks. */
 struct arrow_columns {
-    int64_t *timestamps;                    /* [rows], microseconds since 1970; NULL: not wanted */
+    int64_t *numbers[COLUMN_COUNT];         /* [rows], of LOWs by place; NULL: not wanted */
     struct arrow_bytes bytes[COLUMN_COUNT]; /* by place in the table */
     uint32_t *scratch;                      /* [the largest count of a chunk] */
     size_t rows;

@@ -131,11 +131,14 @@ static void put_value(struct sink *out, const uint8_t *p, size_t len, bool one_l
         *at = ' ';
 }
 
-_Static_assert(COLUMN_COUNT == 6, "events are shown with all that they have");
+
+_Static_assert(COLUMN_BYTES_COUNT == 2, "an event is shown with its key and its value");
 
 /* The events of a chunk one after another. */
 struct walk {
     struct batch_columns c;
+    struct column_numbers numbers[COLUMN_COUNT];
+    uint32_t number_count;
     uint32_t index, last; /* last: one behind the last event wanted */
     const uint8_t *key, *val;
 };
@@ -170,6 +173,7 @@ static int start_walk(struct walk *w, const struct chunk_view *view, uint64_t fr
     w->last = (uint32_t)(last - base);
     w->key = w->c.keys;
     w->val = w->c.vals;
+    w->number_count = columns_numbers(&w->c, view->base_timestamp_us, w->numbers);
     while (w->index < (uint32_t)(first - base))
         step(w);
     return 1;
@@ -238,11 +242,23 @@ static uint64_t event_timestamp(const struct chunk_view *view, const struct walk
     return (uint64_t)view->base_timestamp_us + column_delta(&w->c, w->index);
 }
 
+/* What stands before each column of a line. */
+#define COLUMN_LABEL(id, section, field, kind, bit, name, ...)                                     \
+    {",\"" name "\":", sizeof(",\"" name "\":") - 1},
+static const struct {
+    const char *text;
+    size_t len;
+} labels[] = {COLUMNS(COLUMN_LABEL)};
+
 static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w)
 {
     put_unsigned(out, view->base_offset + w->index);
-    PUT_LITERAL(out, "\",\"timestamp\":");
-    put_signed(out, (int64_t)event_timestamp(view, w));
+    PUT_LITERAL(out, "\"");
+    for (uint32_t i = 0; i < w->number_count; i++) {
+        const size_t place = (size_t)(w->numbers[i].column - columns_table);
+        put(out, labels[place].text, labels[place].len);
+        put_signed(out, number_at(&w->numbers[i], w->index));
+    }
     PUT_LITERAL(out, ",\"key\":");
     put_key(out, w);
     PUT_LITERAL(out, ",\"value\":");

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 import pytest
+from reference.batch import decode_batch
 from reference.core import chunk_encode
 
 from barco.client.base.loopthread import LoopThread
 from barco.model.token import TOKEN_MIN, token_of
-from barco.protocol.batch import decode_batch
 
 SLICES = 8
 

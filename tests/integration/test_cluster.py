@@ -240,7 +240,9 @@ def stored_codecs(cluster, ordinal, topic, key):
 def test_timestamps_far_from_now_are_refused_by_whoever_leads(cluster):
     """Whoever is asked: only the leader of a slice is sure of the topic's settings."""
     producers = [barco.Producer(endpoint) for endpoint in cluster.endpoints]
-    batch = _native.batch_encode([b"v"] * 60, [b"%d" % n for n in range(60)], [5] * 60)
+    batch = _native.batch_encode(
+        [b"v"] * 60, [b"%d" % n for n in range(60)], {"timestamp": [5] * 60}
+    )
 
     def send(number, stamp):
         producers[number].send("stamped", b"v", key=key_in(1), timestamp_us=stamp).result(60)

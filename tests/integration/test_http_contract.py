@@ -99,7 +99,9 @@ def test_batches(contract: RunningBroker) -> None:
     assert values(contract, "batch") == list(range(1000))
     keys = [b"k%d" % (n % 50) for n in range(1000)]
     stamps = [1_700_000_000_000_000 + n for n in range(1000)]
-    answer = send(contract, "keyed", _native.batch_encode(words, keys, stamps), BATCH)
+    answer = send(
+        contract, "keyed", _native.batch_encode(words, keys, {"timestamp": stamps}), BATCH
+    )
     assert answer.status == 200 and answer.json["count"] == 1000
     assert len(answer.json["slices"]) == 8
     assert sum(part["count"] for part in answer.json["slices"]) == 1000
@@ -121,7 +123,12 @@ def test_timestamps_out_of_order_keep_the_order_of_events(contract: RunningBroke
     stamps = [1_700_000_000_000_000 + (n * 7919) % 1000 for n in range(1000)]
     words = [b"%d" % n for n in range(1000)]
     keys = [b"%d" % (n % 20) for n in range(1000)]
-    assert send(contract, "order", _native.batch_encode(words, keys, stamps), BATCH).status == 200
+    assert (
+        send(
+            contract, "order", _native.batch_encode(words, keys, {"timestamp": stamps}), BATCH
+        ).status
+        == 200
+    )
     found = {event["value"]: event for event in events(contract, "order")}
     assert [found[n]["timestamp"] for n in range(1000)] == stamps
 

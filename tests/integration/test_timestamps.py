@@ -50,7 +50,7 @@ def test_timestamps_far_from_now_are_refused_with_the_unit(broker: RunningBroker
 def batch_of(stamps: list[int]) -> bytes:
     """Keys of all slices."""
     words = [b"%d" % n for n in range(len(stamps))]
-    return _native.batch_encode(words, words, stamps)
+    return _native.batch_encode(words, words, {"timestamp": stamps})
 
 
 def test_of_a_batch_all_slices_are_refused_for_one_timestamp(broker: RunningBroker) -> None:
@@ -75,7 +75,9 @@ def test_times_that_are_years_apart_in_one_batch(broker: RunningBroker, kind: st
     chance, now = random.Random(kind), time.time_ns() // 1000
     stamps = [now - chance.randrange(9 * 365 * DAY_US) for _ in range(count)]
     words = [b"%d" % n for n in range(count)]
-    body = _native.batch_encode(words, words if kind == "cut by slices" else None, stamps)
+    body = _native.batch_encode(
+        words, words if kind == "cut by slices" else None, {"timestamp": stamps}
+    )
     assert send(broker, "years", body, BATCH).status == 200
     chunks = chunks_of(broker, "years")
     stored = [event for chunk in chunks for event in _native.chunk_events(chunk)]
@@ -88,7 +90,9 @@ def test_times_that_are_years_apart_in_one_batch(broker: RunningBroker, kind: st
     for at, far in ((0, now + 2 * DAY_US), (count - 1, now - 4000 * DAY_US)):
         wrong = [*stamps]
         wrong[at] = far
-        answer = send(broker, "years", _native.batch_encode(words, None, wrong), BATCH)
+        answer = send(
+            broker, "years", _native.batch_encode(words, None, {"timestamp": wrong}), BATCH
+        )
         assert answer.status == 400 and str(far) in answer.json["detail"]
 
 

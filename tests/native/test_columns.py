@@ -36,11 +36,13 @@ def chunks(seed: int, count: int = 6, keyless: bool = False) -> list[bytes]:
 
 def rows(found: tuple, columns: int) -> list[tuple]:  # type: ignore[type-arg]
     """The events that the buffers say."""
-    _, first, count, _, stamps, stored = found
+    _, first, count, _, stored = found
+    no_nulls, no_validity, no_offsets, stamps = stored.get("timestamp", (0, None, None, None))
+    assert (no_nulls, no_validity, no_offsets) == (0, None, None)
     nulls, validity, key_at, keys = stored.get("key", (0, b"", None, None))
     no_nulls, no_validity, value_at, values = stored.get("value", (0, None, None, None))
     assert (no_nulls, no_validity) == (0, None)
-    assert sum(_native.COLUMNS[name] for name in stored) == columns & (KEY | VALUE)
+    assert sum(_native.COLUMNS[name] for name in stored) == columns
 
     def cut(offsets: bytes | None, data: bytes | None) -> list[bytes | None]:
         if offsets is None or data is None:

@@ -12,9 +12,9 @@ from crc32c import crc32c
 
 from barco.errors import ProtocolError
 from barco.model.token import TOKEN_MAX, TOKEN_MIN, token_of
-from barco.protocol.columns import PRODUCER, Columns, Section, read_sections, unpack_columns
 from barco.types import Epoch, Offset, SliceIndex, Token
 from reference.columns import encode_sections, make_columns
+from reference.sections import PRODUCER, Columns, Section, read_sections, unpack_columns
 
 _HEADER = struct.Struct("<IHBBIIQQqqqqIIII")
 _MAGIC = 0x4B484342

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import lz4.block
 from crc32c import crc32c
 
-from barco.protocol.columns import KEY_NULL, SECTION_RAW_MAX, Columns, Section
+from reference.sections import KEY_NULL, SECTION_RAW_MAX, Columns, Section
 
 SECTION_COMPRESS_MIN = 256
 

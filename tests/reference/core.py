@@ -18,5 +18,7 @@ def chunk_encode(
     compress: bool = True,
 ) -> bytes:
     """A stored chunk, as the broker writes it."""
-    batch = _native.batch_encode(values, keys, timestamps_us, False)
+    batch = _native.batch_encode(
+        values, keys, None if timestamps_us is None else {"timestamp": timestamps_us}, False
+    )
     return barco_faces.chunk_of_batch(batch, topic, slice, epoch, base_offset, compress)

@@ -144,7 +144,9 @@ def test_what_is_small_as_a_body_and_huge_as_events(attacked: AttackedBroker) ->
     count = 200_000
     keys = [b"%d" % n for n in range(count)]
     for stamps in (range(count), range(count, 0, -1)):  # Falling ones cut chunks.
-        batch = _native.batch_encode([b"v"] * count, keys, [17 * 10**14 + n for n in stamps])
+        batch = _native.batch_encode(
+            [b"v"] * count, keys, {"timestamp": [17 * 10**14 + n for n in stamps]}
+        )
         answer = attacked.exchange(produce("rows", batch, kind=BATCH))
         assert answer.status in (200, 413), answer
         if answer.status == 200:
@@ -271,7 +273,9 @@ def test_batches_that_are_none(attacked: AttackedBroker, name: str) -> None:
 def test_batches_with_a_bit_flipped(attacked: AttackedBroker) -> None:
     generator = random.Random(20)
     values = [generator.randbytes(generator.randrange(50)) for _ in range(300)]
-    good = _native.batch_encode(values, [b"k"] * 300, [17 * 10**14 + n for n in range(300)])
+    good = _native.batch_encode(
+        values, [b"k"] * 300, {"timestamp": [17 * 10**14 + n for n in range(300)]}
+    )
     with attacked.wire() as wire:
         for _ in range(300):
             bad = bytearray(good)

@@ -17,8 +17,6 @@ SHARED = {
     "Send": "the effect of both machines: a message for another broker",
     "Request": "of HTTP: as a client makes it, as a worker reads it",
     "Response": "of HTTP: as a worker makes it, as a client reads it",
-    "Batch": "what a producer sends: gathered by the client, and as bytes",
-    "Columns": "events by column: as stored, and as Spark's rows bring them",
     "Member": "a consumer: as the control plane registers it, as a worker is told of it",
     # Two things, to be told apart when their modules are next taken up.
     "Brokers": "Spark has an HTTP client of its own",

@@ -22,7 +22,7 @@ OTHERWISE_NAMED = {
 }
 """C's name of a limit, Python's, and how many of C's units make one of Python's."""
 
-PASTED = {"COLUMN_BYTES_FIELD", "COLUMN_WORDS_FIELD"}
+PASTED = {"COLUMN_BYTES_FIELD", "COLUMN_LENS_FIELD", "COLUMN_LOW_FIELD", "COLUMN_HIGH_FIELD"}
 """Names that C's ## puts together."""
 
 _DEFINE = re.compile(r"^#define (\w+)(\([^)]*\))?[ \t]*([^\n]*)$", re.MULTILINE)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from memory_spool import MemorySpool
+from reference.batch import decode_batch
 from reference.core import chunk_encode
 
 from barco import _native
@@ -28,7 +29,6 @@ from barco.model.options import WorkerOptions
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol import frame
-from barco.protocol.batch import decode_batch
 from barco.workers.http.app import App
 from barco.workers.http.base.messages import Response
 from barco.workers.operations.service import ShardService

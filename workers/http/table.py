@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from barco import _native
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_writes import WRITE_ROUTES
 
+_COLUMNS = ", ".join(sorted(_native.COLUMNS, key=_native.COLUMNS.__getitem__))
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
 
@@ -179,7 +181,7 @@ _EVENTS = Route(
         _WAIT,
         Parameter(
             "columns",
-            "With application/vnd.barco.chunks: some of key, value, timestamp, offset, by commas. "
+            f"With application/vnd.barco.chunks: some of {_COLUMNS}, offset, by commas. "
             "Chunks then have their heads as stored and only the sections of these columns.",
         ),
     ),

@@ -51,7 +51,7 @@ def decode_chunks(body: bytes, skips: Skips, ring: Placement | None = None) -> l
             first = skips.get((topic, None if ring is None else token, index), 0)
             events += [
                 Event(topic, index, epoch, offset, timestamp_us, key, value, token)
-                for offset, timestamp_us, key, value in chunk_events(body, at)
+                for offset, timestamp_us, key, value, *_ in chunk_events(body, at)
                 if offset >= first
             ]
             end = at + stored_bytes

@@ -20,6 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from barco import _native
+
 _HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
@@ -42,11 +44,7 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "epoch", "offset", "timestamp")
 NULLABLE = ("key", "headers")
 
-_SENT = {
-    "key": "key",
-    "value": "value",
-    "timestamp": "timestamp",
-}
+_SENT = frozenset(_native.COLUMNS)
 """Columns that are stored as such; all others follow from a chunk's header."""
 
 
@@ -75,7 +73,7 @@ class Projection:
     @property
     def sent(self) -> tuple[str, ...]:
         """The names of the columns that a broker has to send; `offset` alone if none is."""
-        return tuple(sorted({_SENT[name] for name in self.names if name in _SENT})) or ("offset",)
+        return tuple(sorted(_SENT.intersection(self.names))) or ("offset",)
 
     def type_of(self, name: str) -> pa.DataType:
         """The Arrow type of a column."""

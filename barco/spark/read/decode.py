@@ -31,7 +31,7 @@ class _Columns:
     """What the C core made of some chunks: buffers, whole chunks."""
 
     def __init__(self, found: tuple, origin: Origin) -> None:  # type: ignore[type-arg]
-        self.position, self.first, self.rows, self.epochs, self.timestamps, self.stored = found
+        self.position, self.first, self.rows, self.epochs, self.stored = found
         self.origin = origin
 
 
@@ -92,15 +92,11 @@ class Decoder:
         return found.slice(0, rows)
 
     def stored(self, name: str, columns: _Columns) -> pa.Array:
-        """Bytes where the C core unpacked them to; null where an event has none."""
-        nulls, validity, offsets, data = columns.stored[name]
-        buffers = [pa.py_buffer(validity) if nulls else None, *map(pa.py_buffer, (offsets, data))]
+        """A column as the C core unpacked it: bytes, null where an event has none, or numbers."""
+        nulls, validity, *held = columns.stored[name]
+        buffers = [pa.py_buffer(validity) if nulls else None]
+        buffers += [pa.py_buffer(each) for each in held if each is not None]
         return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, nulls)
-
-    def timestamp(self, name: str, columns: _Columns) -> pa.Array:
-        """Microseconds since 1970."""
-        buffers = [None, pa.py_buffer(columns.timestamps)]
-        return pa.Array.from_buffers(self._projection.type_of(name), columns.rows, buffers, 0)
 
     def offset(self, name: str, columns: _Columns) -> pa.Array:
         """Offsets go on without gaps."""
@@ -141,13 +137,11 @@ class Decoder:
 
 
 _MAKERS: dict[str, Callable[[Decoder, str, _Columns], pa.Array]] = {
-    "key": Decoder.stored,
-    "value": Decoder.stored,
+    **dict.fromkeys(_native.COLUMNS, Decoder.stored),
     "topic": Decoder.topic,
     "partition": Decoder.partition,
     "epoch": Decoder.epoch,
     "offset": Decoder.offset,
-    "timestamp": Decoder.timestamp,
     "timestampType": Decoder.timestamp_type,
     "token": Decoder.token,
     "slice": Decoder.slice,

@@ -18,7 +18,7 @@ from barco import _native
 from barco.client.wire.http1 import Response
 from barco.errors import BarcoError
 from barco.limits import KEY_BYTES_MAX
-from barco.protocol.batch import decode_batch, split_batches
+from barco.protocol.batch import split_batches
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import WriteOptions
 from barco.spark.write.tokens import Columns, Numbers, data_of, offsets_of
@@ -99,10 +99,8 @@ def which_row(answer: Response, body: bytes) -> str:
         return ""
     rows = [
         (len(value) + len(key or b""), key, value, time_us)
-        for batch in map(decode_batch, split_batches(body))
-        for key, value, time_us in zip(
-            batch.keys, batch.values, batch.timestamps_us or [0] * len(batch.values), strict=True
-        )
+        for batch in split_batches(body)
+        for _, time_us, key, value, *_ in _native.batch_events(batch)
     ]
     if answer.status == 413:
         size, key, value, _ = max(rows, key=lambda row: row[0])
@@ -172,7 +170,7 @@ def encode(columns: Columns, acceleration: int) -> bytes:
             None if key is None else offsets_of(key).data,
             None if key is None else data_of(key),
             valid,
-            None if times is None else np.ascontiguousarray(times).data,
+            {} if times is None else {"timestamp": np.ascontiguousarray(times).data},
             acceleration,
         )
     except ValueError as error:

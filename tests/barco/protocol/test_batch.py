@@ -5,13 +5,23 @@ import struct
 from typing import Any
 
 import pytest
-from reference.batch import encode_batch
+from reference.batch import decode_batch, encode_batch
 
 from barco import _native
 from barco.errors import ProtocolError
-from barco.protocol.batch import decode_batch
 
 TEXT = b'{"carrier":"UA","origin":"EWR"}' * 20
+
+
+def native_encode(
+    values: list[bytes],
+    keys: list[bytes | None] | None = None,
+    times: list[int] | None = None,
+    compress: bool = True,
+) -> bytes:
+    """The core's, called as the reference is."""
+    numbers = None if times is None else {"timestamp": times}
+    return _native.batch_encode(values, keys, numbers, compress)
 
 
 def cases() -> list[tuple[list[bytes], list[bytes | None] | None, list[int] | None]]:
@@ -33,23 +43,24 @@ def cases() -> list[tuple[list[bytes], list[bytes | None] | None, list[int] | No
 def test_round_trip_and_same_bytes(case: int) -> None:
     """Both encoders agree byte for byte uncompressed, and either's batch decodes to the events."""
     values, keys, times = cases()[case]
-    assert encode_batch(values, keys, times, False) == _native.batch_encode(
-        values, keys, times, False
-    )
-    for encode in (encode_batch, _native.batch_encode):
+    assert encode_batch(values, keys, times, False) == native_encode(values, keys, times, False)
+    for encode in (encode_batch, native_encode):
         batch = decode_batch(encode(values, keys, times))
         assert batch.values == values
         assert batch.keys == (keys or [None] * len(values))
         assert batch.timestamps_us == times
+        events = _native.batch_events(encode(values, keys, times))
+        rows = zip(range(len(values)), times or [0] * len(values), batch.keys, values, strict=True)
+        assert events == list(rows)
 
 
 def test_text_is_compressed() -> None:
     """A batch of text is smaller than its text."""
-    for encode in (encode_batch, _native.batch_encode):
+    for encode in (encode_batch, native_encode):
         assert len(encode([TEXT] * 100)) < len(TEXT) * 100 / 4
 
 
-@pytest.mark.parametrize("encode", [encode_batch, _native.batch_encode])
+@pytest.mark.parametrize("encode", [encode_batch, native_encode])
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -75,9 +86,13 @@ def test_every_damaged_byte_is_refused(times: list[int]) -> None:
         damaged[at] ^= 0x41
         with pytest.raises(ProtocolError):
             decode_batch(damaged)
+        with pytest.raises(ValueError):
+            _native.batch_events(damaged)
     for end in range(len(whole)):
         with pytest.raises(ProtocolError):
             decode_batch(whole[:end])
+        with pytest.raises(ValueError):
+            _native.batch_events(whole[:end])
 
 
 def test_bomb_is_refused_unread() -> None:
@@ -88,3 +103,14 @@ def test_bomb_is_refused_unread() -> None:
     struct.pack_into("<I", whole, entry + 4, 64 << 20)
     with pytest.raises(ProtocolError, match="impossible lengths"):
         decode_batch(whole)
+    with pytest.raises(ValueError, match="not a batch"):
+        _native.batch_events(whole)
+
+
+def test_columns_of_numbers_have_their_names() -> None:
+    """What is no column of numbers, or no dict of them, is refused by name."""
+    for wrong in ({"key": [1]}, {"origin": [1]}, {7: [1]}, {"timestamp": [1], "": [2]}):
+        with pytest.raises(ValueError, match="no column of numbers"):
+            _native.batch_encode([b"a"], None, wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a dict"):
+        _native.batch_encode([b"a"], None, [1])  # type: ignore[arg-type]

@@ -200,17 +200,15 @@ class _Look:
                     }
                 )
             if self.wishes.events:
-                for event_offset, timestamp, key, value in _native.chunk_events(chunk):
-                    self.emit(
-                        {"type": "event"}
-                        | place
-                        | {
-                            "offset": event_offset,
-                            "timestamp_us": timestamp,
-                            "key": key if key is None or self.wishes.raw else _text(key),
-                            "value": value if self.wishes.raw else _text(value),
-                        }
-                    )
+                for event in _native.chunk_events(chunk):
+                    self.emit({"type": "event"} | place | self._told(event))
+
+    def _told(self, event: tuple[int | bytes | None, ...]) -> Record:
+        told = {
+            name: _text(each) if isinstance(each, bytes) and not self.wishes.raw else each
+            for name, each in zip(_native.EVENT, event, strict=True)
+        }
+        return {"timestamp_us" if name == "timestamp" else name: told[name] for name in told}
 
     def _tell(
         self, result: scan.ScanResult, sources: list[scan.SegmentSource], running: bool

@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from reference.batch import decode_batch
 
 from barco import _native
 from barco.client.wire.ring import single_endpoint_ring
-from barco.protocol.batch import decode_batch
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import WriteOptions
 from barco.spark.write.rows import StageError, columns_of, encode
@@ -105,9 +105,11 @@ def test_buffers_of_other_lengths_are_refused() -> None:
     for more in (
         {"key_offsets": at[:2], "keys": b"a"},
         {"key_offsets": at, "keys": b"ab", "key_valid": b"\1"},
-        {"timestamps_us": np.array([1], np.int64).data},
-        {"timestamps_us": np.array([0, 1], np.int64).data},
-        {"timestamps_us": np.array([1, -(2**33)], np.int64).data},
+        {"numbers": {"timestamp": np.array([1], np.int64).data}},
+        {"numbers": {"timestamp": np.array([0, 1], np.int64).data}},
+        {"numbers": {"timestamp": np.array([1, -(2**33)], np.int64).data}},
+        {"numbers": {"key": np.array([1, 2], np.int64).data}},
+        {"numbers": {7: np.array([1, 2], np.int64).data}},
     ):
         with pytest.raises(ValueError):
             _native.batch_columns(at, b"ab", **more)
