@@ -1,6 +1,7 @@
 """What the members of a shard range say to each other, as values.
 
-`barco.protocol.replication_codec` turns them into maps for a frame and back. The raw bytes of a
+`barco.protocol.replication_codec` turns them into maps for a frame and back, and
+`barco.protocol.append_frame` the two of a group's usual way into fixed bytes. The raw bytes of a
 group travel beside `Append` and `Fetched`, never inside. Who says it (identity and session), the
 cluster and the protocol's version are told once, when a connection opens.
 """

@@ -2,7 +2,8 @@
 
 `to_map` gives what `barco.protocol.frame` or msgpack can encode: {"t": name, field: value, ...}
 with lists for the values within. `from_map` takes nothing else: every type, length and range is
-checked; unknown names, missing and additional fields are a `ProtocolError`.
+checked; unknown names, missing and additional fields are a `ProtocolError`. `Append` and `Appended`
+are no maps: `barco.protocol.append_frame`.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,11 +59,6 @@ def record_from_map(record: Mapping[str, Any]) -> r.JournalRecord:
 
 def _read(record: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
     name = record.get("t")
-    if kinds is _MESSAGES:
-        if name == "append":
-            return _append(record)
-        if name == "appended":
-            return _appended(record)
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ProtocolError(f"no message is called {str(name)[:32]!r}")
@@ -201,50 +197,7 @@ def _view(value: Any) -> r.View:
 _ordinals = _many(_ordinal, 0, 64)
 
 
-def _append(record: Mapping[str, Any]) -> r.Append:
-    """As `_read` with `_FIELDS` does it, in fewer steps: there is one of these for each group."""
-    try:
-        gid, head = record["gid"], record["head"]
-        (token, epoch), (gseq, prev_crc, header_crc, size) = gid, head
-        session, committed = record["session"], record["committed"]
-    except (KeyError, TypeError, ValueError):
-        raise ProtocolError("append is without something, or has too much") from None
-    numbers = (token, epoch, session, gseq, prev_crc, header_crc, size, committed)
-    if (
-        len(record) != 5
-        or not type(gid) is type(head) is list
-        or {*map(type, numbers)} != {int}
-        or not -(2**63) <= token < 2**63
-        or not (1 <= epoch <= U63 and 0 <= session <= U64 and 1 <= gseq <= U63)
-        or not (0 <= prev_crc <= U32 and 0 <= header_crc <= U32 and 0 <= size <= U32)
-        or not 0 <= committed <= U63
-    ):
-        raise ProtocolError("append holds what it can not")
-    place = Gid(Token(token), Epoch(epoch))
-    return r.Append(place, session, GroupHead(gseq, prev_crc, header_crc, size), committed)
-
-
-def _appended(record: Mapping[str, Any]) -> r.Appended:
-    """Checked by hand, as `_append` is: there are two of these for each group."""
-    try:
-        gid, gseq, session = record["gid"], record["gseq"], record["session"]
-        token, epoch = gid
-    except (KeyError, TypeError, ValueError):
-        raise ProtocolError("appended is without something, or has too much") from None
-    if (
-        len(record) != 4
-        or type(gid) is not list
-        or not type(token) is type(epoch) is type(gseq) is type(session) is int
-        or not (-(2**63) <= token < 2**63 and 1 <= epoch <= U63 and 0 <= gseq <= U63)
-        or not 0 <= session <= U64
-    ):
-        raise ProtocolError("appended holds what it can not")
-    return r.Appended(Gid(Token(token), Epoch(epoch)), gseq, session)
-
-
 _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
-    r.Append: {"gid": _gid, "session": _u64, "head": _head, "committed": _u63},
-    r.Appended: {"gid": _gid, "gseq": _u63, "session": _u64},
     r.Fenced: {"gid": _gid, "ballot": _optional(_ballot), "successor": _optional(_successor)},
     r.Gap: {"gid": _gid, "have": _u63},
     r.Unknown: {"gid": _gid},
@@ -290,7 +243,8 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.AsideRecord: {"gid": _gid, "value": _successor, "tail": _u63},
     r.HeardRecord: {"disk": _identity, "session": _u64, "position": _u63},
 }
-"""Every field of every kind, with what reads it; a test holds it against the dataclasses."""
+"""Every field of every kind that is a map, with what reads it; a test holds it against the
+dataclasses."""
 
 _RECORDS = {
     "opened": r.OpenedRecord,

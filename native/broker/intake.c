@@ -116,11 +116,14 @@ bool intake_landed(struct reactor *reactor)
     const struct log *log = reactor->log;
     if (!intake->armed)
         return false;
-    uint8_t frame[APPENDED_BYTES_MAX];
-    const size_t len = appended_frame_write(log->options.range_token, log->options.epoch,
-                                            log->stable_gseq, log->options.session, frame);
-    const ssize_t sent = send(intake->answer_fd, frame, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent != (ssize_t)len) {
+    struct appended_frame frame = {.token = log->options.range_token,
+                                   .epoch = log->options.epoch,
+                                   .session = log->options.session,
+                                   .gseq = log->stable_gseq};
+    appended_frame_seal(&frame);
+    const ssize_t sent =
+        send(intake->answer_fd, &frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent != (ssize_t)sizeof frame) {
         if (sent > 0) /* half a frame: nothing can follow it */
             shutdown(intake->answer_fd, SHUT_RDWR);
         intake_disarm(reactor);
@@ -130,7 +133,7 @@ bool intake_landed(struct reactor *reactor)
     intake->news.epoch = log->options.epoch;
     intake->news.stable = log->stable_gseq;
     intake->news.stable_crc = log->stable_crc;
-    intake->sent_bytes += len;
+    intake->sent_bytes += sizeof frame;
     show_committed(reactor);
     return true;
 }

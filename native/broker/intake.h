@@ -1,6 +1,8 @@
 /* intake: what the other replicas of the shard send, on connections that they dialled.
  *
- *     u32 bytes of the message | u32 bytes of the group behind it | message (msgpack map) | group
+ *     u32 bytes of the message | u32 bytes of the group behind it | message | group
+ *
+ * The message is a msgpack map, or one of the two with a fixed layout (append_frame.h).
  *
  * Each frame goes to Python, which decides everything about the cluster. One case it leaves here:
  * a generation that is followed in steady state. Then the intake is armed with the leader's

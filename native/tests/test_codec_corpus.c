@@ -11,6 +11,9 @@
 #define LLVMFuzzerTestOneInput fuzz_group
 #include "../fuzz/fuzz_group.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_append
+#include "../fuzz/fuzz_append.c"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_render
 #include "../fuzz/fuzz_render.c"
 #undef LLVMFuzzerTestOneInput
@@ -55,5 +58,6 @@ static int replay(const char *name, int (*target)(const uint8_t *, size_t))
 int main(void)
 {
     return !(replay("chunk", fuzz_chunk) > 0 && replay("batch", fuzz_batch) > 0 &&
-             replay("group", fuzz_group) > 0 && replay("render", fuzz_render) > 0);
+             replay("group", fuzz_group) > 0 && replay("render", fuzz_render) > 0 &&
+             replay("append", fuzz_append) > 0);
 }

@@ -4,12 +4,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "broker/reactor.h"
 #include "replica_testing.h"
 
 #define EPOCH 2u
 #define FRAME_MAX (1u << 20)
 #define STEPS 1500
+#define MESSAGE_BYTES ((uint32_t)sizeof(struct append_message))
 
 static struct member leader, twin;
 static struct reactor *reactor;
@@ -116,37 +118,13 @@ static void stop(void)
 
 /* ---- messages ---- */
 
-static uint8_t *put_number(uint8_t *out, uint64_t value)
+static void write_message(const struct append_message *m, uint8_t *out)
 {
-    if (value < 128) {
-        *out++ = (uint8_t)value;
-        return out;
-    }
-    const int width = value <= 0xff ? 0 : value <= 0xffff ? 1 : value <= UINT32_MAX ? 2 : 3;
-    *out++ = (uint8_t)(0xcc + width);
-    for (int shift = (8 << width) - 8; shift >= 0; shift -= 8)
-        *out++ = (uint8_t)(value >> shift);
-    return out;
-}
-
-static uint8_t *put_text(uint8_t *out, const char *text)
-{
-    const size_t len = strlen(text);
-    memcpy(out, text, len);
-    return out + len;
-}
-
-static uint32_t write_message(const struct append_message *m, uint8_t *out)
-{
-    uint8_t *end = put_text(out, "\x85\xa3" "gid" "\x92\xd3");
-    for (int shift = 56; shift >= 0; shift -= 8)
-        *end++ = (uint8_t)((uint64_t)m->token >> shift);
-    end = put_text(put_number(end, m->epoch), "\xa7" "session");
-    end = put_text(put_number(end, m->session), "\xa4" "head" "\x94");
-    end = put_number(put_number(end, m->gseq), m->prev_crc);
-    end = put_text(put_number(put_number(end, m->header_crc), m->bytes), "\xa9" "committed");
-    end = put_text(put_number(end, m->committed), "\xa1t\xa6" "append");
-    return (uint32_t)(end - out);
+    struct append_message sealed = *m;
+    sealed.mark = FIXED_MARK;
+    sealed.kind = FIXED_APPEND;
+    sealed.frame_crc = crc32c(0, &sealed, offsetof(struct append_message, frame_crc));
+    memcpy(out, &sealed, sizeof sealed);
 }
 
 static struct append_message message_of(uint64_t gseq)
@@ -159,37 +137,59 @@ static struct append_message message_of(uint64_t gseq)
         .bytes = h.group_bytes};
 }
 
+/* In memory of exactly this length: nothing is read beyond it. */
+static bool is_read(const uint8_t *bytes, size_t len, struct append_message *out)
+{
+    uint8_t *copy = malloc(len ? len : 1);
+    memcpy(copy, bytes, len);
+    const bool read = append_message_read(copy, len, out);
+    free(copy);
+    return read;
+}
+
 static void test_messages(void)
 {
-    const int64_t tokens[] = {0, 5, -1, -33, -200, -70000, 1 << 20, INT64_MIN, INT64_MAX};
-    uint8_t bytes[256], copy[256];
+    const int64_t tokens[] = {0, 5, -1, -70000, 1 << 20, INT64_MIN, INT64_MAX};
+    uint8_t bytes[2 * MESSAGE_BYTES] = {0};
+    struct append_message out;
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        const struct append_message in = {tokens[i], i + 1, UINT64_MAX - i, 1000 * i + 1, i,
-                                          UINT32_MAX, 7, 4096};
-        struct append_message out;
-        const uint32_t len = write_message(&in, bytes);
-        CHECK(append_message_read(bytes, len, &out));
+        const struct append_message in = {
+            .token = tokens[i], .epoch = i + 1, .session = i ? UINT64_MAX - i : 0,
+            .gseq = 1000 * i + 1, .committed = i, .prev_crc = UINT32_MAX, .header_crc = 7,
+            .bytes = 4096};
+        write_message(&in, bytes);
+        CHECK(is_read(bytes, MESSAGE_BYTES, &out));
         CHECK(out.token == in.token && out.epoch == in.epoch && out.session == in.session &&
               out.gseq == in.gseq && out.committed == in.committed &&
               out.prev_crc == in.prev_crc && out.header_crc == in.header_crc &&
               out.bytes == in.bytes);
-        for (uint32_t cut = 0; cut < len; cut++) { /* exactly as long: no read beyond it */
-            uint8_t *part = malloc(cut ? cut : 1);
-            memcpy(part, bytes, cut);
-            CHECK(!append_message_read(part, cut, &out));
-            free(part);
+        for (size_t len = 0; len <= sizeof bytes; len++)
+            CHECK(is_read(bytes, len, &out) == (len == MESSAGE_BYTES));
+        for (uint32_t bit = 0; bit < 8 * MESSAGE_BYTES; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            CHECK(!is_read(bytes, MESSAGE_BYTES, &out));
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
-        bytes[len] = 0;
-        CHECK(!append_message_read(bytes, len + 1, &out));
     }
-    const struct append_message big = {0, (uint64_t)INT64_MAX + 1, 0, 1, 0, 0, 0, 0};
+}
+
+/* The checksum is right: what another writer may write. */
+static void test_messages_that_hold_what_they_can_not(void)
+{
+    const uint64_t far = (uint64_t)INT64_MAX + 1;
+    const struct append_message bad[] = {
+        {.epoch = 0, .gseq = 1}, {.epoch = far, .gseq = 1}, {.epoch = 1, .gseq = 0},
+        {.epoch = 1, .gseq = far}, {.epoch = 1, .gseq = 1, .committed = far},
+        {.epoch = 1, .gseq = 1, .zero_0 = 1}, {.epoch = 1, .gseq = 1, .zero_1 = 1}};
+    const struct append_message most = {.epoch = far - 1, .gseq = far - 1, .committed = far - 1};
+    uint8_t bytes[MESSAGE_BYTES];
     struct append_message out;
-    CHECK(!append_message_read(bytes, write_message(&big, bytes), &out));
-    for (int i = 0; i < 20000; i++) { /* whatever stands there: no harm */
-        const uint32_t len = write_message(&(struct append_message){.token = -5}, copy);
-        copy[below(len)] = (uint8_t)random_next(&seed);
-        append_message_read(copy, len, &out);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_message(&bad[i], bytes);
+        CHECK(!is_read(bytes, MESSAGE_BYTES, &out));
     }
+    write_message(&most, bytes);
+    CHECK(is_read(bytes, MESSAGE_BYTES, &out));
 }
 
 /* ---- frames ---- */
@@ -198,10 +198,11 @@ static uint8_t frame[FRAME_MAX + 4096];
 
 static uint32_t write_frame(const struct append_message *m, const uint8_t *group, uint32_t len)
 {
-    const uint32_t head[2] = {write_message(m, frame + FRAME_HEAD_BYTES), len};
+    const uint32_t head[2] = {MESSAGE_BYTES, len};
     memcpy(frame, head, sizeof head);
-    memcpy(frame + FRAME_HEAD_BYTES + head[0], group, len);
-    return FRAME_HEAD_BYTES + head[0] + len;
+    write_message(m, frame + FRAME_HEAD_BYTES);
+    memcpy(frame + FRAME_HEAD_BYTES + MESSAGE_BYTES, group, len);
+    return FRAME_HEAD_BYTES + MESSAGE_BYTES + len;
 }
 
 static void arm(void)
@@ -249,7 +250,8 @@ static uint32_t hear(uint32_t len)
     return frames;
 }
 
-enum kind { USUAL, REPEAT, GAP, HEADER_CRC, PREV_CRC, BODY, SESSION, TOKEN, SHORT, PLAIN, KINDS };
+enum kind { USUAL, REPEAT, GAP, HEADER_CRC, PREV_CRC, BODY, SESSION, TOKEN, SHORT, PLAIN, FLIP,
+            KINDS };
 
 /* A frame of this kind about the next group; whether anybody takes what it brings. */
 static uint32_t make(enum kind kind, uint64_t next)
@@ -275,24 +277,26 @@ static uint32_t make(enum kind kind, uint64_t next)
         break;
     default: break;
     }
-    return write_frame(&m, group, len);
+    len = write_frame(&m, group, len);
+    if (kind == FLIP) /* any bit of the message */
+        frame[FRAME_HEAD_BYTES + below(MESSAGE_BYTES)] ^= (uint8_t)(1u << below(8));
+    return len;
 }
 
 /* The last group that the leader has read of. */
 static uint64_t acknowledged(void)
 {
-    uint8_t bytes[4096], expected[APPENDED_BYTES_MAX];
-    ssize_t got;
-    while ((got = read(ends[1], bytes, sizeof bytes)) > 0) {
-        const uint64_t session = reactor->log->options.session;
-        const size_t len = appended_frame_write(reactor->log->options.range_token, EPOCH, 1,
-                                                session, expected);
-        CHECK((size_t)got % len == 0); /* whole frames only */
-        last = 0;
-        for (int i = 0; i < 8; i++)
-            last = last << 8 | bytes[(size_t)got - 36 + (size_t)i];
-        appended_frame_write(reactor->log->options.range_token, EPOCH, last, session, expected);
-        CHECK(memcmp(bytes + (size_t)got - len, expected, len) == 0);
+    struct appended_frame got[64];
+    ssize_t bytes;
+    while ((bytes = read(ends[1], got, sizeof got)) > 0) {
+        CHECK((size_t)bytes % sizeof *got == 0); /* whole frames only */
+        const struct appended_frame *newest = &got[(size_t)bytes / sizeof *got - 1];
+        struct appended_frame expected = {.token = reactor->log->options.range_token,
+                                          .epoch = EPOCH,
+                                          .session = reactor->log->options.session,
+                                          .gseq = last = newest->gseq};
+        appended_frame_seal(&expected);
+        CHECK(memcmp(newest, &expected, sizeof expected) == 0);
     }
     return last;
 }
@@ -322,7 +326,7 @@ static void step(void)
     const uint32_t handed = hear(len);
     CHECK(handed == (reactor->intake.groups == groups));
     if (kind != USUAL && kind != HEADER_CRC && kind != PREV_CRC && kind != SESSION &&
-        kind != TOKEN && kind != SHORT)
+        kind != TOKEN && kind != SHORT && kind != FLIP)
         CHECK(log->next_gseq == next && handed == 1);
     if (kind != USUAL)
         CHECK(reactor->intake.groups == groups);
@@ -413,6 +417,7 @@ int main(void)
 {
     seed = 1;
     test_messages();
+    test_messages_that_hold_what_they_can_not();
     test_lengths();
     test_a_way_back_that_is_full();
     for (uint64_t i = 1; i <= 6; i++) {

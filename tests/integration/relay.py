@@ -15,9 +15,9 @@ from replicas import HOSTS, Shard
 from barco.errors import ProtocolError
 from barco.protocol import frame
 from barco.protocol.link import REPLICATION
+from barco.protocol.replication import Message
 from barco.workers.replication import wire
 
-Message = dict[str, Any]
 Filter = Callable[[int, int, Message], Message | None]
 """(from, to, message): what is to arrive instead; None: nothing."""
 

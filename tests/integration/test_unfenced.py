@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from relay import Message, Relays
+from relay import Relays
 from replicas import Member, RefusedError, Shard, check_history, same_everywhere, until
+
+from barco.protocol import replication as r
 
 A, B, C = range(3)
 
@@ -24,22 +27,21 @@ class Split:
         """C has accepted B's proposal: from now on B knows what follows, and C does not."""
         self.healed = threading.Event()
 
-    def __call__(self, source: int, target: int, message: Message) -> Message | None:
+    def __call__(self, source: int, target: int, message: r.Message) -> r.Message | None:
         """A filter of `Relays`."""
-        kind = message["t"]
         if self.healed.is_set() or not self.begun.is_set():
             return message
         if {source, target} == {A, B}:
             return None
         if (source, target) == (C, A):  # Neither the fence nor the view of the others.
-            return message if kind == "appended" else None
+            return message if isinstance(message, r.Appended) else None
         if (source, target) == (B, C):
             return None if self.decided.is_set() else message
         if (source, target) == (C, B):
-            if kind == "accepted":
+            if isinstance(message, r.Accepted):
                 self.decided.set()
-            elif kind == "ping":
-                return message | {"doubts": [A]}
+            elif isinstance(message, r.Ping):
+                return replace(message, doubts=(A,))
         return message
 
 

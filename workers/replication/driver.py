@@ -23,7 +23,6 @@ from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol import replication as r
 from barco.protocol.link import Hello
-from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
@@ -376,14 +375,14 @@ class Driver:
             return
         message = effect.message
         if not isinstance(message, r.Append):
-            link.send(to_map(message))
+            link.send(message)
             return
         place = self._recent.get(message.head.gseq)
         if place is None or message.gid != self.logs.current:
             return
         assert place[1] == message.head.bytes, "the group that the machine means"
         if message is not self._encoded[0]:  # Both followers get the same.
-            self._encoded = (message, wire.encode(to_map(message), place[1]))
+            self._encoded = (message, wire.encode(message, place[1]))
         link.send_frame(self._encoded[1], place[1], place=place)
 
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:

@@ -17,7 +17,7 @@ from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
 from barco.protocol.link import Hello
 from barco.protocol.replication import CARRIES_GROUP, Accept, Append, Message, Prepare
-from barco.protocol.replication_codec import U32, from_map
+from barco.protocol.replication_codec import U32
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
 from barco.workers.replication.mutants import DAMAGING, MUTANT
@@ -111,7 +111,7 @@ class Inputs:
         self._on_lost(end)
 
     def _read(self, body: bytes, group: bytearray | None) -> Message:
-        message = from_map(wire.decode(body))
+        message = wire.decode(body)
         if not isinstance(message, CARRIES_GROUP):
             if group is not None:
                 raise ProtocolError("a group came with a message that has none")

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
 from barco.protocol.link import Hello
+from barco.protocol.replication import Message
 from barco.types import KiB
 from barco.workers.replication import wire
 from barco.workers.watched import watched
@@ -107,7 +108,7 @@ class Link:
 
     def send(
         self,
-        message: Mapping[str, Any],
+        message: Message,
         data: bytes | bytearray | None = None,
         place: tuple[int, int] | None = None,
     ) -> bool:

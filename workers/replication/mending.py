@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from barco.model.generation import Gid
 from barco.protocol.replication import Fetch, Fetched, Message
-from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Token
 from barco.workers.replication.link import Link
 
@@ -44,7 +43,7 @@ class Mending:
         gid = Gid(self._token, Epoch(epoch))
         asked = self._asked = _Asked(member, gid, first, last)
         try:
-            self._links[member].send(to_map(Fetch(gid, first, last)))
+            self._links[member].send(Fetch(gid, first, last))
             while asked.next <= last:
                 asked.news.clear()
                 async with asyncio.timeout(IDLE_SECONDS):

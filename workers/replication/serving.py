@@ -8,7 +8,6 @@ from barco.cluster.state.effects import Serve
 from barco.errors import BarcoError
 from barco.model.generation import Gid, GroupHead, Successor
 from barco.protocol.replication import Expired, Fetched
-from barco.protocol.replication_codec import to_map
 from barco.types import MiB
 from barco.workers.replication.link import Link
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -86,7 +85,7 @@ class Serving:
                 return
             for header, data in groups:
                 head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
-                if not link.send(to_map(Fetched(effect.gid, head)), data=data):
+                if not link.send(Fetched(effect.gid, head), data=data):
                     return
                 self.groups += 1
             assert groups[-1][0].gseq >= first, "it would read the same for ever"
@@ -100,7 +99,7 @@ class Serving:
             return
         first, prev_crc = await self._store.first_group(effect.gid.epoch, successor.tail)
         if effect.first < first <= successor.tail + 1:
-            link.send(to_map(Expired(effect.gid, first, prev_crc)))
+            link.send(Expired(effect.gid, first, prev_crc))
 
     async def close(self) -> None:
         """Ends what is under way."""

@@ -1,8 +1,10 @@
-/* Formats as the core writes and reads them, for tests: sealed chunks, headers of groups. */
+/* Formats as the core writes and reads them, for tests: sealed chunks, headers of groups, the two
+ * messages of fixed size. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "base/murmur3.h"
+#include "broker/append_frame.h"
 #include "format/batch.h"
 #include "format/group.h"
 
@@ -117,6 +119,30 @@ static PyObject *group_header_parse(PyObject *self, PyObject *arg)
         h.segment_index, h.blank_sectors, (unsigned long long)h.log_us, h.header_crc);
 }
 
+static PyObject *append_parse(PyObject *self, PyObject *arg)
+{
+    struct append_message m;
+    Py_buffer buf;
+    if (PyObject_GetBuffer(arg, &buf, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const bool read = append_message_read(buf.buf, (size_t)buf.len, &m);
+    PyBuffer_Release(&buf);
+    if (!read)
+        Py_RETURN_NONE;
+    return Py_BuildValue("LKKKKIII", (long long)m.token, (unsigned long long)m.epoch,
+                         (unsigned long long)m.session, (unsigned long long)m.gseq,
+                         (unsigned long long)m.committed, m.prev_crc, m.header_crc, m.bytes);
+}
+
+static PyObject *appended_pack(PyObject *self, PyObject *args)
+{
+    struct appended_frame frame;
+    if (!PyArg_ParseTuple(args, "LKKK", &frame.token, &frame.epoch, &frame.session, &frame.gseq))
+        return NULL;
+    appended_frame_seal(&frame);
+    return PyBytes_FromStringAndSize((const char *)&frame, sizeof frame);
+}
+
 static PyMethodDef functions[] = {
     {"chunk_of_batch", chunk_of_batch, METH_VARARGS,
      "chunk_of_batch(batch, topic, slice, epoch, base_offset, compress) -> bytes\n\n"
@@ -127,6 +153,12 @@ static PyMethodDef functions[] = {
     {"group_header_parse", group_header_parse, METH_O,
      "group_header_parse(buf) -> tuple | None\n\n"
      "The fields of the header that buf begins with, and its crc; None if there is none."},
+    {"append_parse", append_parse, METH_O,
+     "append_parse(buf) -> tuple | None\n\n"
+     "token, epoch, session, gseq, committed, prev_crc, header_crc, bytes; None: no APPEND."},
+    {"appended_pack", appended_pack, METH_VARARGS,
+     "appended_pack(token, epoch, session, gseq) -> bytes\n\n"
+     "An APPENDED with the lengths before it."},
     {NULL, NULL, 0, NULL},
 };
 

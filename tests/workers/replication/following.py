@@ -8,8 +8,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from barco._native import Reactor
 from barco.cluster.state.core import Settings
 from barco.errors import BarcoError, DiskFullError
@@ -25,10 +23,9 @@ from barco.model.generation import (
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol import replication as r
 from barco.protocol.link import REPLICATION, Hello
-from barco.protocol.replication_codec import to_map
 from barco.workers.process.selector import ReactorSelector
 from barco.workers.replication.driver import Driver
-from barco.workers.replication.wire import HEAD, encode
+from barco.workers.replication.wire import HEAD, decode, encode
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo, open_bulk
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -151,9 +148,9 @@ class Follower:
             await asyncio.sleep(0.001)
 
     async def send(self, peer: Identity, message: r.Message, group: bytes = b"") -> None:
-        await self.write(peer, encode(to_map(message), len(group)) + group)
+        await self.write(peer, encode(message, len(group)) + group)
 
-    async def write(self, peer: Identity, data: bytes) -> None:
+    async def write(self, peer: Identity, data: bytes | bytearray) -> None:
         try:
             await asyncio.get_running_loop().sock_sendall(self.ways[peer.ordinal], data)
         except OSError:
@@ -185,18 +182,18 @@ class Follower:
                     break
                 self.kept[ordinal] += data
             for message in self.frames(ordinal):
-                if message["t"] == "appended":
-                    self.acknowledged = max(self.acknowledged, message["gseq"])
-                elif message["t"] != "ping":
+                if isinstance(message, r.Appended):
+                    self.acknowledged = max(self.acknowledged, message.gseq)
+                elif not isinstance(message, r.Ping):
                     self.said.append((ordinal, message))
 
-    def frames(self, ordinal: int) -> Iterator[dict[str, Any]]:
+    def frames(self, ordinal: int) -> Iterator[r.Message]:
         data = self.kept[ordinal]
         while len(data) >= HEAD.size:
             length, group = HEAD.unpack_from(data)
             if len(data) < HEAD.size + length + group:
                 break
-            yield msgpack.unpackb(data[HEAD.size : HEAD.size + length])
+            yield decode(data[HEAD.size : HEAD.size + length])
             data = data[HEAD.size + length + group :]
         self.kept[ordinal] = data
 

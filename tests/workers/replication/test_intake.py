@@ -10,9 +10,11 @@ import random
 import socket
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 from following import (
     GID,
@@ -33,8 +35,7 @@ from barco.model.generation import (
     GroupHead,
 )
 from barco.protocol import replication as r
-from barco.protocol.replication_codec import to_map
-from barco.workers.replication.wire import encode
+from barco.workers.replication.wire import HEAD, encode
 
 GROUPS = 260
 STEPS = 40
@@ -96,7 +97,7 @@ class Script:
         """Returns what it was."""
         kinds = ["usual"] * 8 + ["burst"] * 3 + ["pieces"] * 3 + ["tick"] * 5 + ["row"]
         kinds += ["repeat", "gap", "chain", "body", "session", "epoch", "size"]
-        kinds += ["oversize", "cut", "ping", "nonsense", "redial"]
+        kinds += ["oversize", "cut", "flip", "ping", "nonsense", "redial"]
         return await self.act(self.rng.choice(kinds))
 
     async def act(self, kind: str) -> str:
@@ -112,13 +113,10 @@ class Script:
         head, data = self.groups[index]
         if group is None:
             group = data
-        message = to_map(r.Append(GID, SESSION, head, min(self.committed, index)))
-        message |= {name: changes[name] for name in changes if name in message}
-        if "head" in changes:
-            message["head"] = list(changes["head"])
-        return encode(message, len(group)) + group
+        message = r.Append(GID, SESSION, head, min(self.committed, index))
+        return encode(replace(message, **changes), len(group)) + group
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes | bytearray) -> None:
         await self.follower.write(A, frame)
 
     async def _usual(self) -> None:
@@ -169,7 +167,7 @@ class Script:
         await self._again()
 
     async def _epoch(self) -> None:
-        await self._send(self._frame(self._next(), gid=[GID.token, GID.epoch + 1]))
+        await self._send(self._frame(self._next(), gid=GID._replace(epoch=GID.epoch + 1)))
 
     async def _size(self) -> None:
         """A group that is not as long as its message says: the connection ends."""
@@ -186,7 +184,15 @@ class Script:
         await self._again()
 
     async def _nonsense(self) -> None:
-        await self._send(encode({"t": "append", "gid": 3}))
+        body = msgpack.packb({"t": "gap", "gid": 3})
+        await self._send(HEAD.pack(len(body), 0) + body)
+        await self._again()
+
+    async def _flip(self) -> None:
+        """A bit of the lengths or of the message: the connection ends."""
+        frame = bytearray(self._frame(self._next()))
+        frame[self.rng.randrange(HEAD.size + 64)] ^= 1 << self.rng.randrange(8)
+        await self._send(frame)
         await self._again()
 
     async def _redial(self) -> None:
@@ -200,7 +206,7 @@ class Script:
     async def _ping(self) -> None:
         views = (r.View(GID, self._next(), self.committed, False, True, True),)
         sender = self.rng.choice((A, C))
-        frame = encode(to_map(r.Ping(b"", True, (), 5, 0, 0, views)))
+        frame = encode(r.Ping(b"", True, (), 5, 0, 0, views))
         if sender == A:
             await self._send(frame + self._frame(self._next()))
         else:
@@ -216,8 +222,8 @@ class Script:
         while answered < len(self.follower.said):
             ordinal, message = self.follower.said[answered]
             answered += 1
-            if message["t"] == "fetch" and message["gid"] == list(GID):
-                for head, data in self.groups[message["first"] - 1 : message["last"]]:
+            if isinstance(message, r.Fetch) and message.gid == GID:
+                for head, data in self.groups[message.first - 1 : message.last]:
                     await self.follower.send((A, B, C)[ordinal], r.Fetched(GID, head), data)
                 await self.follower.rest()
 
@@ -265,14 +271,14 @@ def test_nothing_is_acknowledged_beyond_a_promise(seed: int, root: Path, groups:
         await follower.send(C, promise)
         await sending
         await script._send(stream[at:])
-        while not (said := [m for _, m in follower.said if m["t"] == "promise"]):
+        while not (said := [m for _, m in follower.said if isinstance(m, r.Promise)]):
             await asyncio.sleep(0.001)
             follower.listen()
         await follower.rest()
         (told,) = said
         state = follower.reactor.log_state()
-        assert follower.acknowledged == told["tail"] == state["stable_gseq"] == state["gseq"]
-        if told["tail"] < 99:
-            assert any(m["t"] == "fenced" for _, m in follower.said)
+        assert follower.acknowledged == told.tail == state["stable_gseq"] == state["gseq"]
+        if told.tail < 99:
+            assert any(isinstance(m, r.Fenced) for _, m in follower.said)
 
     follow(root, native=True, test=test)

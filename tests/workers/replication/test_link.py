@@ -5,9 +5,12 @@ import socket
 from typing import Any
 
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
-from barco.types import MiB
+from barco.model.generation import Gid, GroupHead
+from barco.protocol.replication import Fetched
+from barco.types import Epoch, MiB, Token
 from barco.workers.replication.link import Link
 
+MESSAGE = Fetched(Gid(Token(0), Epoch(1)), GroupHead(1, 0, 0, MiB))
 SECONDS = 30.0
 """Generous: it only ends what has failed."""
 
@@ -30,7 +33,7 @@ async def full_link() -> tuple[Link, socket.socket]:
     await asyncio.sleep(0)
     for _ in range(REPLICATION_QUEUE_BYTES_MAX // MiB + 8):
         if not link.full:
-            assert link.send({"type": "x"}, data=bytes(MiB))
+            assert link.send(MESSAGE, data=bytes(MiB))
     assert link.full
     return link, theirs
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from barco.cluster.state.effects import Serve
 from barco.model.generation import Gid
+from barco.protocol.replication import Fetched
 from barco.types import Epoch, Token
 from barco.workers.replication.serving import Serving
 
@@ -34,8 +35,8 @@ class Link:
         self.waits += 1
         await asyncio.sleep(0)
 
-    def send(self, message: dict[str, Any], data: bytes) -> bool:
-        self.sent.append((message["gid"][1], message["head"][0]))
+    def send(self, message: Fetched, data: bytes) -> bool:
+        self.sent.append((message.gid.epoch, message.head.gseq))
         return True
 
 
