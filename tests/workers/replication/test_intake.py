@@ -10,6 +10,7 @@ import random
 import socket
 import struct
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,30 @@ def test_nothing_is_acknowledged_beyond_a_promise(seed: int, root: Path, groups:
             assert any(isinstance(m, r.Fenced) for _, m in follower.said)
 
     follow(root, native=True, test=test)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_bit_that_flips_ends_the_connection(native: bool, root: Path, groups: Groups) -> None:
+    """In an APPEND, or in an APPENDED: nothing is taken, and B hangs up."""
+
+    async def test(follower: Follower) -> None:
+        script, rng = Script(3, follower, groups), random.Random(3)
+        for index in range(3):
+            await script._send(script._frame(index))
+            await follower.rest()
+        before = follower.state()
+        appended = encode(r.Appended(GID, 2, SESSION))
+        for number in range(40):
+            frame = bytearray(appended if number % 2 else script._frame(3))
+            at = HEAD.size + rng.randrange(48 if number % 2 else 64)
+            frame[at] ^= 1 << rng.randrange(8)
+            await script._send(frame)
+            with suppress(ConnectionResetError):
+                hung_up = asyncio.get_running_loop().sock_recv(follower.ways[A.ordinal], 1)
+                assert await asyncio.wait_for(hung_up, 20) == b""
+            await script._again()
+            assert follower.state() == before, (number, at)
+        await script.act("usual")
+        assert script._next() == 4
+
+    follow(root, native=native, test=test)
