@@ -176,6 +176,7 @@ static unsigned oust(struct reactor *reactor, uint32_t newcomer)
         rank[at] = own;
         chosen[at] = conn;
     }
+    assert(count <= most && most <= OUSTED_MAX); /* the room for them */
     for (unsigned i = 0; i < count; i++)
         conn_close(chosen[i]);
     if (count == 0 && newcomer != ANYBODY) {
@@ -219,6 +220,7 @@ static void turn_away(struct reactor *reactor, const struct transport *transport
     struct admission *admission = &reactor->admission;
     char answer[640];
     const size_t len = answer_refusal(reactor, PROBLEM_FULL, answer, sizeof answer);
+    assert(len + 1 < sizeof answer); /* it is whole */
     admission->refused++;
     read_over(fd);
     if (transport->bare) /* otherwise nothing can be said yet */

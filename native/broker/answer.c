@@ -2,6 +2,7 @@
  */
 #include "broker/answer.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,7 @@ static char *put_part(char *at, const struct reactor *reactor, const struct part
 
 static size_t produced_body(char *body, const struct reactor *reactor, const struct slot *slot)
 {
+    assert(slot->part_count == 1 || slot->parts != NULL);
     char *at = PUT(body, "{\"topic\":\"");
     at = put_text(at, slot->topic->name, slot->topic->name_len);
     at = PUT(at, "\",");
@@ -227,6 +229,7 @@ static void render_produced(struct conn *conn, const struct slot *slot)
 {
     char room[512 + PARTS_ON_STACK * PART_BYTES], head[512];
     char *at = head, *body = room;
+    assert(slot->waiting == 0 && slot->part_count > 0); /* all parts are stored */
     if (slot->minimal) {
         at = PUT(at, "HTTP/1.1 204 No Content\r\n");
         at = put_tail(at, conn, slot);
@@ -319,10 +322,13 @@ static void render_problem(struct conn *conn, const struct slot *slot)
 {
     const struct problem_text *text = &problems[slot->problem];
     char extra[320], body[640], head[768];
-    problem_extra(extra, sizeof extra, conn, slot);
+    assert(text->type != NULL);
+    const int extra_len = problem_extra(extra, sizeof extra, conn, slot);
+    assert(extra_len >= 0 && (size_t)extra_len < sizeof extra); /* half of it would be no JSON */
     int len = snprintf(body, sizeof body,
                        "{\"type\":\"urn:barco:problem:%s\",\"title\":\"%s\",\"status\":%u%s}\n",
                        text->type, text->title, text->status, extra);
+    assert(len > 0 && (size_t)len < sizeof body);
     int used = snprintf(head, sizeof head,
                         "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\n"
                         "Content-Length: %d\r\n%s",
@@ -346,6 +352,7 @@ size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out
     const int len = snprintf(body, sizeof body,
                              "{\"type\":\"urn:barco:problem:%s\",\"title\":\"%s\",\"status\":%u}\n",
                              text->type, text->title, text->status);
+    assert(len > 0 && (size_t)len < sizeof body);
     const int used = snprintf(out, capacity,
                               "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\n"
                               "Content-Length: %d\r\n%sRetry-After: %u\r\nDate: %s\r\n"
@@ -361,6 +368,7 @@ static void render_python(struct conn *conn, const struct slot *slot)
     char head[256];
     uint64_t len = 0;
     const struct output *headers = slot->first; /* always there: the extra header lines */
+    assert(headers != NULL && slot->status >= 100 && slot->status <= 999);
     for (const struct output *piece = headers->next; piece != NULL; piece = piece->next)
         len += piece->len;
     int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
@@ -379,6 +387,7 @@ static void render_python(struct conn *conn, const struct slot *slot)
 static void move_body(struct conn *conn, struct slot *slot)
 {
     struct output *headers = slot->first, *body = headers->next;
+    assert((conn->out_first == NULL) == (conn->out_last == NULL));
     headers->next = NULL;
     outputs_free(headers);
     slot->first = slot->last = NULL;
@@ -402,6 +411,7 @@ static void move_body(struct conn *conn, struct slot *slot)
 
 void answer_render(struct conn *conn, struct slot *slot)
 {
+    assert(slot->kind != SLOT_OPEN);
     switch (slot->kind) {
     case SLOT_PRODUCED: render_produced(conn, slot); break;
     case SLOT_DUPLICATE: render_duplicate(conn, slot); break;

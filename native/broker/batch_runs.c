@@ -1,6 +1,7 @@
 /* Batches of one slice as runs: as they came, or as rows. */
 #include "broker/batch_runs.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,7 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
                               need, &facts->columns);
     if (status != 0)
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
+    assert(facts->columns.count == facts->view.count); /* there is a place for each */
     if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_TIMESTAMP;
     facts->places = (uint32_t *)(scratch + need);
@@ -188,6 +190,7 @@ struct body *batch_rows(struct reactor *reactor, const struct batch_facts *facts
 #undef TAKEN
 #undef ROW_PLACE
     body->len = (size_t)(out - body->data);
+    assert(body->len == size); /* both passes have seen the same events */
     return body;
 }
 

@@ -55,6 +55,7 @@ static void call_close(struct reactor *reactor, uint32_t at)
 uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
                       uint32_t place, struct waiter waiter, const uint8_t *bytes, size_t len)
 {
+    assert(peer < reactor->options.peers && peer != reactor->options.peer);
     struct conn *conn = reactor->peers[peer];
     if (conn == NULL || conn->closed)
         return PROBLEM_NO_LEADER;
@@ -130,6 +131,7 @@ void handoff_lost(struct reactor *reactor, struct conn *conn)
         return;
     if (reactor->peers[peer_of(conn)->peer] == conn)
         reactor->peers[peer_of(conn)->peer] = NULL;
+    assert(conn->out_bytes <= reactor->peer_out_bytes);
     reactor->peer_out_bytes -= conn->out_bytes;
     reactor_upcall(reactor, UPCALL_PEER_CLOSED, peer_of(conn)->peer);
     for (uint32_t i = 0; i < reactor->call_capacity; i++)

@@ -6,6 +6,7 @@
  * several requests on one connection. */
 #include "broker/control.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ struct asked {
 static void asked_free(struct reactor *reactor, struct asked *asked)
 {
     struct lane *lane = asked->lane;
+    assert(lane->count > 0 && reactor->asking.count > 0);
     *(asked->prev != NULL ? &asked->prev->next : &lane->oldest) = asked->next;
     *(asked->next != NULL ? &asked->next->prev : &lane->newest) = asked->prev;
     lane->count--;
@@ -35,6 +37,7 @@ static void asked_free(struct reactor *reactor, struct asked *asked)
 
 static void line_up(struct asking *asking, struct lane *lane, bool alone)
 {
+    assert(!lane->lined_up && lane->count > 0); /* it has one turn in a round */
     lane->next = NULL;
     *(asking->last[alone] != NULL ? &asking->last[alone]->next : &asking->first[alone]) = lane;
     asking->last[alone] = lane;
@@ -65,7 +68,9 @@ uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t
     asking->count++;
     if (!lane->lined_up)
         line_up(asking, lane, alone);
-    conn_slot(conn, number)->asked = asked;
+    struct slot *slot = conn_slot(conn, number);
+    assert(slot != NULL && slot->asked == NULL);
+    slot->asked = asked;
     return PROBLEM_NONE;
 }
 
@@ -80,6 +85,7 @@ static struct asked *next_asked(struct asking *asking, bool alone)
 {
     while (asking->first[alone] != NULL) {
         struct lane *lane = asking->first[alone];
+        assert(lane->lined_up);
         asking->first[alone] = lane->next;
         if (lane->next == NULL)
             asking->last[alone] = NULL;
@@ -100,6 +106,7 @@ void control_pace(struct reactor *reactor, int64_t away_us)
         asking->share = asking->share > 2 ? asking->share / 2 : 1;
     else if (away_us < AWAY_US_MAX / 2 && asking->share < ASKING_SHARE_MAX)
         asking->share++;
+    assert(asking->share > 0 && asking->share <= ASKING_SHARE_MAX); /* nobody waits for ever */
 }
 
 int64_t control_held_us(const struct reactor *reactor)
@@ -122,6 +129,7 @@ void control_give_up(struct reactor *reactor)
         struct asked *asked = next_asked(asking, alone);
         if (asked == NULL)
             asked = next_asked(asking, !alone);
+        assert(asked != NULL); /* a lane in which somebody waits is lined up */
         struct upcall *up = reactor_upcall(reactor, UPCALL_REQUEST,
                                            request_id(conn_id(asked->conn), asked->number));
         up->head = asked->head;
@@ -138,6 +146,7 @@ void conn_abandoned(struct conn *conn)
     struct client *client = client_of(conn);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++) {
         struct slot *slot = slot_at(client, n);
+        assert(slot->asked == NULL || slot->control);
         if (slot->asked != NULL && conn->closed) {
             control_forget(conn, slot);
         } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {

@@ -2,6 +2,7 @@
  */
 #include "broker/dispatch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ static uint16_t produce_to(struct reactor *reactor, const struct produce *produc
                            struct body *body, uint64_t *detail)
 {
     uint32_t shard = shard_of_place(reactor, place);
+    assert(shard < reactor->options.ring_size * reactor->options.workers);
     int32_t leader = reactor->routes[shard].peer;
     if (leader == (int32_t)reactor->options.peer)
         return produce_slice(reactor, produce, place, waiter, bytes, len, body, detail);
@@ -83,6 +85,7 @@ static uint32_t *list_places(const struct reactor *reactor, const struct batch_f
         for (uint32_t place = 0; place < all; place++)
             if (present[place])
                 places[(*count)++] = place;
+        assert(*count <= most);
     }
     free(present);
     return places;
@@ -107,6 +110,7 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
                               uint64_t *detail)
 {
     uint32_t parts;
+    assert(slot->parts == NULL);
     uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
     struct body **rows = calloc(parts + 1, sizeof *rows);
     uint16_t problem = PROBLEM_NONE;
@@ -174,6 +178,7 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
                       uint64_t *detail)
 {
     uint32_t place;
+    assert(slot->kind == SLOT_OPEN && slot->waiting == 0);
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);

@@ -177,6 +177,7 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
         return -1;
     if (reactor->peers[peer] != NULL)
         conn_close(reactor->peers[peer]);
+    assert(reactor->peers[peer] == NULL); /* what was handed to it is given up */
     struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
     if (conn == NULL)
         return -1;

@@ -3,6 +3,7 @@
  * none of the broker's; a page of another origin says so in Origin. */
 #include "broker/host.h"
 
+#include <assert.h>
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ uint16_t request_origin(struct conn *conn, const struct http1_request *head)
     const struct reactor *reactor = conn_reactor(conn);
     if (reactor->hosts == NULL)
         return PROBLEM_NONE;
+    assert(client->host_len <= sizeof client->host);
     /* Clients say the same with each request. */
     if (head->host.p != NULL &&
         (head->host.len != client->host_len ||

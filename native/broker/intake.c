@@ -103,6 +103,7 @@ bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64
         intake_disarm(reactor);
         return false;
     }
+    assert(answer_fd >= 0);
     intake->armed = true;
     intake->conn_id = conn_id;
     intake->answer_fd = answer_fd;
@@ -116,6 +117,7 @@ bool intake_landed(struct reactor *reactor)
     const struct log *log = reactor->log;
     if (!intake->armed)
         return false;
+    assert(log->stable_gseq < log->next_gseq); /* the leader hears of what was taken */
     struct appended_frame frame = {.token = log->options.range_token,
                                    .epoch = log->options.epoch,
                                    .session = log->options.session,

@@ -1,6 +1,7 @@
 /* A produce request's head: topic, key, slice, producer. */
 #include "broker/produce_head.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/murmur3.h"
@@ -55,6 +56,7 @@ static void hash_producer(const char *name, size_t len, struct produce *out)
 {
     uint8_t salted[PRODUCER_NAME_MAX + 1];
     int64_t halves[2];
+    assert(len > 0 && len <= PRODUCER_NAME_MAX);
     memcpy(salted, name, len);
     salted[len] = 0xff;
     halves[0] = murmur3_token(name, len);
@@ -140,6 +142,7 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     int key_len = uri_decode(raw->p, raw->len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
     if (key_len < 0)
         return key_len == -3 ? PROBLEM_BAD_KEY : PROBLEM_BAD_QUERY;
+    assert(key_len <= (int)KEY_SCRATCH_BYTES);
     out->has_key = true;
     out->key = room;
     out->key_len = (uint32_t)key_len;
@@ -162,6 +165,7 @@ static bool parse_range(const struct reactor *reactor, const struct http1_slice 
         return false;
     int64_t token = (int64_t)(negative ? 0 - number : number);
     *range = place_of_token(reactor, token) >> reactor->options.slice_shift;
+    assert(*range < reactor->options.ring_size);
     return range_token(reactor, *range) == token;
 }
 

@@ -35,6 +35,7 @@ static void append_written(struct write *write, int64_t result)
 {
     struct reactor *reactor = write->owner;
     int64_t took_us = reactor->loop.monotonic_us - ((struct append *)write)->submitted_us;
+    assert(took_us >= 0);
     reactor->append_us += (took_us - reactor->append_us) / 8;
     log_written(reactor->log, (struct append *)write, result);
     if (reactor->log->failed && !reactor->io_failed) {

@@ -2,6 +2,7 @@
  */
 #include "broker/client.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ static void refuse(struct conn *conn, struct slot *slot, uint16_t problem, uint6
                    bool length_known)
 {
     struct client *client = client_of(conn);
+    assert(slot->kind == SLOT_OPEN && problem != PROBLEM_NONE);
     if (problem == PROBLEM_BODY_TOO_LARGE)
         slot->expected = client->request.body_max;
     request_clear(&client->request);
@@ -88,6 +90,7 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     struct request *request = &client->request;
     uint32_t held = request->body ? (uint32_t)request->body->len : 0;
     struct reactor *reactor = conn_reactor(conn);
+    assert(slot->held == 0 && !slot->control); /* counted once, and given back by slot_clear() */
     if ((held > 0 && reactor->control_bytes + held > CONTROL_MEMORY_MAX) ||
         (reactor->control_open + 1) * CONTROL_REQUEST_BYTES > reactor->options.memory_max)
         return PROBLEM_BUSY;
@@ -113,6 +116,7 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     struct request *request = &client->request;
     struct slot *slot = conn_slot(conn, request->slot);
     uint16_t problem = PROBLEM_NONE;
+    assert(slot != NULL && (client->state == STATE_BODY || client->state == STATE_CHUNKED));
     conn_reactor(conn)->bytes_in += len;
     slot->want_continue = false;
     client->state = STATE_HEAD;
@@ -157,6 +161,7 @@ static bool keep_head(struct conn *conn, const struct http1_request *head, const
                       size_t len)
 {
     struct request *request = &client_of(conn)->request;
+    assert(request->head == NULL);
     bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
     request->control = true;
     request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
@@ -190,6 +195,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
 {
     struct client *client = client_of(conn);
     struct request *request = &client->request;
+    assert(client->state == STATE_HEAD && request->body == NULL); /* the last one is over */
     struct slot *slot = slot_open(conn);
     if (slot == NULL) {
         conn_close(conn);
@@ -282,6 +288,7 @@ static size_t input_body(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     struct request *request = &client_of(conn)->request;
     size_t have = request->body ? request->body->len : 0;
+    assert(have <= request->body_want);
     uint64_t left = request->body_want - have;
     if (have == 0 && len >= left) {
         if (left > 0 && !has_memory(conn, left)) {
@@ -296,6 +303,7 @@ static size_t input_body(struct conn *conn, const uint8_t *bytes, size_t len)
     if (!keep_key(request) || !make_room(conn, body_goal(conn, request->body_want, have + take)))
         return 0;
     struct body *body = request->body;
+    assert(body->len + take <= body->capacity);
     memcpy(body->data + body->len, bytes, take);
     body->len += take;
     if (body->len == request->body_want)
@@ -319,6 +327,7 @@ static size_t input_chunked(struct conn *conn, const uint8_t *bytes, size_t len)
     int status = http1_chunked_feed(&request->chunked, (const char *)bytes, len, &consumed,
                                     (char *)body->data + have, body->capacity - have, &produced);
     body->len += produced;
+    assert(produced <= consumed && body->len <= body->capacity);
     if (status == 1) {
         finish_request(conn, body->data, body->len);
     } else if (status < 0) {
@@ -404,6 +413,7 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
             break;
         used += step;
     }
+    assert(used <= len); /* no more than there was */
     return used;
 }
 
@@ -530,6 +540,7 @@ static void client_freed(struct conn *conn)
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
+    assert(client->control_open == 0);
     free(client->slots);
 }
 

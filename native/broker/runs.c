@@ -78,6 +78,7 @@ static int64_t far_timestamp(const struct reactor *reactor, const struct produce
 uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,
                           uint64_t *detail)
 {
+    assert(run->count > 0); /* none: a duplicate, or refused, see below */
     if (run_bound(run) > log_run_bound_max(reactor->log)) {
         run_free(run);
         *detail = 0;
@@ -171,6 +172,7 @@ static const uint8_t *stage(struct reactor *reactor, uint32_t slice, const uint8
                             size_t len, struct body **body)
 {
     struct body **lane = &reactor->staging[slice % STAGING_LANES];
+    assert(len <= STAGING_COPY_MAX); /* an empty one has room for it */
     if (*lane != NULL && (*lane)->refs == 1)
         (*lane)->len = 0; /* nobody looks at what is in it any more */
     if (*lane == NULL || (*lane)->capacity - (*lane)->len < len) {
@@ -229,6 +231,7 @@ struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len
                              struct body *body)
 {
     if (body != NULL) {
+        assert(*bytes == body->data && len <= body->len);
         body->refs++;
         return body;
     }

@@ -76,6 +76,7 @@ void flush_slots(struct conn *conn)
             return;
         }
         bool close = slot->close;
+        assert(slot->asked == NULL); /* who waits to be given up has no answer */
         answer_render(conn, slot);
         slot_clear(conn, slot);
         client->slot_first++;
@@ -89,6 +90,7 @@ void flush_slots(struct conn *conn)
 void conn_answer(struct conn *conn, struct slot *slot)
 {
     struct client *client = client_of(conn);
+    assert(slot->kind != SLOT_OPEN && client->slot_first != client->slot_end);
     if (slot == slot_at(client, client->slot_first))
         flush_slots(conn);
     /* A pipeline that was full may go on. */
@@ -98,6 +100,7 @@ void conn_answer(struct conn *conn, struct slot *slot)
 
 void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
 {
+    assert(slot->kind == SLOT_OPEN && problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
     slot->kind = SLOT_PROBLEM;
     slot->problem = problem;
     conn_reactor(conn)->problems++;

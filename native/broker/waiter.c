@@ -42,6 +42,7 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
                     bool duplicate, const struct part *part, uint64_t detail)
 {
     struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
+    assert(problem != PROBLEM_NONE || part != NULL); /* where it is, if it is anywhere */
     if (conn == NULL || conn->closed)
         return;
     struct answer_frame frame = {
@@ -89,6 +90,7 @@ void produce_stable(struct reactor *reactor, struct run *run)
     struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
                         reactor->log->options.epoch, run->base_offset};
     const uint64_t expected = run->problem ? run->producer_seq : 0;
+    assert(run->problem == PROBLEM_NONE || run->count == 0); /* what is refused is not stored */
     switch (run->waiter.kind) {
     case WAITER_NONE: break;
     case WAITER_SLOT:
