@@ -70,6 +70,8 @@ static void answer_all(struct conn *conn)
     }
     reactor->upcall_count = 0;
     outputs_free(conn->out_first);
+    if (conn->unsent != NULL && !conn->closed)
+        *conn->unsent -= conn->out_bytes;
     conn->out_first = conn->out_last = NULL;
     conn->out_bytes = 0;
     if (!conn->closed && conn->in_len > 0) {
@@ -91,7 +93,7 @@ static void stop(struct conn *conn, struct conn *peer)
     reactor->calls = NULL;
     reactor->call_capacity = 0;
     reactor->call_free = UINT32_MAX;
-    REQUIRE(reactor->body_bytes == 0);
+    REQUIRE(reactor->body_bytes == 0 && reactor->peer_out_bytes == 0);
     REQUIRE(reactor->control_bytes == 0 && reactor->control_open == 0);
     if (reactor->shard->topic_count > 100) {
         shard_free(reactor->shard);
@@ -112,9 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct conn *peer = connect_one(1, &peer_protocol);
     peer_of(peer)->outgoing = true;
     peer_of(peer)->peer = 1;
+    peer->unsent = &reactor->peer_out_bytes;
     reactor->peers[1] = peer;
-    if (conn->protocol == &peer_protocol)
-        peer_of(conn)->outgoing = how & 2;
+    if (conn->protocol == &peer_protocol && (how & 2) != 0) {
+        peer_of(conn)->outgoing = true;
+        conn->unsent = &reactor->peer_out_bytes;
+    }
     size_t step = how >> 2 ? (size_t)(how >> 2) * 7 : len;
     uint8_t *copy = copy_of(data + 1, len - 1);
     for (size_t at = 0; at + 1 < len && !conn->closed; at += step) {
