@@ -6,7 +6,7 @@ offsets are not here: they are events in the log of the slice that they belong t
 
 What a change costs, here and at the workers, must not grow with the group: a thousand consumers
 that start together would pay for it a thousand times. So a view holds the members that changed,
-and a member's slices follow from its rank among those who asked for the topic.
+and a member's slices follow from its rank among those who asked for the topic (`readers`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from barco import limits
+from barco.cluster.groups.readers import Readers
 from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
 
 Reply = dict[str, Any]
@@ -49,6 +50,8 @@ class Member:
     last_heard: float
     session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
     """For how long it may be silent."""
+    origin: int = 0
+    """The broker that is charged with it; brokers share what there is too little of."""
 
     @property
     def ends(self) -> float:
@@ -58,10 +61,12 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """The members of one group, and for each topic the sorted ids of those who asked for it."""
+    """The members of one group, and for each topic those who asked for it."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    readers: dict[str, list[str]] = field(default_factory=dict)
+    readers: dict[str, Readers] = field(default_factory=dict)
+    origins: Counter[int] = field(default_factory=Counter)
+    """How many there are of each."""
 
 
 class Groups:
@@ -69,6 +74,8 @@ class Groups:
 
     slices: every slice of the ring in token order, as (token of its range, index in the range).
     sessions: numbers for registrations, each larger than the last; of a cluster, no two the same.
+    own_room: whether one more may be admitted here, however many there are of elsewhere.
+    origin: who is charged with what is admitted here. ring: how many brokers admit.
     """
 
     def __init__(
@@ -76,8 +83,11 @@ class Groups:
         slices: Sequence[tuple[int, int]],
         sessions: Callable[[], int] | None = None,
         own_room: Callable[[], bool] = lambda: False,
+        *,
+        origin: int = 0,
+        ring: int = 1,
     ) -> None:
-        # own_room: whether one more may be admitted here, however many there are of elsewhere.
+        assert 0 <= origin < ring, "what is admitted here is charged to a broker of the ring"
         assert slices, "a ring has at least one slice"
         assert list(slices) == sorted(slices), "slices come in token order"
         self._slices = list(slices)
@@ -94,6 +104,8 @@ class Groups:
         self._heard_number = itertools.count()
         self._version = 1
         self._own_room = own_room
+        self._origin = origin
+        self._ring = ring
         self._next_session = sessions if sessions is not None else itertools.count(1).__next__
 
     @property
@@ -172,7 +184,9 @@ class Groups:
         session = self._next_session()
         assert member is None or session > member.session, "the later registration counts"
         first = start if member is None else member.start
-        self._enter(Member(consumer_id, group, wanted, first, session, now, session_ms))
+        self._enter(
+            Member(consumer_id, group, wanted, first, session, now, session_ms, self._origin)
+        )
         return member is not None
 
     def adopt(self, member: Member) -> None:
@@ -180,6 +194,8 @@ class Groups:
         known = self._members.get(member.consumer_id)
         if known is not None and known.session == member.session:
             known.last_heard = max(known.last_heard, member.last_heard)
+            if known.origin != member.origin:
+                self._enter(replace(known, origin=member.origin))
             return
         if known is not None and (known.group, known.topics) != (member.group, member.topics):
             self.goodbye(member.consumer_id)
@@ -202,17 +218,8 @@ class Groups:
         if member is None:
             return False
         group = self._groups[member.group]
-        del group.members[consumer_id]
+        affected = self._take_out(group, member)
         self._changed.pop(consumer_id, None)
-        affected: set[str] = set()
-        for topic in member.topics:
-            readers = group.readers[topic]
-            rank = bisect_left(readers, consumer_id)
-            assert readers[rank] == consumer_id, "who asked for it stands in its list"
-            del readers[rank]
-            affected.update(self._around(readers, rank))
-            if not readers:
-                del group.readers[topic]
         self._change(affected)
         self._left[member.group, consumer_id] = self._version
         if not group.members:
@@ -275,8 +282,9 @@ class Groups:
     def assignment(self, group: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
         """{consumerId: {topic: slices}}: round-robin over the slices in token order.
 
-        For each topic, among the sorted ids of those who asked for that topic; a consumer is never
-        given a topic that it did not ask for, and ids past the number of slices stay idle.
+        For each topic, among those who asked for that topic, in the order of `Readers`; a consumer
+        is never given a topic that it did not ask for, and who is past the number of slices stays
+        idle.
         """
         members = self._groups[group].members
         return {consumer_id: self._assigned(member) for consumer_id, member in members.items()}
@@ -285,19 +293,23 @@ class Groups:
         assigned = {}
         for topic in member.topics:
             readers = self._groups[member.group].readers[topic]
-            rank = bisect_left(readers, member.consumer_id)
-            assert readers[rank] == member.consumer_id, "who asked for it stands in its list"
+            rank = readers.rank(member.consumer_id, member.origin)
             assigned[topic] = self._slices[rank :: len(readers)]
         return assigned
 
-    def _around(self, readers: list[str], rank: int) -> list[str]:
-        """Whose slices of a topic change when a reader comes to this rank, or goes from it.
-
-        All, until each has one slice or none; then those behind it as far as there are slices.
-        """
-        assert 0 <= rank <= len(readers)
-        count = len(self._slices)
-        return readers if len(readers) <= count else readers[rank : count + 1]
+    @staticmethod
+    def _take_out(group: Group, member: Member) -> set[str]:
+        """Whose slices change by that, of those who stay."""
+        del group.members[member.consumer_id]
+        group.origins[member.origin] -= 1
+        assert group.origins[member.origin] >= 0, "each counts for one origin, until it goes"
+        affected: set[str] = set()
+        for topic in member.topics:
+            readers = group.readers[topic]
+            affected.update(readers.remove(member.consumer_id, member.origin))
+            if not readers:
+                del group.readers[topic]
+        return affected
 
     def _member_view(self, member: Member) -> dict[str, Any]:
         # Pairs are flattened because a frame is at most eight containers deep.
@@ -316,14 +328,16 @@ class Groups:
         name = member.consumer_id
         group = self._groups.setdefault(member.group, Group())
         affected = {name}
+        known = group.members.get(name)
+        if known is not None and known.origin != member.origin:
+            affected |= self._take_out(group, known)
         if name not in group.members:
             for topic in member.topics:
-                readers = group.readers.setdefault(topic, [])
-                rank = bisect_left(readers, name)
-                assert name not in readers[rank : rank + 1], "a reader stands there once"
-                readers.insert(rank, name)
-                affected.update(self._around(readers, rank))
+                readers = group.readers.setdefault(topic, Readers(len(self._slices)))
+                affected.update(readers.add(name, member.origin))
+            group.origins[member.origin] += 1
         self._members[name] = group.members[name] = member
+        assert group.origins.total() == len(group.members)
         heapq.heappush(self._heard, (member.ends, next(self._heard_number), member))
         self._left.pop((member.group, name), None)
         self._change(affected)
@@ -339,10 +353,15 @@ class Groups:
                 raise TooManyRequestsError(
                     f"The broker has {limits.GROUPS_MAX} groups, which is its limit."
                 )
-        elif len(self._groups[group].members) >= limits.CONSUMERS_PER_GROUP_MAX:
+        elif self._is_full(self._groups[group]):
             raise TooManyRequestsError(
                 f"The group has {limits.CONSUMERS_PER_GROUP_MAX} consumers, which is the limit."
             )
+
+    def _is_full(self, group: Group) -> bool:
+        """Of elsewhere as many as there may be leave some room to each broker's own."""
+        most = limits.CONSUMERS_PER_GROUP_MAX
+        return len(group.members) >= most and group.origins[self._origin] >= most // self._ring
 
     def _check_topics(self, topics: Sequence[str]) -> None:
         if not 1 <= len(topics) <= limits.TOPICS_PER_CONSUMER_MAX:

@@ -27,7 +27,8 @@ invents consumers fills its own room and the rest, whatever brokers it names."""
 PAST_SECONDS = 30.0
 """So long after its start, by the wall clock, a broker learns from the others what its earlier
 lives have registered: three comparisons. What comes in its name later, and is not known, is
-invented; it would pass it on as its own."""
+invented; it would pass it on as its own. Of each of the others it takes so many, in that time, that
+one that invents them leaves room for its own: a part of it for each broker of the ring."""
 
 HEARSAY = -1
 """Who is charged with what one broker says of another's consumers: no broker."""
@@ -55,8 +56,16 @@ class Registrations:
         counter: int,
         unix_seconds: Callable[[], float],
     ) -> None:
-        self._groups = Groups(slices, self._next_session, lambda: self._has_own_room(ordinal))
+        self._groups = Groups(
+            slices,
+            self._next_session,
+            lambda: self._has_own_room(ordinal),
+            origin=ordinal,
+            ring=ring,
+        )
         self._own_room = OWN_ROOM // ring
+        self._taught_max = self._own_room // ring
+        self._taught: Counter[int] = Counter()
         assert 0 <= ordinal < ring, "each broker of the ring has room of its own"
         self._past_until = unix_seconds() + PAST_SECONDS
         self._charged: dict[str, int] = {}
@@ -174,14 +183,26 @@ class Registrations:
             return False
         whose = teller if info.ordinal == teller else HEARSAY
         if info.consumer_id not in self._charged:
+            if info.removed_at and not self._fresh(info):
+                return False
+            if info.ordinal == self._ordinal:
+                whose = self._ordinal
             common = CONSUMERS_KEPT_MAX - OWN_ROOM
             if not (self._has_own_room(whose) or len(self._charged) < common):
                 return False
-            if info.ordinal == self._ordinal and self._unix_seconds() >= self._past_until:
-                return False
-            if info.removed_at and not self._fresh(info):
+            if whose == self._ordinal and not self._may_teach(teller):
                 return False
             self._charge(info.consumer_id, whose)
+        elif self._charged[info.consumer_id] == HEARSAY and self._has_own_room(whose):
+            self._charge(info.consumer_id, whose)
+        return True
+
+    def _may_teach(self, teller: int) -> bool:
+        """Whether this one may say what was registered here in an earlier life, once more."""
+        late = self._unix_seconds() >= self._past_until
+        if late or self._taught[teller] >= self._taught_max:
+            return False
+        self._taught[teller] += 1
         return True
 
     def _has_own_room(self, ordinal: int) -> bool:
@@ -209,9 +230,7 @@ class Registrations:
             self._groups.goodbye(info.consumer_id)
             return
         if before is not None and before.session == info.session and not before.removed_at:
-            self._groups.touch([info.consumer_id], now)
             self._told[info.consumer_id] = now
-            return
         self._groups.adopt(
             Member(
                 info.consumer_id,
@@ -221,6 +240,7 @@ class Registrations:
                 info.session,
                 now,
                 info.session_ms,
+                self._charged[info.consumer_id],
             )
         )
 

@@ -315,6 +315,116 @@ def test_who_invents_consumers_takes_no_others_room(small: int, seed: int) -> No
     assert "early" in honest[0]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_who_invents_an_earlier_life_of_a_broker_takes_a_part_of_its_room(
+    small: int, seed: int
+) -> None:
+    """It tells a broker that has just begun what that one is said to have registered before."""
+    sites = [Site(ordinal) for ordinal in range(2)]
+    sites[1].unix += PAST_SECONDS
+    lies = [replace(ConsumerInfo.of(lie), ordinal=0).fact() for lie in invented(seed)]
+    sites[0].hear(lies)
+    sites[0].unix += PAST_SECONDS
+    # What is left for whoever comes first is the liar's at both.
+    others = [replace(ConsumerInfo.of(lie), consumer_id=f"y{lie.key}", ordinal=1) for lie in lies]
+    for site in sites:
+        site.hear([other.fact() for other in others])
+    sites[1].hear(sites[0].facts(), teller=0)
+    left = small - small // 3
+    for number in range(left):
+        sites[0].register(f"c{number}", group="h")
+    sites[1].hear(sites[0].facts(), teller=0)
+    assert len(sites[1].groups()["h"]) == len(sites[0].groups()["h"]) == left
+
+
+@pytest.mark.parametrize("known_as", [0, 1, LIAR, None])
+def test_who_fills_a_group_leaves_the_others_places_and_slices(
+    monkeypatch: pytest.MonkeyPatch, known_as: int | None
+) -> None:
+    """Invented consumers whose names are the first of all, said to be this broker's or any's."""
+    monkeypatch.setattr(limits, "CONSUMERS_PER_GROUP_MAX", 60)
+    rng = random.Random(7)
+    sites = [Site(ordinal) for ordinal in range(2)]
+    sites[0].register("early")
+    (real,) = sites[0].facts()
+    for site in sites:
+        site.unix += PAST_SECONDS
+    lies = [
+        replace(
+            ConsumerInfo.of(real),
+            consumer_id=f"!{number}",
+            ordinal=rng.randrange(3) if known_as is None else known_as,
+        ).fact()
+        for number in range(100)
+    ]
+    for site in sites:
+        site.hear(lies)
+    for number in range(4):
+        sites[number % 2].register(f"c{number}")
+    for one, other in ((0, 1), (1, 0)):
+        sites[other].hear(sites[one].facts(), teller=one)
+    for site in sites:
+        readers = site.groups()["g"]
+        of = {
+            (token, index): name
+            for name, each in readers.items()
+            for token, index in zip(*[iter(each["assigned"]["t"])] * 2, strict=True)
+        }
+        assert sorted(of) == SLICES, "each is somebody's"
+        assert sum(not name.startswith("!") for name in of.values()) >= len(SLICES) // 2
+        own = {"early", "c0", "c2"} if site.ordinal == 0 else {"c1", "c3"}
+        assert own & set(of.values())
+
+
+def test_a_group_of_too_many_is_the_same_at_all_and_changes_little() -> None:
+    """Incremental views agree with the whole one, whoever comes and goes, and where from."""
+    sites = [Site(ordinal) for ordinal in range(3)]
+    rng = random.Random(11)
+    seen: list[dict[str, Any]] = [{} for _ in sites]
+    since = [0 for _ in sites]
+    for turn in range(200):
+        site = rng.choice(sites)
+        name = f"c{rng.randrange(20)}"
+        if rng.random() < 0.6:
+            site.register(name, now=float(turn))
+        else:
+            site.request("goodbye", float(turn), consumerId=name)
+        for _ in range(2):
+            for teller in sites:
+                for hearer in sites:
+                    if hearer is not teller:
+                        hearer.hear(teller.facts(), float(turn), teller=teller.ordinal)
+        for number, each in enumerate(sites):
+            view = each.registrations.view(since[number])
+            for group in view["removed"]:
+                seen[number].pop(group, None)
+            for group, members in view["groups"].items():
+                seen[number].setdefault(group, {}).update(members)
+            seen[number] = {
+                group: {name: m for name, m in members.items() if m is not None}
+                for group, members in seen[number].items()
+            }
+            since[number] = view["version"]
+            assert seen[number] == each.groups(), (turn, number)
+            for members in seen[number].values():
+                given = [m["assigned"]["t"] for m in members.values()]
+                assert sum(map(len, given)) == 2 * len(SLICES)
+
+
+def test_who_was_heard_of_through_another_counts_as_its_brokers_once_that_one_speaks() -> None:
+    sites = [Site(ordinal) for ordinal in range(3)]
+    for number in range(2 * len(SLICES)):
+        sites[number % 2].register(f"c{number:02}")
+    for one, other in ((0, 1), (1, 0)):
+        sites[other].hear(sites[one].facts(), teller=one)
+    sites[2].hear(sites[0].facts(), teller=0)
+    assert not same(sites)
+    names = [f"c{number:02}" for number in range(2 * len(SLICES))]
+    sites[1].request("touch", limits.CONSUMER_TOUCH_SECONDS, consumerIds=names)
+    sites[2].hear(sites[1].facts(), teller=1)
+    assert same(sites)
+
+
 def test_who_begins_anew_learns_of_its_earlier_life() -> None:
     sites = [Site(0), Site(1)]
     sites[0].register("c")
