@@ -14,7 +14,7 @@ from typing import Any
 from barco.errors import ProtocolError
 from barco.model.placement import REPLICAS
 
-LINK_VERSION = 3
+LINK_VERSION = 4
 """Of the hello and of everything behind it. Workers that speak another one do not connect."""
 
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"

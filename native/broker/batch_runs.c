@@ -1,4 +1,4 @@
-/* Batches of one slice as runs: as they came, or as rows. */
+/* Batches of one slice as runs: as they came, or cut to be gathered into chunks. */
 #include "broker/batch_runs.h"
 
 #include <assert.h>
@@ -13,15 +13,6 @@
 #define SEALED_VALUES_MAX (1u << 20)
 #define SEALED_EVENTS_MAX 65536u
 #define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
-
-/* Rows, between siblings and inside this file: count x this, then key and value of each event. */
-struct row {
-    uint32_t key_len, value_len; /* KEY_NULL: no key */
-    int64_t timestamp;           /* 0: the owner's clock */
-};
-
-_Static_assert(COLUMN_COUNT == 6, "a column that rows do not carry is lost where a batch is cut");
-#define ROW_ROOM_BYTES 24u /* of a row's spans and timestamp */
 
 static void find_places(struct reactor *reactor, struct batch_facts *facts)
 {
@@ -144,124 +135,152 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
     return PROBLEM_NONE;
 }
 
-/* ---- rows ---- */
+/* ---- cut ---- */
 
-struct body *batch_rows(struct reactor *reactor, const struct batch_facts *facts,
-                                int64_t place, uint32_t keyless_place, int64_t timestamp)
+/* Which events are cut out: their places in the batch, behind one another; NULL: all of them. */
+struct cut {
+    uint32_t *taken, count;
+};
+
+static bool cut_make(struct cut *cut, const struct batch_facts *facts, int64_t place,
+                     uint32_t keyless_place)
 {
-    const struct batch_columns *c = &facts->columns;
-    uint32_t count = 0;
-    size_t bytes = 0;
-#define ROW_PLACE(i) (facts->places[i] == NO_PLACE ? keyless_place : facts->places[i])
-#define TAKEN(i) (place < 0 || !facts->keyed || ROW_PLACE(i) == place)
-    for (uint32_t i = 0; i < c->count; i++) {
-        if (!TAKEN(i))
+    const uint32_t count = facts->columns.count;
+    *cut = (struct cut){NULL, count};
+    if (place < 0 || !facts->keyed)
+        return true;
+    cut->taken = malloc(count * sizeof *cut->taken);
+    cut->count = 0;
+    for (uint32_t i = 0; cut->taken != NULL && i < count; i++) {
+        const uint32_t of = facts->places[i] == NO_PLACE ? keyless_place : facts->places[i];
+        cut->taken[cut->count] = i;
+        cut->count += of == place;
+    }
+    return cut->taken != NULL;
+}
+
+/* The bytes of those that are cut out, behind one another, to out. How many. */
+static uint32_t cut_bytes(const struct batch_columns *from, const struct column *column,
+                          const struct cut *cut, uint8_t *out)
+{
+    const uint32_t *lens = column_pointer(from, column_of(column->beside));
+    const uint8_t *bytes = column_pointer(from, column), *start = out;
+    for (uint32_t i = 0, next = 0; lens != NULL && i < from->count && next < cut->count; i++) {
+        const uint32_t len = !column->always && lens[i] == KEY_NULL ? 0 : lens[i];
+        const bool is_taken = cut->taken[next] == i;
+        if (is_taken && len > 0)
+            memcpy(out, bytes, len);
+        out += is_taken ? len : 0;
+        next += is_taken;
+        bytes = len > 0 ? bytes + len : bytes; /* they may be absent altogether */
+    }
+    return (uint32_t)(out - start);
+}
+
+/* The columns of those that are cut out, whatever the table has. room holds all of the batch's. */
+static void cut_columns(const struct batch_columns *from, const struct cut *cut, uint8_t *room,
+                        const uint8_t *end, struct batch_columns *to)
+{
+    *to = (struct batch_columns){.count = cut->count};
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++) {
+        const void *given = column_pointer(from, each);
+        if (given == NULL)
             continue;
-        count++;
-        bytes += c->val_len[i];
-        if (c->key_len != NULL && c->key_len[i] != KEY_NULL)
-            bytes += c->key_len[i];
-    }
-    size_t size = 8 + count * sizeof(struct row) + bytes;
-    /* Small bodies may hold many events: what they take is asked for like bytes that come in. */
-    if (!reactor_memory(reactor, size + count * ROW_ROOM_BYTES))
-        return NULL;
-    struct body *body = body_new(&reactor->body_bytes, size);
-    if (body == NULL)
-        return NULL;
-    memcpy(body->data, &(uint64_t){count}, 8);
-    struct row *row = (struct row *)(body->data + 8);
-    uint8_t *out = (uint8_t *)(row + count);
-    const uint8_t *key = c->keys, *value = c->vals;
-    for (uint32_t i = 0; i < c->count; i++) {
-        uint32_t key_len = c->key_len ? c->key_len[i] : KEY_NULL;
-        uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
-        if (TAKEN(i)) {
-            bool timed = facts->view.base_timestamp_us != 0;
-            *row++ = (struct row){key_len, c->val_len[i], timed ? event_time(facts, i) : timestamp};
-            if (key_bytes)
-                memcpy(out, key, key_bytes);
-            memcpy(out + key_bytes, value, c->val_len[i]);
-            out += key_bytes + c->val_len[i];
+        column_set(to, each, room);
+        if (each->kind == COLUMN_BYTES) {
+            const uint32_t bytes = cut_bytes(from, each, cut, room);
+            column_set_bytes(to, each, bytes);
+            room += pad8(bytes);
+            continue;
         }
-        key += key_bytes;
-        value += c->val_len[i];
+        const uint32_t *words = given;
+        for (uint32_t i = 0; i < cut->count; i++)
+            memcpy(room + (size_t)i * 4, &words[cut->taken[i]], 4);
+        room += pad8((size_t)cut->count * 4);
     }
-#undef TAKEN
-#undef ROW_PLACE
-    body->len = (size_t)(out - body->data);
-    assert(body->len == size); /* both passes have seen the same events */
+    assert(room <= end);
+}
+
+struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t place,
+                       uint32_t keyless_place)
+{
+    const size_t most = facts->view.raw_bytes + 8 * COLUMN_COUNT;
+    struct chunk_columns made = {.base_timestamp_us = facts->view.base_timestamp_us};
+    struct cut cut;
+    /* Cut, sealed, and unpacked by the leader: it is asked for like bytes that come in. */
+    if (!reactor_memory(reactor, 3 * most) || !cut_make(&cut, facts, place, keyless_place))
+        return NULL;
+    uint8_t *room = cut.taken != NULL ? malloc(most) : NULL;
+    if (cut.taken == NULL)
+        made.columns = facts->columns;
+    else if (room != NULL)
+        cut_columns(&facts->columns, &cut, room, room + most, &made.columns);
+    struct body *body = NULL;
+    if (made.count > 0 && (body = body_new(&reactor->body_bytes, chunk_bound(&made))) != NULL) {
+        body->len = batch_seal(NULL, &made, body->data, body->capacity);
+        assert(body->len > 0);
+    }
+    free(cut.taken);
+    free(room);
     return body;
 }
 
-struct rows_room {
-    struct span *values, *keys;
-    int64_t *timestamps, earliest, latest;
-};
-
-/* Reads the rows' table into spans. False when the lengths do not add up. */
-static bool rows_read(const uint8_t *bytes, size_t len, uint64_t count, struct rows_room *room,
-                      uint64_t *total)
+/* What came is one that batch_cut() made, or it is no process of ours that sent it. */
+static uint16_t cut_open(const struct reactor *reactor, const uint8_t *bytes, size_t len,
+                         struct batch_view *view)
 {
-    uint64_t at = 8 + count * sizeof(struct row);
-    *total = 0;
-    room->earliest = INT64_MAX;
-    room->latest = 0;
-    bool timed = false, clocked = false;
-    for (uint64_t i = 0; i < count; i++) {
-        struct row row;
-        memcpy(&row, bytes + 8 + i * sizeof row, sizeof row);
-        uint32_t key_bytes = row.key_len == KEY_NULL ? 0 : row.key_len;
-        if (at + key_bytes + (uint64_t)row.value_len > len)
-            return false;
-        room->keys[i] = (struct span){(uint32_t)at, row.key_len};
-        room->values[i] = (struct span){(uint32_t)(at + key_bytes), row.value_len};
-        room->timestamps[i] = row.timestamp;
-        timed |= row.timestamp != 0;
-        clocked |= row.timestamp == 0;
-        if (row.timestamp < room->earliest)
-            room->earliest = row.timestamp;
-        if (row.timestamp > room->latest)
-            room->latest = row.timestamp;
-        at += key_bytes + (uint64_t)row.value_len;
-        *total += key_bytes + row.value_len;
-    }
-    return at == len && room->earliest >= 0 && !(timed && clocked);
+    if (len == 0 || batch_open(bytes, len, view) != 0 || view->raw_bytes > len ||
+        view->count > BATCH_EVENTS_MAX || view->base_timestamp_us < 0 ||
+        view->base_timestamp_us > TIMESTAMP_MAX)
+        return PROBLEM_BAD_BATCH;
+    return reactor_memory(reactor, batch_scratch_bytes(view)) ? PROBLEM_NONE : PROBLEM_BUSY;
 }
 
-static uint16_t rows_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
-                         struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
-                         uint64_t *detail)
+/* The columns, in the room behind the run. */
+static bool cut_unpack(const struct reactor *reactor, struct run *run,
+                       const struct batch_view *view, size_t room)
 {
-    uint64_t count = 0, total;
-    if (len >= 8)
-        memcpy(&count, bytes, 8);
-    if (count == 0 || count > (len - 8) / sizeof(struct row))
-        return PROBLEM_BAD_BATCH;
+    struct batch_columns *columns = (struct batch_columns *)run->tail;
+    if (run->body == NULL || batch_unpack(view, (uint32_t)reactor->options.event_bytes_max,
+                                          run->tail + sizeof *columns, room, columns) != 0)
+        return false;
+    run->columns = columns;
+    run->count = columns->count;
+    run->bytes = columns->vals_bytes + columns->keys_bytes;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const int64_t time = view->base_timestamp_us + (int64_t)column_delta(columns, i);
+        run->max_timestamp = time > run->max_timestamp ? time : run->max_timestamp;
+    }
+    run->timestamp = view->base_timestamp_us;
+    return true;
+}
+
+static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
+                        uint64_t *detail)
+{
+    struct batch_view view;
+    uint16_t problem = cut_open(reactor, bytes, len, &view);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    const size_t room = pad8(batch_scratch_bytes(&view));
     uint32_t slice = place & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
-    struct run *run = stream ? run_new(stream, count * ROW_ROOM_BYTES) : NULL;
+    struct run *run = stream ? run_new(stream, sizeof(struct batch_columns) + room) : NULL;
     if (run == NULL)
         return PROBLEM_BUSY;
     run->body = own_body(reactor, &bytes, len, body);
-    struct rows_room room = {.timestamps = (int64_t *)run->tail};
-    room.values = (struct span *)(room.timestamps + count);
-    room.keys = room.values + count;
-    if (run->body == NULL || !rows_read(bytes, len, count, &room, &total)) {
-        uint16_t problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
+    /* What came may have been in the receive buffer: it lies in the body now. */
+    if (run->body == NULL || batch_open(bytes, len, &view) != 0 ||
+        !cut_unpack(reactor, run, &view, room)) {
+        problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
         run_free(run);
         return problem;
     }
     int64_t start = place_token(reactor, place);
     run->waiter = waiter;
-    run->count = (uint32_t)count;
-    run->bytes = (uint32_t)total;
-    run->values = run->keys = bytes;
-    run->value_spans = room.values;
-    run->key_spans = room.keys;
-    run->timestamps = room.timestamps[0] != 0 ? room.timestamps : NULL;
-    run->timestamp = run->timestamps ? room.earliest : 0;
-    run->max_timestamp = run->timestamps ? room.latest : 0;
+    if (run->timestamp == 0)
+        run->timestamp = run->max_timestamp = produce->timestamp;
     /* The exact tokens are not worth hashing again: the slice's whole range is a true bound. */
     run->token_min = start;
     run->token_max = (int64_t)((uint64_t)start + reactor->options.slice_width - 1);
@@ -273,14 +292,14 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
                    uint64_t *detail)
 {
     struct batch_facts facts;
-    if (produce->content == CONTENT_ROWS)
-        return rows_run(reactor, produce, place, waiter, bytes, len, body, detail);
+    if (produce->content == CONTENT_CUT)
+        return cut_run(reactor, produce, place, waiter, bytes, len, body, detail);
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
     if (facts.keyed && (!facts.one_slice || facts.place != place))
         return PROBLEM_BAD_SLICE;
     if (batch_is_large(&facts) && facts.columns.count > 1)
-        return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have sent rows */
+        return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have cut it */
     return batch_sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
 }

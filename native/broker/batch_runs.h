@@ -32,9 +32,10 @@ bool batch_is_large(const struct batch_facts *facts);
 uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
                           struct waiter waiter, const struct batch_facts *facts,
                           const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail);
-/* The events of one place (or all, place < 0) as rows. NULL without memory. */
-struct body *batch_rows(struct reactor *reactor, const struct batch_facts *facts, int64_t place,
-                        uint32_t keyless_place, int64_t timestamp);
+/* The events of one place (or all, place < 0) as a batch of their own, which is not compressed:
+ * whoever leads the slice gathers them into chunks. NULL without memory. */
+struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t place,
+                       uint32_t keyless_place);
 /* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. */
 uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
                      struct batch_outline *out);

@@ -50,23 +50,23 @@ static uint16_t produce_to(struct reactor *reactor, const struct produce *produc
 
 /* ---- batches ---- */
 
-static uint16_t send_rows(struct reactor *reactor, const struct produce *produce,
-                          const struct batch_facts *facts, uint32_t place, struct waiter waiter,
-                          struct body *rows, uint64_t *detail)
+static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
+                         const struct batch_facts *facts, uint32_t place, struct waiter waiter,
+                         struct body *cut, uint64_t *detail)
 {
     struct produce part = *produce;
-    part.content = CONTENT_ROWS;
+    part.content = CONTENT_CUT;
     if (facts->view.base_timestamp_us != 0) { /* the one that is the furthest off: see queue_run */
         const int64_t earliest = facts->view.base_timestamp_us;
         bool near = log_time_plausible(reactor->log, reactor->loop.wall_us, earliest);
         part.timestamp = near ? facts->max_timestamp : earliest;
     }
     part.has_key = false;
-    if (rows == NULL)
+    if (cut == NULL)
         return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, place, waiter, rows->data, rows->len, rows,
+    uint16_t problem = produce_to(reactor, &part, place, waiter, cut->data, cut->len, cut,
                                   detail);
-    body_release(rows);
+    body_release(cut);
     return problem;
 }
 
@@ -112,9 +112,9 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
     uint32_t parts;
     assert(slot->parts == NULL);
     uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
-    struct body **rows = calloc(parts + 1, sizeof *rows);
+    struct body **cuts = calloc(parts + 1, sizeof *cuts);
     uint16_t problem = PROBLEM_NONE;
-    if (places == NULL || parts == 0 || rows == NULL)
+    if (places == NULL || parts == 0 || cuts == NULL)
         problem = PROBLEM_BUSY;
     else if (misdirected(reactor, produce, places, parts, detail))
         problem = PROBLEM_MISDIRECTED; /* before anything of it is stored */
@@ -124,16 +124,16 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
         slot->part_count = slot->waiting = parts;
         /* All are cut before the first is sent: sending uses the same scratch memory. */
         for (uint32_t i = 0; i < parts; i++)
-            rows[i] = batch_rows(reactor, facts, places[i], keyless_place, produce->timestamp);
+            cuts[i] = batch_cut(reactor, facts, places[i], keyless_place);
         for (uint32_t i = 0; i < parts; i++) {
             uint64_t why = 0;
-            uint16_t refused = send_rows(reactor, produce, facts, places[i], waiter, rows[i],
-                                         &why);
+            uint16_t refused = send_cut(reactor, produce, facts, places[i], waiter, cuts[i],
+                                        &why);
             if (refused != PROBLEM_NONE)
                 slot_part_done(reactor, &waiter, refused, false, NULL, why);
         }
     }
-    free(rows);
+    free(cuts);
     free(places);
     return problem;
 }
@@ -162,8 +162,8 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     if (produce->place >= 0 && produce->place != place)
         return PROBLEM_BAD_SLICE;
     if (batch_is_large(&facts)) {
-        struct body *rows = batch_rows(reactor, &facts, -1, place, produce->timestamp);
-        return send_rows(reactor, produce, &facts, place, waiter, rows, detail);
+        struct body *cut = batch_cut(reactor, &facts, -1, place);
+        return send_cut(reactor, produce, &facts, place, waiter, cut, detail);
     }
     bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
                    (reactor->options.auto_create || produce->topic->declared);

@@ -27,7 +27,7 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
 {
     uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
     return lens == frame->bytes && place_is_ours(reactor, frame->place) &&
-           frame->content <= CONTENT_ROWS && frame->key_len <= KEY_BYTES_MAX &&
+           frame->content <= CONTENT_CUT && frame->key_len <= KEY_BYTES_MAX &&
            topic_name_valid(topic, frame->topic_len) &&
            !topic_name_reserved(topic, frame->topic_len);
 }

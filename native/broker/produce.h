@@ -6,7 +6,7 @@
 
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
-enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_ROWS };
+enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_CUT };
 
 /* A produce call as far as its head says. */
 struct produce {

@@ -60,15 +60,16 @@ static void copy_producer(struct run *run, const struct produce *produce)
     run->producer_seq = produce->producer_seq;
 }
 
-/* A timestamp that its topic does not take, or 0: the run's first or last, or, of rows, that of the
- * whole batch which is the furthest off. Only who leads the slice is sure of the topic. */
+/* A timestamp that its topic does not take, or 0: the run's first or last, or, of a batch that was
+ * cut, that of the whole which is the furthest off. Only who leads the slice is sure of the topic.
+ */
 static int64_t far_timestamp(const struct reactor *reactor, const struct produce *produce,
                              const struct run *run)
 {
     if (run->timestamp == 0 || run->stream->topic->any_time)
         return 0;
     const int64_t times[] = {run->timestamp, run->max_timestamp,
-                             produce->content == CONTENT_ROWS ? produce->timestamp : 0};
+                             produce->content == CONTENT_CUT ? produce->timestamp : 0};
     for (int i = 0; i < 3; i++)
         if (times[i] != 0 && !log_time_plausible(reactor->log, reactor->loop.wall_us, times[i]))
             return times[i];

@@ -114,6 +114,12 @@ static inline void column_set(struct batch_columns *c, const struct column *colu
     memcpy((char *)c + column->at, &p, sizeof p);
 }
 
+static inline void column_set_bytes(struct batch_columns *c, const struct column *column,
+                                    uint32_t bytes)
+{
+    memcpy((char *)c + column->at + sizeof(void *), &bytes, sizeof bytes);
+}
+
 /* A column of numbers, for loops over events. */
 struct column_numbers {
     const struct column *column;

@@ -277,7 +277,7 @@ static void assign_column(struct batch_columns *out, const struct chunk_section 
     /* Words are always in scratch, which is aligned. */
     column_set(out, column, p);
     if (column->kind == COLUMN_BYTES)
-        memcpy((char *)out + column->at + sizeof p, &s->raw_len, sizeof s->raw_len);
+        column_set_bytes(out, column, s->raw_len);
 }
 
 int sections_unpack(const struct chunk_section *sections, uint32_t section_count,

@@ -14,16 +14,22 @@
 #define CHUNK_KEYS_TARGET (128u << 10)
 #define CHUNK_PRODUCERS_MAX 1024u
 
-_Static_assert(COLUMN_COUNT == 6, "columns_flush() says which are there");
+_Static_assert(COLUMN_BYTES_COUNT == 2, "keys and values are gathered, each in its own way");
+
+/* Room for a column of words. It is filled in as far as somebody has brought something: before, and
+ * between them, events have none. */
+struct words {
+    uint32_t *at;
+    uint32_t filled;
+};
 
 struct group_builder {
     struct chunk_sealer *sealer;
     struct chunk_columns columns;
-    uint32_t *ts_delta, *ts_high, *key_len, *val_len;
+    struct words words[COLUMN_COUNT]; /* by place in the table */
     uint8_t *keys, *vals;
     size_t keys_capacity, vals_capacity;
     struct chunk_producer *producers;
-    bool any_key, any_delta, any_high; /* before the first, their columns are not filled in */
     bool clocked; /* an event has the log's time: no high halves, see run_bound() */
     bool lent; /* the values are not in vals, but in a row where they came */
     /* Where the group grows. */
@@ -40,16 +46,15 @@ struct group_builder *builder_new(int acceleration)
     if (b == NULL)
         return NULL;
     b->sealer = chunk_sealer_new(acceleration);
-    b->ts_delta = malloc(CHUNK_EVENTS_MAX * sizeof *b->ts_delta);
-    b->ts_high = malloc(CHUNK_EVENTS_MAX * sizeof *b->ts_high);
-    b->key_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->key_len);
-    b->val_len = malloc(CHUNK_EVENTS_MAX * sizeof *b->val_len);
+    bool good = true;
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (columns_table[i].kind != COLUMN_BYTES)
+            good &= (b->words[i].at = malloc(CHUNK_EVENTS_MAX * sizeof(uint32_t))) != NULL;
     b->producers = malloc(CHUNK_PRODUCERS_MAX * sizeof *b->producers);
     b->keys_capacity = b->vals_capacity = 256u << 10;
     b->keys = malloc(b->keys_capacity);
     b->vals = malloc(b->vals_capacity);
-    if (!b->sealer || !b->ts_delta || !b->ts_high || !b->key_len || !b->val_len ||
-        !b->producers || !b->keys || !b->vals) {
+    if (!good || !b->sealer || !b->producers || !b->keys || !b->vals) {
         builder_free(b);
         return NULL;
     }
@@ -61,10 +66,8 @@ void builder_free(struct group_builder *b)
     if (b == NULL)
         return;
     chunk_sealer_free(b->sealer);
-    free(b->ts_delta);
-    free(b->ts_high);
-    free(b->key_len);
-    free(b->val_len);
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        free(b->words[i].at);
     free(b->producers);
     free(b->keys);
     free(b->vals);
@@ -73,10 +76,11 @@ void builder_free(struct group_builder *b)
 
 size_t run_bound(const struct run *run)
 {
-    /* Columns (12 bytes an event, 16 where it brings its own time), LZ4's worst case (1/255), and
-     * the frame of each chunk: header, topic, directory and padding, once for the run and once for
-     * each full chunk; a run may also cut the chunk that an earlier run began. */
-    size_t raw = run->bytes + (size_t)run->count * (run->timestamp != 0 ? 16 : 12);
+    /* Columns of words (one less where an event does not bring its own time), LZ4's worst case
+     * (1/255), and the frame of each chunk: header, topic, directory and padding, once for the run
+     * and once for each full chunk; a run may also cut the chunk that an earlier run began. */
+    const size_t words = COLUMN_COUNT - COLUMN_BYTES_COUNT - (run->timestamp == 0);
+    size_t raw = run->bytes + (size_t)run->count * words * sizeof(uint32_t);
     if (run->sealed)
         raw = run->batch->total_bytes;
     size_t frames = 3 + run->bytes / (CHUNK_VALUES_TARGET / 2) + run->count / CHUNK_EVENTS_MAX;
@@ -113,12 +117,33 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
         .base_offset = stream->next_offset,
         .token_min = INT64_MAX,
         .token_max = INT64_MIN,
-        .val_len = b->val_len,
         .keys = b->keys,
         .vals = b->vals,
         .producers = b->producers,
     };
-    b->any_key = b->any_delta = b->any_high = b->clocked = b->lent = false;
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        b->words[i].filled = 0;
+    b->clocked = b->lent = false;
+}
+
+/* Fills in what an event has that brought nothing: no key, or 0. */
+static void fill_up(struct group_builder *b, uint32_t place, uint32_t count)
+{
+    struct words *words = &b->words[place];
+    assert(words->filled <= count && count <= CHUNK_EVENTS_MAX);
+    if (words->filled < count)
+        memset(words->at + words->filled, columns_table[place].kind == COLUMN_LENS ? 0xff : 0,
+               (count - words->filled) * sizeof *words->at); /* 0xff: KEY_NULL */
+    words->filled = count;
+}
+
+/* Where the words of the next count events go. */
+static uint32_t *words_next(struct group_builder *b, enum section_id id, uint32_t count)
+{
+    const uint32_t first = b->columns.count;
+    fill_up(b, id - 1, first);
+    b->words[id - 1].filled = first + count;
+    return b->words[id - 1].at + first;
 }
 
 /* NULL where the topic is to be stored as it is. */
@@ -140,9 +165,11 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
         if (last->event_count > c->count - last->first_event)
             last->event_count = c->count - last->first_event;
     }
-    c->ts_delta = b->any_delta ? b->ts_delta : NULL;
-    c->ts_high = b->any_high ? b->ts_high : NULL;
-    c->key_len = b->any_key ? b->key_len : NULL;
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++)
+        if (b->words[i].filled > 0) {
+            fill_up(b, i, c->count);
+            column_set(&c->columns, &columns_table[i], b->words[i].at);
+        }
     struct chunk_sealer *sealer = sealer_of(b, stream->topic);
     size_t stored = chunk_seal(sealer, c, b->out + b->written, chunk_bound(c));
     assert(stored > 0);
@@ -171,7 +198,7 @@ static void add_tokens(struct chunk_columns *c, const struct run *run)
 static bool time_fits(const struct group_builder *b, const struct run *run, int64_t timestamp)
 {
     const int64_t base = b->columns.base_timestamp_us;
-    if (run->timestamp == 0 && b->any_high)
+    if (run->timestamp == 0 && b->words[SECTION_TS_HIGH - 1].filled > 0)
         return false;
     return timestamp >= base && (timestamp - base <= UINT32_MAX ||
                                  (run->timestamp != 0 && !b->clocked));
@@ -206,69 +233,62 @@ static void add_values(struct group_builder *b, const uint8_t *values, uint32_t 
     c->vals_bytes += bytes;
 }
 
-/* The keys of events [first, first + count), all the same. */
-static void add_keys(struct group_builder *b, uint32_t first, uint32_t count, const uint8_t *key,
-                     uint32_t key_len)
+/* The key of the next count events, all the same. */
+static void add_keys(struct group_builder *b, uint32_t count, const uint8_t *key, uint32_t key_len)
 {
     struct chunk_columns *c = &b->columns;
-    if (key_len == KEY_NULL && !b->any_key)
+    if (key_len == KEY_NULL)
         return;
-    if (!b->any_key)
-        memset(b->key_len, 0xff, first * sizeof *b->key_len); /* KEY_NULL */
-    b->any_key = true;
-    size_t bytes = key_len == KEY_NULL ? 0 : (size_t)key_len * count;
+    size_t bytes = (size_t)key_len * count;
     grow(&b->keys, &b->keys_capacity, c->keys_bytes + bytes);
     c->keys = b->keys;
+    uint32_t *lens = words_next(b, SECTION_KEY_LEN, count);
     for (uint32_t i = 0; i < count; i++)
-        b->key_len[first + i] = key_len;
+        lens[i] = key_len;
     for (uint32_t i = 0; bytes > 0 && i < count; i++)
         memcpy(b->keys + c->keys_bytes + (size_t)i * key_len, key, key_len);
     c->keys_bytes += (uint32_t)bytes;
 }
 
-static void add_deltas(struct group_builder *b, uint32_t first, uint32_t count, int64_t timestamp)
+/* The time of the next count events. */
+static void add_deltas(struct group_builder *b, uint32_t count, int64_t timestamp)
 {
     struct chunk_columns *c = &b->columns;
     uint64_t delta = (uint64_t)(timestamp - c->base_timestamp_us);
     if (timestamp > c->max_timestamp_us)
         c->max_timestamp_us = timestamp;
-    if (delta == 0 && !b->any_delta)
+    if (delta == 0)
         return;
-    if (!b->any_delta)
-        memset(b->ts_delta, 0, first * sizeof *b->ts_delta);
-    b->any_delta = true;
+    uint32_t *low = words_next(b, SECTION_TS_DELTA, count);
     for (uint32_t i = 0; i < count; i++)
-        b->ts_delta[first + i] = (uint32_t)delta;
-    if (delta <= UINT32_MAX && !b->any_high)
+        low[i] = (uint32_t)delta;
+    if (delta <= UINT32_MAX)
         return;
-    if (!b->any_high)
-        memset(b->ts_high, 0, first * sizeof *b->ts_high);
-    b->any_high = true;
+    uint32_t *high = words_next(b, SECTION_TS_HIGH, count);
     for (uint32_t i = 0; i < count; i++)
-        b->ts_high[first + i] = (uint32_t)(delta >> 32);
+        high[i] = (uint32_t)(delta >> 32);
 }
 
-/* Some events of a run with one key (or none) and one timestamp, their values in a row. They fit.
- */
+/* Some events of a run, their values in a row, with one key (or none) and one time; or as columns,
+ * from first on. They fit. */
 struct piece {
     const uint8_t *values, *key;
     const uint32_t *lens;
     uint32_t count, bytes, key_len;
     int64_t timestamp;
+    uint32_t first, key_bytes;
 };
 
 static void add_piece(struct group_builder *b, const struct run *run, const struct piece *piece)
 {
     struct chunk_columns *c = &b->columns;
-    if (c->count == 0) {
-        /* The run's earliest: later events of it that are older must not cut the chunk. */
-        c->base_timestamp_us = run->timestamps ? run->timestamp : piece->timestamp;
-        c->max_timestamp_us = piece->timestamp;
-    }
+    if (c->count == 0)
+        c->base_timestamp_us = c->max_timestamp_us = piece->timestamp;
     add_values(b, piece->values, piece->bytes);
-    memcpy(b->val_len + c->count, piece->lens, piece->count * sizeof *b->val_len);
-    add_keys(b, c->count, piece->count, piece->key, piece->key_len);
-    add_deltas(b, c->count, piece->count, piece->timestamp);
+    memcpy(words_next(b, SECTION_VAL_LEN, piece->count), piece->lens,
+           piece->count * sizeof *piece->lens);
+    add_keys(b, piece->count, piece->key, piece->key_len);
+    add_deltas(b, piece->count, piece->timestamp);
     c->count += piece->count;
     b->clocked |= run->timestamp == 0;
     add_tokens(c, run);
@@ -351,29 +371,115 @@ static void add_row(struct group_builder *b, struct stream *stream, const struct
     }
 }
 
-static void add_spans(struct group_builder *b, struct stream *stream, const struct run *run,
+/* ---- a batch that was cut ---- */
+
+static int64_t time_of(const struct run *run, uint32_t event, int64_t clock)
+{
+    return (run->timestamp ? run->timestamp : clock) + (int64_t)column_delta(run->columns, event);
+}
+
+static uint32_t key_len_of(const struct batch_columns *from, uint32_t event)
+{
+    return from->key_len != NULL ? from->key_len[event] : KEY_NULL;
+}
+
+/* The piece that begins with this event; of that one alone. */
+static void piece_start(struct piece *piece, const struct run *run, uint32_t first, int64_t clock)
+{
+    piece->first = first;
+    piece->lens = run->columns->val_len + first;
+    piece->key_len = key_len_of(run->columns, first);
+    piece->timestamp = time_of(run, first, clock);
+    piece->count = 1;
+    piece->bytes = piece->lens[0];
+    piece->key_bytes = piece->key_len == KEY_NULL ? 0 : piece->key_len;
+}
+
+/* As many of the run's next events as fit with it. */
+static void piece_extend(const struct group_builder *b, struct piece *piece, const struct run *run,
+                         int64_t clock)
+{
+    const struct chunk_columns *c = &b->columns;
+    for (uint32_t i = piece->first + 1; i < run->count; i++) {
+        const uint32_t key_len = key_len_of(run->columns, i);
+        const uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
+        if (c->vals_bytes + piece->bytes + run->columns->val_len[i] > CHUNK_VALUES_TARGET ||
+            c->keys_bytes + piece->key_bytes + key_bytes > CHUNK_KEYS_TARGET ||
+            c->count + piece->count >= CHUNK_EVENTS_MAX ||
+            !time_fits(b, run, time_of(run, i, clock)))
+            return;
+        piece->count++;
+        piece->bytes += run->columns->val_len[i];
+        piece->key_bytes += key_bytes;
+    }
+}
+
+static void add_times(struct group_builder *b, const struct run *run, const struct piece *piece,
                       int64_t clock)
 {
-    for (uint32_t i = 0; i < run->count; i++) {
-        const struct span *value = &run->value_spans[i];
-        struct piece piece = {.values = run->values + value->at,
-                              .key = run->keys,
-                              .lens = &value->len,
-                              .count = 1,
-                              .bytes = value->len,
-                              .key_len = run->keys ? run->key_len : KEY_NULL,
-                              .timestamp = run->timestamps  ? run->timestamps[i]
-                                           : run->timestamp ? run->timestamp
-                                                            : clock};
-        if (run->key_spans != NULL) {
-            piece.key_len = run->key_spans[i].len;
-            piece.key = run->keys + run->key_spans[i].at;
-        }
-        cut_chunk(b, stream, run, &piece);
-        if (i == 0 && run->has_producer)
-            note_producer(b, run);
-        add_piece(b, run, &piece);
+    struct chunk_columns *c = &b->columns;
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < piece->count; i++) {
+        const int64_t time = time_of(run, piece->first + i, clock);
+        c->max_timestamp_us = time > c->max_timestamp_us ? time : c->max_timestamp_us;
+        all |= (uint64_t)(time - c->base_timestamp_us);
     }
+    if (all == 0)
+        return;
+    uint32_t *low = words_next(b, SECTION_TS_DELTA, piece->count), *high = NULL;
+    if (all > UINT32_MAX)
+        high = words_next(b, SECTION_TS_HIGH, piece->count);
+    for (uint32_t i = 0; i < piece->count; i++) {
+        const int64_t time = time_of(run, piece->first + i, clock);
+        const uint64_t delta = (uint64_t)(time - c->base_timestamp_us);
+        low[i] = (uint32_t)delta;
+        if (high != NULL)
+            high[i] = (uint32_t)(delta >> 32);
+    }
+}
+
+/* Whatever the table has, but the times, which chunks count from elsewhere. */
+static void add_words(struct group_builder *b, const struct run *run, const struct piece *piece)
+{
+    for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++) {
+        if (each->kind == COLUMN_BYTES || each->bit == COLUMN_TIMESTAMP)
+            continue;
+        const uint32_t *from = column_pointer(run->columns, each);
+        if (from != NULL)
+            memcpy(words_next(b, each->id, piece->count), from + piece->first,
+                   piece->count * sizeof *from);
+    }
+}
+
+static void add_columns(struct group_builder *b, struct stream *stream, const struct run *run,
+                        int64_t clock)
+{
+    struct chunk_columns *c = &b->columns;
+    struct piece piece = {.values = run->columns->vals, .key = run->columns->keys};
+    for (uint32_t first = 0; first < run->count; first += piece.count) {
+        piece_start(&piece, run, first, clock);
+        cut_chunk(b, stream, run, &piece);
+        if (first == 0 && run->has_producer)
+            note_producer(b, run);
+        if (c->count == 0) /* the run's base: later events that are older must not cut the chunk */
+            c->base_timestamp_us = c->max_timestamp_us = run->timestamp ? run->timestamp : clock;
+        piece_extend(b, &piece, run, clock);
+        add_times(b, run, &piece, clock);
+        add_words(b, run, &piece);
+        add_values(b, piece.values, piece.bytes);
+        if (piece.key_bytes > 0) {
+            grow(&b->keys, &b->keys_capacity, (size_t)c->keys_bytes + piece.key_bytes);
+            memcpy(b->keys + c->keys_bytes, piece.key, piece.key_bytes);
+            c->keys = b->keys;
+            c->keys_bytes += piece.key_bytes;
+            piece.key += piece.key_bytes;
+        }
+        piece.values += piece.bytes;
+        c->count += piece.count;
+        b->clocked |= run->timestamp == 0;
+        add_tokens(c, run);
+    }
+    assert(piece.values == run->columns->vals + run->columns->vals_bytes);
 }
 
 static void encode_stream(struct group_builder *b, struct stream *stream, int64_t wall_us)
@@ -385,8 +491,8 @@ static void encode_stream(struct group_builder *b, struct stream *stream, int64_
         run->base_offset = stream->next_offset + b->columns.count;
         if (run->sealed)
             add_sealed(b, stream, run, clock);
-        else if (run->value_spans != NULL)
-            add_spans(b, stream, run, clock);
+        else if (run->columns != NULL)
+            add_columns(b, stream, run, clock);
         else
             add_row(b, stream, run, clock);
     }
@@ -397,6 +503,7 @@ static void encode_stream(struct group_builder *b, struct stream *stream, int64_
 
 static void compact_run(struct log *log, const struct run *run)
 {
+    assert(run->columns == NULL);
     for (uint32_t i = 0; i < run->count; i++)
         shard_compact(log->shard, run->stream->topic, run->keys, run->keys ? run->key_len : 0,
                       run->values, run->value_len);

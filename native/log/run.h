@@ -23,10 +23,6 @@ struct body *body_new(uint64_t *account, size_t capacity);
 bool body_reserve(struct body *body, size_t want);
 void body_release(struct body *body);
 
-struct span {
-    uint32_t at, len;
-};
-
 enum waiter_kind { WAITER_NONE, WAITER_SLOT, WAITER_PEER, WAITER_APPEND };
 
 /* Who is told when the run is stable. */
@@ -52,21 +48,19 @@ struct run {
     bool has_producer;
     uint8_t problem;   /* why it is refused; told when a group built after that is committed */
     uint32_t value_len;
-    /* One event, values[0, value_len); or the lens one behind the other; or the spans. */
+    /* One event, values[0, value_len); or the lens one behind the other; or columns instead. */
     const uint8_t *values;
     struct waiter waiter;
     struct body *body; /* NULL: everything lies behind the run */
     const uint8_t *keys; /* NULL: no key */
     int64_t token_min, token_max;
-    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See timestamps */
+    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See columns */
     const uint32_t *value_lens;
-    const struct span *value_spans;
-    const struct span *key_spans; /* NULL: one key for all, keys[0, key_len); len KEY_NULL: none */
+    const struct batch_columns *columns; /* or NULL; of a cut batch: times from timestamp */
     uint32_t key_len;
     uint32_t producer_epoch;
     uint64_t producer_seq; /* refused: the one that would have been taken */
     uint8_t producer_id[PRODUCER_ID_BYTES];
-    const int64_t *timestamps;        /* NULL: timestamp for all; else that is their earliest */
     const struct batch_view *batch;   /* sealed only */
     _Alignas(8) uint8_t tail[];
 };

@@ -398,19 +398,22 @@ static void test_times_in_no_order(int64_t step)
     lab_open(&lab, DISK_BYTES, 1);
     settle(&lab);
     put(&lab, "fall", 0, 10);
-    struct run *run = event(&lab, "fall", 0, COUNT * 16);
-    int64_t *stamps = (int64_t *)run->tail, *kept = malloc(COUNT * sizeof *kept);
-    struct span *spans = (struct span *)(stamps + COUNT);
-    run->timestamp = INT64_MAX;
+    struct run *run = event(&lab, "fall", 0, COUNT * 16 + sizeof(struct batch_columns));
+    struct batch_columns *columns = (struct batch_columns *)run->tail;
+    int64_t *kept = malloc(COUNT * sizeof *kept);
+    uint32_t *low = (uint32_t *)(columns + 1), *high = low + COUNT, *lens = high + COUNT;
+    run->timestamp = NOW - (COUNT - 1) * step;
     for (int i = 0; i < COUNT; i++) {
-        kept[i] = stamps[i] = NOW - i * 2741 % COUNT * step;
-        spans[i] = (struct span){0, 1};
-        run->timestamp = stamps[i] < run->timestamp ? stamps[i] : run->timestamp;
+        kept[i] = NOW - i * 2741 % COUNT * step;
+        low[i] = (uint32_t)(kept[i] - run->timestamp);
+        high[i] = (uint32_t)((kept[i] - run->timestamp) >> 32);
+        lens[i] = 1;
     }
+    *columns = (struct batch_columns){.count = COUNT, .ts_delta = low, .ts_high = high,
+                                      .val_len = lens, .vals = memset(lens + COUNT, 'x', COUNT),
+                                      .vals_bytes = COUNT};
     run->count = run->bytes = COUNT;
-    run->values = (const uint8_t *)"x";
-    run->value_spans = spans;
-    run->timestamps = stamps;
+    run->columns = columns;
     run->max_timestamp = NOW;
     const struct stream *stream = run->stream;
     size_t bound = run_bound(run);

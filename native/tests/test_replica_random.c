@@ -91,37 +91,39 @@ static struct run *lines_run(struct ring *ring, struct stream *stream)
     return run;
 }
 
-static struct run *rows_run(struct ring *ring, struct stream *stream)
+static struct run *cut_run(struct ring *ring, struct stream *stream)
 {
     const uint32_t count = below(ring, 100) + 1;
-    struct run *run = run_new(stream, (size_t)count * (24 + 60));
+    struct run *run = run_new(stream, sizeof(struct batch_columns) + (size_t)count * (16 + 60));
     CHECK(run != NULL);
-    int64_t *timestamps = (int64_t *)run->tail;
-    struct span *values = (struct span *)(timestamps + count), *keys = values + count;
-    uint8_t *bytes = (uint8_t *)(keys + count);
-    const int64_t first = ring->now + below(ring, 1000) * (int64_t)below(ring, 100000000);
+    struct batch_columns *c = (struct batch_columns *)run->tail;
+    uint32_t *low = (uint32_t *)(c + 1), *high = low + count, *key_len = high + count;
+    uint32_t *val_len = key_len + count;
+    uint8_t *keys = (uint8_t *)(val_len + count), *vals = keys + (size_t)count * 20;
     const int64_t scale = chance(ring, 70) ? 1 : below(ring, 20000) + 1; /* decades apart */
-    uint32_t at = 0;
-    run->timestamp = INT64_MAX;
+    *c = (struct batch_columns){.count = count, .val_len = val_len, .keys = keys, .vals = vals};
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t key_len = chance(ring, 30) ? KEY_NULL : below(ring, 20);
-        keys[i] = (struct span){at, key_len};
-        at += key_len == KEY_NULL ? 0 : key_len;
-        values[i] = (struct span){at, below(ring, 40)};
-        at += values[i].len;
-        timestamps[i] = first + below(ring, UINT32_MAX) * scale;
-        if (timestamps[i] < run->timestamp)
-            run->timestamp = timestamps[i];
+        key_len[i] = chance(ring, 30) ? KEY_NULL : below(ring, 20);
+        c->keys_bytes += key_len[i] == KEY_NULL ? 0 : key_len[i];
+        val_len[i] = below(ring, 40);
+        c->vals_bytes += val_len[i];
+        const int64_t delta = below(ring, UINT32_MAX) * scale;
+        low[i] = (uint32_t)delta;
+        high[i] = (uint32_t)(delta >> 32);
     }
-    fill(ring, bytes, at);
-    run->values = run->keys = bytes;
-    run->value_spans = values;
-    run->key_spans = keys;
-    run->timestamps = chance(ring, 50) ? timestamps : NULL;
-    if (run->timestamps == NULL)
-        run->timestamp = 0;
+    fill(ring, keys, c->keys_bytes);
+    fill(ring, vals, c->vals_bytes);
+    c->key_len = chance(ring, 80) ? key_len : NULL;
+    if (c->key_len == NULL)
+        c->keys_bytes = 0;
+    if (chance(ring, 50)) {
+        run->timestamp = ring->now + below(ring, 1000) * (int64_t)below(ring, 100000000);
+        c->ts_delta = low;
+        c->ts_high = scale > 1 || chance(ring, 50) ? high : NULL;
+    }
+    run->columns = c;
     run->count = count;
-    run->bytes = at;
+    run->bytes = c->vals_bytes + c->keys_bytes;
     return run;
 }
 
@@ -206,7 +208,7 @@ static void call(struct ring *ring)
         return;
     }
     struct run *(*const kinds[])(struct ring *, struct stream *) = {event_run, event_run, lines_run,
-                                                                   rows_run, batch_run};
+                                                                   cut_run, batch_run};
     struct run *run = kinds[below(ring, 5)](ring, stream);
     if (chance(ring, 40))
         number(ring, run);
