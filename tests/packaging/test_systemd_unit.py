@@ -18,6 +18,41 @@ def test_the_contract_with_the_supervisor() -> None:
         assert line in lines
 
 
+def _filtered(names: list[str]) -> set[str]:
+    """System calls of these names and groups, as the systemd of this machine has them."""
+    calls = set()
+    for name in names:
+        if name.startswith("@"):
+            command = ["systemd-analyze", "syscall-filter", "--no-pager", name]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+            lines = [line.strip() for line in done.stdout.splitlines()[1:]]
+            calls |= _filtered([line for line in lines if line and not line.startswith("#")])
+        else:
+            calls.add(name)
+    return calls
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="no systemd-analyze here: apt-get install systemd",
+)
+def test_what_a_worker_asks_of_the_kernel_is_allowed() -> None:
+    """A call that is refused costs nothing but time, so nobody would notice."""
+    allowed: set[str] = set()
+    for line in UNIT.read_text("utf-8").splitlines():
+        if line.startswith("SystemCallFilter="):
+            names = line.removeprefix("SystemCallFilter=")
+            if names.startswith("~"):
+                allowed -= _filtered(names[1:].split())
+            else:
+                allowed |= _filtered(names.split())
+    memory = ["mmap", "munmap", "madvise", "mlock", "fallocate", "posix_fadvise"]
+    rings = ["io_uring_setup", "io_uring_enter", "io_uring_register", "io_setup", "io_submit"]
+    cores = ["sched_setaffinity", "sched_setattr", "sched_getscheduler", "getpriority", "prlimit64"]
+    wanted = {*memory, *rings, *cores} - {"posix_fadvise"} | {"fadvise64", "pwritev2", "statx"}
+    assert not wanted - allowed
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
     reason="no systemd-analyze here: apt-get install systemd",

@@ -19,7 +19,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ class Twofold:
         expected: there must be one, so that it is lost if it is not there.
         """
         paths = (shard / layout.LINEAGE_NAME, shard / layout.LINEAGE_COPY_NAME)
-        merged = merge([read_copy(path) for path in paths])
+        merged = merge(read_copies(paths))
         if not merged.turn and expected:
             merged.doubtful = True
             merged.hurt += [f"{path} is gone" for path in paths if not path.exists()]
@@ -202,15 +202,29 @@ def make_frame(turn: int, serial: int, prev: int, body: bytes) -> Frame:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def read_copy(path: Path) -> Copy:
-    """What is in one file. Raises DataDirError for one of an older version."""
-    copy = Copy(path)
+def read_copies(paths: tuple[Path, Path]) -> list[Copy]:
+    """What is in both. Usually that is the same, byte by byte, and is taken apart once.
+    Raises DataDirError for a file of an older version."""
+    one, other = (_read(path) for path in paths)
+    first = _copy(paths[0], one)
+    same = one is not None and one == other
+    return [first, replace(first, path=paths[1]) if same else _copy(paths[1], other)]
+
+
+def _read(path: Path) -> bytes | None:
+    """None: there is none."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        return copy
+        return None
     except OSError as error:
         raise explain(error, path, "read") from error
+
+
+def _copy(path: Path, data: bytes | None) -> Copy:
+    copy = Copy(path)
+    if data is None:
+        return copy
     copy.there = True
     if _is_old(data):
         raise DataDirError(

@@ -6,6 +6,7 @@ Every region of every frame of one copy and of the other, flipped, cut, gone, an
 import errno
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ import pytest
 from barco.errors import DiskFullError
 from barco.workers.storage.files import layout, twofold
 from barco.workers.storage.files.errors import DiskError
-from barco.workers.storage.files.twofold import SECTOR_BYTES, Twofold, make_frame, merge, read_copy
+from barco.workers.storage.files.twofold import (
+    SECTOR_BYTES,
+    Twofold,
+    make_frame,
+    merge,
+    read_copies,
+)
 
 BODIES = [b"a" * 10, b"b" * 100, bytes(700), b"d" * 3000, b"e" * 40]
 DOUBT = b"doubt"
@@ -74,7 +81,7 @@ def bodies_of(merged):
 
 
 def copy_of(data, made={}):  # noqa: B006 - kept on purpose.
-    """As `read_copy` has it; from memory, for there are many."""
+    """As `read_copies` has it; from memory, for there are many."""
     if data not in made:
         copy = twofold.Copy(Path("x"))
         if data is not None:
@@ -154,8 +161,28 @@ def test_it_is_all_there_after_a_start_and_both_are_whole(tmp_path):
             *BODIES,
             b"more",
         ]
-        one, other = (read_copy(tmp_path / name) for name in NAMES)
-        assert one.frames == other.frames and not one.hurt and not other.hurt
+        assert (tmp_path / NAMES[0]).read_bytes() == (tmp_path / NAMES[1]).read_bytes()
+        one, other = read_copies((tmp_path / NAMES[0], tmp_path / NAMES[1]))
+        assert len(one.frames) == len(BODIES) + 2 and not one.hurt and not other.hurt
+
+
+def test_what_is_the_same_in_both_is_taken_apart_once(tmp_path, monkeypatch):
+    parsed = []
+
+    def parse(copy, data, inner=twofold._parse):
+        parsed.append(data)
+        inner(copy, data)
+
+    monkeypatch.setattr(twofold, "_parse", parse)
+    paths = (tmp_path / NAMES[0], tmp_path / NAMES[1])
+    for name, data in [("whole", WHOLE), *HURTS]:
+        put(tmp_path, data, data)
+        parsed.clear()
+        copies = read_copies(paths)
+        assert len(parsed) == (data is not None), name
+        expected = copy_of(data)
+        assert [copy.path for copy in copies] == list(paths)
+        assert [replace(copy, path=expected.path) for copy in copies] == [expected] * 2, name
 
 
 def test_doubt_is_part_of_the_journal_that_begins_anew(tmp_path):
