@@ -108,7 +108,15 @@ class Worker:
             opened=self._opened,
             fatal=self._fatal,
         )
-        names = "built", "landed", "segment_wanted", "segment_sealed", "frame", "replica_closed"
+        names = (
+            "built",
+            "landed",
+            "settled",
+            "segment_wanted",
+            "segment_sealed",
+            "frame",
+            "replica_closed",
+        )
         self._upcalls |= dict.fromkeys(names, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ struct part {
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
     UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED,
-    UPCALL_FRAME, UPCALL_REPLICA_CLOSED
+    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED
 };
 
 /* What run() returns to Python, a few per group at most. */
@@ -174,6 +174,7 @@ struct reactor {
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */
+    bool tells_settled; /* Python waits until no append is under way */
     int64_t swept_ms;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
     int64_t append_us; /* how long appends take, a moving average */

@@ -238,6 +238,14 @@ static void tell_stable(struct reactor *reactor)
         reactor_upcall(reactor, UPCALL_STABLE, reactor->log->stable_gseq);
 }
 
+static void tell_settled(struct reactor *reactor)
+{
+    if (!reactor->tells_settled || !log_settled(reactor->log))
+        return;
+    reactor->tells_settled = false;
+    reactor_upcall(reactor, UPCALL_SETTLED, 0);
+}
+
 static void pump(struct reactor *reactor)
 {
     gather_ended(reactor);
@@ -260,6 +268,7 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     loop_wait(&reactor->loop, timeout_ns);
     pump(reactor);
     tell_stable(reactor);
+    tell_settled(reactor);
     unblock(reactor);
     loop_tend(&reactor->loop);
     if (refuse_in_us(reactor) == 0) {
@@ -321,6 +330,7 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
     /* What Python asked for since the last stay: answers, appends, segments. */
     pump(reactor);
     loop_tend(&reactor->loop);
+    tell_settled(reactor);
     int64_t end_ms = INT64_MAX;
     if (timeout_ns >= 0)
         end_ms = reactor->loop.now_ms + (timeout_ns + 999999) / 1000000;

@@ -273,6 +273,7 @@ static PyObject *upcall_tuple(struct upcall *up)
         return Py_BuildValue("(sKIK)", "landed", id, up->header_crc, (unsigned long long)up->pos);
     case UPCALL_FRAME: return frame_upcall(up);
     case UPCALL_REPLICA_CLOSED: return Py_BuildValue("(sK)", "replica_closed", id);
+    case UPCALL_SETTLED: return Py_BuildValue("(s)", "settled");
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
     }

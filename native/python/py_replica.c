@@ -118,6 +118,15 @@ static PyObject *Reactor_drain_generation(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_tell_settled(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    reactor->tells_settled = true;
+    Py_RETURN_NONE;
+}
+
 static PyObject *Reactor_fence(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -174,6 +183,8 @@ PyMethodDef reactor_replica_methods[] = {
      "replicated(gseq): the leader's followers', or the leader's committed."},
     {"drain_generation", Reactor_drain_generation, METH_NOARGS,
      "No group is built or taken any more; calls that wait go on waiting."},
+    {"tell_settled", Reactor_tell_settled, METH_NOARGS,
+     "Once, as soon as no append is under way: upcall 'settled'."},
     {"fence", Reactor_fence, METH_NOARGS, "No append and no acknowledgement any more."},
     {"send_group", Reactor_send_group, METH_VARARGS,
      "send_group(socket, head, pos, length, sent) -> bytes more sent | None: no longer in memory."},

@@ -20,9 +20,6 @@ from barco.types import Epoch, Token
 from barco.workers.storage.stores.recovery import pack_parents
 from barco.workers.storage.stores.replicas import ReplicaStore
 
-LOOK_SECONDS = 0.0005
-"""Between two looks at whether the core's last appends have landed; a fail-over waits for it."""
-
 DISK_FULL_RETRY_SECONDS = 2.0
 
 log = logging.getLogger("barco.replication")
@@ -40,12 +37,13 @@ class Carrier:
         opened: Callable[[Generation], None],
         fatal: Callable[[str], None],
         guarded: Callable[..., None],
+        eased: Callable[[], None],
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
     ) -> None:
         """`tell`: the replica, of any generation. `opened`: GEN_START may be built. `guarded(call,
-        *args)`: for what the loop calls. `tail_of`: where one ended, if that is known;
-        `session_of`: whose groups it has."""
+        *args)`: for what the loop calls. `eased`: fewer bytes are pending. `tail_of`: where one
+        ended, if that is known; `session_of`: whose groups it has."""
         self.machine = Logs(tail_of)
         self._reactor = reactor
         self._store = store
@@ -53,10 +51,10 @@ class Carrier:
         self._on_opened = opened
         self._fatal = fatal
         self._guarded = guarded
+        self._eased = eased
         self._session_of = session_of
         self._wanting = False
         """The core waits for its next segment."""
-        self._looks: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def adopt(self, token: Token, *, alone: bool = False) -> None:
@@ -117,20 +115,33 @@ class Carrier:
 
     def step(self, event: le.LogEvent) -> None:
         """Tell the machine, and do what it asks for."""
-        effects = deque(self.machine.step(event, self._state()))
+        seen, pending = self._state(), self.pending_bytes
+        effects = deque(self.machine.step(event, seen))
         while effects:
             effect = effects.popleft()
             if isinstance(effect, le.Take):
                 took = le.Took(effect.gid, self._reactor.take_group(effect.data))
-                effects.extendleft(reversed(self.machine.step(took, self._state())))
+                seen = self._state()
+                effects.extendleft(reversed(self.machine.step(took, seen)))
             else:
                 _DO[type(effect)](self, effect)
-        if self._looks is None and self.machine.waits():
-            loop = asyncio.get_running_loop()
-            self._looks = loop.call_later(LOOK_SECONDS, self._guarded, self._look)
+        if self.machine.waits():
+            self._have_looked(seen)
+        assert self.pending_bytes >= 0, "a group is counted until it is written or dropped"
+        if self.pending_bytes < pending:
+            self._eased()
 
-    def _look(self) -> None:
-        self._looks = None
+    def _have_looked(self, seen: le.CoreState) -> None:
+        """A fail-over waits until the core's last appends have landed, of which not each is told.
+        All else that may be waited for is an event of its own."""
+        assert self.machine.waits()
+        if not self._state().settled:
+            self._reactor.tell_settled()
+        elif not seen.settled:  # What was just asked for has settled it.
+            asyncio.get_running_loop().call_soon(self._guarded, self.step, le.Look())
+
+    def settled(self) -> None:
+        """By the core, which was asked to tell."""
         self.step(le.Look())
 
     def want_segment(self) -> None:
@@ -272,8 +283,6 @@ class Carrier:
 
     async def close(self) -> None:
         """Ends what is under way."""
-        if self._looks is not None:
-            self._looks.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

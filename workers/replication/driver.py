@@ -94,6 +94,7 @@ class Driver:
             opened=self._opened,
             fatal=fatal,
             guarded=self._guarded,
+            eased=self._inputs.go_on,
             tail_of=self._tail_of,
             session_of=self._session_of,
         )
@@ -264,7 +265,7 @@ class Driver:
         self.post(ev.Tick())
 
     def upcall(self, upcall: Upcall) -> None:
-        """From the reactor: built, landed, segment_wanted, frame or replica_closed."""
+        """From the reactor: built, landed, settled, segment_wanted, frame or replica_closed."""
         self._guarded(self._hear, upcall)
 
     def _hear(self, upcall: Upcall) -> None:
@@ -274,6 +275,8 @@ class Driver:
             self._built(GroupHead(gseq, prev_crc, header_crc, length), pos)
         elif kind == "landed":
             self.logs.step(le.Landed(*upcall[1:]))
+        elif kind == "settled":
+            self.logs.settled()
         elif kind in ("frame", "replica_closed"):
             self._inputs.upcall(upcall)
         elif kind == "segment_wanted":

@@ -4,7 +4,6 @@ Of a generation that is followed in steady state the core takes the groups by it
 its leader: see `Inputs.arm`.
 """
 
-import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -21,9 +20,6 @@ from barco.protocol.replication_codec import U32
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
 from barco.workers.replication.mutants import DAMAGING, MUTANT
-
-RESUME_SECONDS = 0.01
-"""Between two looks at whether peers that had to wait may go on."""
 
 log = logging.getLogger("barco.replication")
 
@@ -86,6 +82,8 @@ class Inputs:
         number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max)
         assert number not in self._open, "the core's number of another connection"
         self._open[number] = Input(number, sender, hello.session)
+        if self._paused:
+            self._reactor.pause_replica(number, True)
 
     def upcall(self, upcall: Upcall) -> None:
         """From the reactor: frame or replica_closed."""
@@ -126,14 +124,18 @@ class Inputs:
     def hold_back(self) -> None:
         """Back-pressure: what does not come in yet, its sender keeps or drops."""
         if not self._paused and self._pending_bytes() > REPLICATION_PENDING_BYTES_MAX:
-            self._pause()
+            self._pause(True)
 
-    def _pause(self) -> None:
-        self._paused = self._pending_bytes() > REPLICATION_PENDING_BYTES_MAX // 2
+    def go_on(self) -> None:
+        """By the logs, of which fewer groups wait now."""
+        if self._paused and self._pending_bytes() <= REPLICATION_PENDING_BYTES_MAX // 2:
+            self._pause(False)
+
+    def _pause(self, paused: bool) -> None:
+        assert paused != self._paused, "peers are told when it changes"
+        self._paused = paused
         for number in self._open:
-            self._reactor.pause_replica(number, self._paused)
-        if self._paused:
-            asyncio.get_running_loop().call_later(RESUME_SECONDS, self._pause)
+            self._reactor.pause_replica(number, paused)
 
     def close(self) -> None:
         """Hang up, without a word to anybody."""

@@ -114,7 +114,7 @@ class Follower:
             self.fatal.append(str(error))
 
     def upcall(self, upcall: Any) -> None:
-        if upcall[0] in ("built", "landed", "segment_wanted", "frame", "replica_closed"):
+        if upcall[0] in ("built", "landed", "settled", "segment_wanted", "frame", "replica_closed"):
             asyncio.get_running_loop().call_soon(self.driver.upcall, upcall)
 
     async def dialled(self, peer: Identity) -> tuple[Hello, socket.socket]:

@@ -1,6 +1,5 @@
 """A generation without followers: what the core tells of it, and how the machine hears the rest."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,9 +110,8 @@ def test_a_drain_ends_though_the_core_tells_of_nothing_that_lands(root: Path) ->
         logs.step(fx.Drain(GID))
         await turns()
         assert not any(isinstance(each, ev.Drained) for each in told)
-        while not led.reactor.log_state()["settled"]:
-            led.upcalls += led.reactor.run(0.002)[1]
-        await asyncio.sleep(0.05)
+        led.until(1, "settled")
+        logs.settled()
         assert told[-1] == ev.Drained(GID, 2, led.reactor.log_state()["header_crc"])
         led.reactor.close()
         os.close(led.fd)

@@ -75,6 +75,7 @@ def carrier(
         opened=opened.append,
         fatal=told.append,
         guarded=lambda call, *args: call(*args),
+        eased=lambda: None,
         tail_of=lambda gid: tail,
         session_of=lambda gid: 7,
     )

@@ -13,6 +13,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -36,6 +37,7 @@ from barco.model.generation import (
     GroupHead,
 )
 from barco.protocol import replication as r
+from barco.workers.replication import inputs
 from barco.workers.replication.wire import HEAD, encode
 
 GROUPS = 260
@@ -310,3 +312,42 @@ def test_a_bit_that_flips_ends_the_connection(native: bool, root: Path, groups: 
         assert script._next() == 4
 
     follow(root, native=native, test=test)
+
+
+def test_peers_that_had_to_wait_go_on_as_soon_as_there_is_room(
+    root: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a connection that was dialled meanwhile."""
+    bound = 20_000
+    monkeypatch.setattr(inputs, "REPLICATION_PENDING_BYTES_MAX", bound)
+
+    async def test(follower: Follower) -> None:
+        ours = follower.driver._inputs
+        paused: list[bool] = []
+
+        def pause(number: int, wait: bool) -> None:
+            paused.append(wait)
+            assert wait == (follower.driver.logs.pending_bytes > bound // 2)
+            follower.reactor.pause_replica(number, wait)
+
+        monkeypatch.setattr(
+            ours, "_reactor", SimpleNamespace(reactor=follower.reactor, pause_replica=pause)
+        )
+        for name in ("adopt_replica", "close_replica", "arm_intake"):
+            setattr(ours._reactor, name, getattr(follower.reactor, name))
+        script = Script(1, follower, groups)
+        half = GROUPS // 2
+        stream = b"".join(script._frame(index) for index in range(half))
+        sending = asyncio.ensure_future(script._send(stream))
+        while True not in paused:
+            await asyncio.sleep(0)
+        follower.dial(C)
+        assert not ours._paused or len(paused) > 2
+        await sending
+        while follower.reactor.log_state()["stable_gseq"] < half:
+            await asyncio.sleep(0.001)
+        await follower.rest()
+        assert paused[-1] is False and not follower.fatal
+        assert follower.acknowledged == half
+
+    follow(root, native=False, test=test)
