@@ -26,7 +26,7 @@ _HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
 
-_TYPES: dict[str, tuple[DataType, ...]] = {
+TYPES: dict[str, tuple[DataType, ...]] = {
     "key": (BinaryType(), StringType()),
     "value": (BinaryType(), StringType()),
     "topic": (StringType(),),
@@ -55,12 +55,12 @@ class SchemaError(ValueError):
 def source_schema(columns: Sequence[str] = (), *, headers: bool = False) -> StructType:
     """The schema of a read without one of the user's: the default columns, or those named."""
     names = tuple(columns) or DEFAULT_COLUMNS + ("headers",) * headers
-    unknown = [name for name in names if name not in _TYPES]
+    unknown = [name for name in names if name not in TYPES]
     if unknown:
-        raise SchemaError(f"there is no column {unknown[0]!r}; there are: {', '.join(_TYPES)}")
+        raise SchemaError(f"there is no column {unknown[0]!r}; there are: {', '.join(TYPES)}")
     if len(set(names)) != len(names):
         raise SchemaError(f"a column is named twice: {', '.join(names)}")
-    return StructType([StructField(name, _TYPES[name][0], name in NULLABLE) for name in names])
+    return StructType([StructField(name, TYPES[name][0], name in NULLABLE) for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def projection(schema: StructType, arrow: pa.Schema) -> Projection:
     """What a schema asks for; SchemaError if events do not have it. `arrow` is the same schema as
     Spark converts it: batches have to equal it, nullability included."""
     for field in schema.fields:
-        allowed = _TYPES.get(field.name)
+        allowed = TYPES.get(field.name)
         if allowed is None:
             raise SchemaError(
-                f"there is no column {field.name!r}; there are: {', '.join(_TYPES)} "
+                f"there is no column {field.name!r}; there are: {', '.join(TYPES)} "
                 "(names are case-sensitive here)"
             )
         if field.dataType not in allowed:

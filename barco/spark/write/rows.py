@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from barco import _native
 from barco.client.wire.http1 import Response
@@ -20,6 +13,7 @@ from barco.errors import BarcoError
 from barco.limits import KEY_BYTES_MAX
 from barco.protocol.batch import split_batches
 from barco.spark.base.options import OptionError
+from barco.spark.base.schema import TYPES
 from barco.spark.write.commit import WriteOptions
 from barco.spark.write.tokens import Columns, Numbers, data_of, offsets_of
 
@@ -29,14 +23,9 @@ TOLD_BYTES = 48
 TIMESTAMP_US_MAX = 2**63 - 2**32
 """Of an event: that of a batch's first one (native/format/batch.c)."""
 
-_TEXT = (BinaryType(), StringType())
-_COLUMNS = {
-    "key": _TEXT,
-    "value": _TEXT,
-    "topic": (StringType(),),
-    "timestamp": (TimestampType(), LongType()),
-    "partition": (IntegerType(),),
-}
+_BYTES = ("key", "value")
+_NUMBERS = tuple(name for name in _native.COLUMNS if name not in _BYTES)
+_COLUMNS = {name: TYPES[name] for name in (*_BYTES, "topic", *_NUMBERS, "partition")}
 _PASSED_OVER = ("offset", "epoch", "timestampType", "token", "slice")
 """What a read of barco or Kafka has as well: it is given anew."""
 
@@ -131,35 +120,35 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     key = None
     if batch.schema.get_field_index("key") >= 0:
         key = batch.column("key").cast(pa.binary())
-    columns = Columns(key, values, _times(batch))
+    numbers = {name: _numbers(batch, name) for name in _NUMBERS if name in batch.schema.names}
+    columns = Columns(key, values, numbers)
     if values.null_count:
         refuse(columns, values.is_null(), "its value is null: an event's may be empty, not null")
-    if columns.time_us is not None:
-        wrong = (columns.time_us <= 0) | (columns.time_us > TIMESTAMP_US_MAX)
+    times = numbers.get("timestamp")
+    if times is not None:
+        wrong = (times <= 0) | (times > TIMESTAMP_US_MAX)
         refuse(
             columns,
             wrong,
-            f"its timestamp, {columns.time_us[np.argmax(wrong)]}, is none: column timestamp counts "
+            f"its timestamp, {times[np.argmax(wrong)]}, is none: column timestamp counts "
             "microseconds from 1970 on, and a null is now",
         )
     return columns
 
 
-def _times(batch: pa.RecordBatch) -> Any:
-    if batch.schema.get_field_index("timestamp") < 0:
-        return None
-    column = batch.column("timestamp")
+def _numbers(batch: pa.RecordBatch, name: str) -> Any:
+    column = batch.column(name)
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     numbers = column.cast(pa.int64())
     if numbers.null_count:
-        numbers = numbers.fill_null(time.time_ns() // 1000)
+        numbers = numbers.fill_null(time.time_ns() // 1000 if name == "timestamp" else 0)
     return numbers.to_numpy(zero_copy_only=False)
 
 
 def encode(columns: Columns, acceleration: int) -> bytes:
     """The rows as application/vnd.barco.batch, compressed."""
-    key, value, times = columns
+    key, value, numbers = columns
     valid = None
     if key is not None and key.null_count:
         valid = key.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
@@ -170,7 +159,7 @@ def encode(columns: Columns, acceleration: int) -> bytes:
             None if key is None else offsets_of(key).data,
             None if key is None else data_of(key),
             valid,
-            {} if times is None else {"timestamp": np.ascontiguousarray(times).data},
+            {name: np.ascontiguousarray(each).data for name, each in numbers.items()},
             acceleration,
         )
     except ValueError as error:

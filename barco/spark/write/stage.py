@@ -186,13 +186,11 @@ class _Held:
         parts, self.parts, self.bytes = self.parts, [], 0
         if len(parts) == 1:
             return parts[0]
-        keyed, timed = parts[0].key is not None, parts[0].time_us is not None
+        keyed, names = parts[0].key is not None, parts[0].numbers
         return Columns(
             pa.concat_arrays([part.key for part in parts]) if keyed else None,
             pa.concat_arrays([part.value for part in parts]),
-            np.concatenate([part.time_us for part in parts if part.time_us is not None])
-            if timed
-            else None,
+            {name: np.concatenate([part.numbers[name] for part in parts]) for name in names},
         )
 
 

@@ -19,22 +19,23 @@ ROW_BYTES = 8
 """What a row counts at least: a piece has at most 65,536."""
 
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
-Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+Integers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Columns(NamedTuple):
-    """Rows of one slice: `key` and `time_us` may be absent."""
+    """Rows of one slice: `key` may be absent, and of the columns of numbers any."""
 
     key: pa.Array | None
     value: pa.Array
-    time_us: Times | None
+    numbers: dict[str, Integers]
+    """By name, "timestamp" in microseconds since 1970."""
 
     def cut(self, start: int, stop: int) -> "Columns":
         """Some of the rows, not copied."""
         return Columns(
             None if self.key is None else self.key.slice(start, stop - start),
             self.value.slice(start, stop - start),
-            None if self.time_us is None else self.time_us[start:stop],
+            {name: each[start:stop] for name, each in self.numbers.items()},
         )
 
 
@@ -100,11 +101,11 @@ class Router:
             few = np.uint16 if len(sizes) <= 65_536 else np.int32
             order = np.argsort(places.astype(few), kind="stable")  # By radix, if they are few.
             indices = pa.array(order)
-            key, value, time_us = columns
+            key, value, integers = columns
             columns = Columns(
                 None if key is None else key.take(indices),
                 value.take(indices),
-                None if time_us is None else time_us[order],
+                {name: each[order] for name, each in integers.items()},
             )
         found = np.flatnonzero(sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[found])))

@@ -42,13 +42,13 @@ def test_every_row_goes_where_its_key_belongs() -> None:
 def test_rows_without_keys_go_by_their_values() -> None:
     """However they are shared out and ordered, with a column for keys or without."""
     values = [b"%d" % (n % 4000) for n in range(5000)]
-    whole = Columns(None, pa.array(values), None)
+    whole = Columns(None, pa.array(values), {})
     slices = {value: key for _, key, part, _ in Router(RING).split(whole) for value in part.value}
     assert len(set(slices.values())) == 8
     keys = pa.array([None if n % 3 else b"k" for n in range(5000)], pa.binary())
     router = Router(RING)
     for start in range(0, 5000, 700):
-        for columns in (whole, Columns(keys, whole.value, None)):
+        for columns in (whole, Columns(keys, whole.value, {})):
             for _, slice_key, part, _ in router.split(columns.cut(start, min(start + 700, 5000))):
                 there = [None] * len(part.value) if part.key is None else part.key.to_pylist()
                 for key, value in zip(there, part.value, strict=True):
@@ -60,13 +60,13 @@ def test_encoding_gives_the_rows_back(acceleration: int) -> None:
     keys = [b"k", None, b"", b"\xff" * 70_00]
     values = [b"", b"v" * 3000, b"x", b"y"]
     times = np.array([9, 5, 7, 5], np.int64)
-    columns = Columns(pa.array(keys), pa.array(values), times)
+    columns = Columns(pa.array(keys), pa.array(values), {"timestamp": times})
     read = decode_batch(encode(columns, acceleration))
     assert (read.values, read.keys, read.timestamps_us) == (values, keys, times.tolist())
     part = decode_batch(encode(columns.cut(1, 3), acceleration))
     assert (part.values, part.keys) == (values[1:3], keys[1:3])
     assert part.timestamps_us == [5, 7]
-    assert decode_batch(encode(Columns(None, columns.value, None), acceleration)).keys == [None] * 4
+    assert decode_batch(encode(Columns(None, columns.value, {}), acceleration)).keys == [None] * 4
 
 
 def test_text_is_bytes_and_times_are_microseconds() -> None:
@@ -74,10 +74,11 @@ def test_text_is_bytes_and_times_are_microseconds() -> None:
     columns = columns_of(
         pa.record_batch({"key": ["ä", "b", None], "value": ["1", "", "é"], "timestamp": times})
     )
-    assert columns.key is not None and columns.time_us is not None
+    assert columns.key is not None
+    times = columns.numbers["timestamp"]
     assert columns.key.to_pylist() == ["ä".encode(), b"b", None]
     assert columns.value.to_pylist() == [b"1", b"", "é".encode()]
-    assert columns.time_us[0] == 1 and columns.time_us[1] > 1e15 and columns.time_us[2] == 3
+    assert times[0] == 1 and times[1] > 1e15 and times[2] == 3
     with pytest.raises(StageError, match="value is null"):
         columns_of(pa.record_batch({"value": pa.array([None, b"x"])}))
 
