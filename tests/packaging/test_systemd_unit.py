@@ -1,5 +1,6 @@
 """The systemd unit, as systemd itself judges it."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,36 @@ def test_the_contract_with_the_supervisor() -> None:
     told = ("Type=notify", "KillMode=mixed", "RestartPreventExitStatus=2 78", "UMask=0077")
     for line in (*told, "Nice=-10"):
         assert line in lines
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="no systemd-analyze here: apt-get install systemd",
+)
+@pytest.mark.parametrize("right", [True, False])
+def test_the_drop_in_of_the_operations_page_is_one(tmp_path: Path, right: bool) -> None:
+    page = (UNIT.parents[2] / "docs" / "operations.md").read_text("utf-8")
+    (drop_in,) = re.findall(r"```ini\n(\[Service\]\n.*?)```", page, re.DOTALL)
+    if not right:  # As one would write it that does not know.
+        drop_in = drop_in.replace("ExecStart=\n", "")
+    unit = tmp_path / "barco.service"
+    (tmp_path / "barco.service.d").mkdir()
+    for path, text in (
+        (unit, UNIT.read_text("utf-8")),
+        (tmp_path / "barco.service.d" / "cluster.conf", drop_in.replace("User=barco", "User=root")),
+    ):
+        path.write_text(text.replace("/usr/bin/barco", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "barco.service"],
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if "Failed to" in done.stderr and "manager" in done.stderr:
+        pytest.skip("systemd-analyze fails here: run the test where systemd does")
+    assert (done.returncode == 0) == right, done.stderr
 
 
 def _filtered(names: list[str]) -> set[str]:
