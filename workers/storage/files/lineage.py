@@ -135,11 +135,6 @@ class Lineage:
         """The generation with this epoch, if it is known."""
         return self._generations.get(epoch)
 
-    @property
-    def next_epoch(self) -> int:
-        """1 + the highest epoch ever seen here; genesis (epoch 1) is empty and has no files."""
-        return max(self._generations, default=1) + 1
-
     def to_set_aside(self, *, done: bool = False) -> list[tuple[int, Parting]]:
         """What the machine has given up: number and what it is. `done`: as it was read, whatever of
         it was `moved` since."""
