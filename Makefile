@@ -37,7 +37,8 @@ check: setup ## Lint, types, house rules
 	$(PYTHON) -m pytest -q tests/tidy
 
 bench: setup ## Measure; prints a table (PAGE=1: and keeps it in bench/results/)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check \
+	    --config-settings=cmake.define.BARCO_FACES=ON --editable '.[bench]'
 	$(if $(PAGE),BARCO_BENCH_PAGE=1) $(PYTHON) -m pytest bench
 
 native-test: setup ## Build the C core with sanitizers and run its own tests

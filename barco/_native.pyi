@@ -183,12 +183,16 @@ def render_records(
     Each is a timestamp in microseconds (8 bytes), a length (4), both big-endian, and the value.
     """
 
-def chunk_fit(
-    chunk: Buffer, from_offset: int, to_offset: int, frame: int, budget: int, /
-) -> tuple[int, int]:
-    """How far the events of one chunk reach for `budget` bytes, at least one of them.
+def chunks_take(
+    buf: Buffer, position: int, offset: int, budget: int, frame: int, started: bool, most: int, /
+) -> tuple[int, int, int, int, int, bool]:
+    """The chunks of a buffer, from byte `position` on, that an answer has room for.
 
-    Each costs `frame` bytes more than its key and value. The offset behind them, and their cost.
+    They follow each other, are of one generation, and begin with the one that `offset` is in. An
+    event costs `frame` bytes more than its key and value; what fits into `budget` is taken, to
+    within a chunk, and unless the answer has been started one event in any case; no more chunks
+    once they are `most` stored bytes. (first byte, stored bytes, base offset of the first chunk,
+    offset behind the last event, cost, whether the next event does not fit.) ValueError: damaged.
     """
 
 def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:

@@ -199,6 +199,93 @@ static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kw
     return render(&r, chunks);
 }
 
+/* -- as many chunks of a buffer as an answer has room for -- */
+
+struct taking {
+    uint64_t offset, budget; /* the first event that is meant; of rendered bytes, what is left */
+    uint32_t frame;
+    int started; /* whether one event, however large, is in the answer already */
+    size_t most; /* stored bytes, about */
+    uint8_t *scratch;
+    size_t scratch_cap;
+    size_t first, bytes; /* what was taken */
+    uint64_t base, end, cost, epoch;
+    bool full; /* the next event does not fit */
+};
+
+/* Cuts off what of the chunk does not fit; in *end and *cost what does. -1: damaged. */
+static int take_part(struct taking *t, const struct chunk_view *v, uint64_t *end, uint64_t *cost)
+{
+    uint64_t from = t->offset > v->base_offset ? t->offset : v->base_offset;
+    void *scratch = t->scratch;
+    bool enough = grow(&scratch, &t->scratch_cap, chunk_scratch_bytes(v));
+    t->scratch = scratch;
+    if (!enough || chunk_verify(v) < 0)
+        return -1;
+    return chunk_events_fit(v, from, *end, t->frame, t->budget - t->cost, t->scratch,
+                            t->scratch_cap, end, cost);
+}
+
+/* Takes the chunk at byte `at`, or a part of it. 1: and the next may come; 0: this is the end of
+ * what is taken; -1 damaged. */
+static int take_one(struct taking *t, const struct chunk_view *v, size_t at)
+{
+    uint64_t after = v->base_offset + v->count, end = after, left = t->budget - t->cost;
+    uint64_t cost = (uint64_t)v->raw_bytes + (uint64_t)v->count * t->frame;
+    bool more = t->started || t->bytes > 0;
+    if (t->bytes > 0 && (v->base_offset != t->end || v->epoch != t->epoch))
+        return 0;
+    if (after <= t->offset)
+        return 1;
+    t->full = more && left <= t->frame;
+    /* Of a chunk that has been begun before, too, the cost says too much. */
+    if (!t->full && cost > left) {
+        if (take_part(t, v, &end, &cost) < 0)
+            return -1;
+        t->full = more && cost > left;
+    }
+    if (t->full)
+        return 0;
+    if (t->bytes == 0) {
+        t->first = at;
+        t->base = v->base_offset;
+        t->epoch = v->epoch;
+    }
+    t->bytes += v->stored_bytes;
+    t->cost += cost;
+    t->end = end;
+    t->full = end < after || cost > left;
+    return !t->full && t->bytes < t->most;
+}
+
+static PyObject *py_chunks_take(PyObject *module, PyObject *args)
+{
+    Py_buffer buf;
+    struct taking t = {0};
+    Py_ssize_t at;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*nO&O&Ipn", &buf, &at, py_u64_argument, &t.offset,
+                          py_u64_argument, &t.budget, &t.frame, &t.started, &t.most))
+        return NULL;
+    int status = at >= 0 && at <= buf.len ? 1 : -1;
+    while (status > 0 && at < buf.len) {
+        struct chunk_view v;
+        if (chunk_open((const uint8_t *)buf.buf + at, (size_t)(buf.len - at), &v) < 0)
+            status = -1;
+        else if ((status = take_one(&t, &v, (size_t)at)) > 0)
+            at += v.stored_bytes;
+    }
+    if (status >= 0)
+        result = Py_BuildValue("(nnKKKO)", (Py_ssize_t)t.first, (Py_ssize_t)t.bytes,
+                               (unsigned long long)t.base, (unsigned long long)t.end,
+                               (unsigned long long)t.cost, t.full ? Py_True : Py_False);
+    else if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "the chunk at byte %zd is damaged", at);
+    PyMem_Free(t.scratch);
+    PyBuffer_Release(&buf);
+    return result;
+}
+
 /* -- one chunk -- */
 
 struct one_chunk {
@@ -234,25 +321,6 @@ static PyObject *disagree(void)
     return PyErr_Format(PyExc_ValueError, "the columns of the chunk disagree");
 }
 
-static PyObject *py_chunk_fit(PyObject *module, PyObject *args)
-{
-    struct one_chunk one = {0};
-    uint64_t from, to, budget, end, cost;
-    unsigned frame;
-    PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*O&O&IO&", &one.buf, py_u64_argument, &from, py_u64_argument, &to,
-                          &frame, py_u64_argument, &budget))
-        return NULL;
-    if (one_chunk_open(&one)) {
-        if (chunk_events_fit(&one.view, from, to, frame, budget, one.scratch, one.scratch_bytes,
-                             &end, &cost) < 0)
-            result = disagree();
-        else
-            result = Py_BuildValue("(KK)", (unsigned long long)end, (unsigned long long)cost);
-    }
-    return one_chunk_close(&one, result);
-}
-
 static PyObject *py_chunk_since(PyObject *module, PyObject *args)
 {
     struct one_chunk one = {0};
@@ -275,7 +343,7 @@ static PyMethodDef functions[] = {
     {"render_json", WITH_NAMES(py_render_json), METH_VARARGS | METH_KEYWORDS, NULL},
     {"render_ndjson", WITH_NAMES(py_render_ndjson), METH_VARARGS | METH_KEYWORDS, NULL},
     {"render_records", WITH_NAMES(py_render_records), METH_VARARGS | METH_KEYWORDS, NULL},
-    {"chunk_fit", py_chunk_fit, METH_VARARGS, NULL},
+    {"chunks_take", py_chunks_take, METH_VARARGS, NULL},
     {"chunk_since", py_chunk_since, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -249,19 +249,60 @@ def test_how_far_a_budget_reaches_and_where_a_time_begins() -> None:
     """Per event a frame, its key and its value; one event at least."""
     stamps = [5, 6, 6, 9]
     stored = chunk(b"", b"ab", b"cdef", b"g", base=3, keys=[b"k", None, b"", b"k"])
-    assert _native.chunk_fit(stored, 0, 99, 10, 1) == (4, 11)
-    assert _native.chunk_fit(stored, 0, 99, 10, 23) == (5, 23)
-    assert _native.chunk_fit(stored, 5, 99, 10, 10**9) == (7, 26)
-    assert _native.chunk_fit(stored, 5, 6, 10, 10**9) == (6, 14)
-    assert _native.chunk_fit(stored, 9, 99, 10, 10) == (9, 0)
+    size = len(stored)
+
+    def take(offset: int, budget: int, started: bool = False) -> tuple[int, ...]:
+        return _native.chunks_take(stored, 0, offset, budget, 10, started, 2**20)
+
+    assert take(0, 1) == (0, size, 3, 4, 11, True)
+    assert take(0, 11, started=True) == (0, size, 3, 4, 11, True)
+    assert take(0, 10, started=True)[1:] == (0, 0, 0, 0, True)
+    assert take(0, 23) == (0, size, 3, 5, 23, True)
+    assert take(5, 10**9)[3] == 7 and take(5, 26) == (0, size, 3, 7, 26, False)
+    assert take(5, 25) == (0, size, 3, 6, 14, True)
+    assert take(7, 10) == (0, 0, 0, 0, 0, False)
     timed = chunk(b"", b"", b"", b"", base=3, timestamps_us=stamps)
     assert [_native.chunk_since(timed, at) for at in (0, 5, 6, 7, 9, 10)] == [3, 3, 4, 6, 6, 7]
     damaged = bytearray(stored)
     damaged[-8] ^= 1
     with pytest.raises(ValueError, match="damaged"):
-        _native.chunk_fit(damaged, 0, 99, 10, 1)
+        _native.chunks_take(damaged, 0, 0, 1, 10, False, 2**20)
     with pytest.raises(ValueError, match="damaged"):
         _native.chunk_since(damaged, 5)
+
+
+def test_what_an_answer_has_room_for_is_taken_in_one_pass() -> None:
+    """It ends before a gap, another generation, a damaged head, and at about so many bytes."""
+    chunks = [chunk(b"%d" % n, b"", base=2 * n) for n in range(10)]
+    sizes = [len(each) for each in chunks]
+    whole = b"".join(chunks)
+
+    def take(stored: bytes, at: int, offset: int, budget: int, most: int = 2**20) -> tuple:
+        return _native.chunks_take(stored, at, offset, budget, 1, False, most)
+
+    one = take(chunks[0], 0, 0, 10**6)[4]
+    assert take(whole, 0, 0, 10**6) == (0, len(whole), 0, 20, 10 * one, False)
+    assert take(whole, sizes[0], 7, 10**6) == (
+        sum(sizes[:3]),
+        sum(sizes[3:]),
+        6,
+        20,
+        7 * one,
+        False,
+    )
+    assert take(whole, 0, 0, 4 * one) == (0, sum(sizes[:4]), 0, 8, 4 * one, True)
+    first, size, base, end, cost, full = take(whole, 0, 0, 4 * one + 2)
+    assert (first, size, base, end, full) == (0, sum(sizes[:5]), 0, 9, True) and cost <= 4 * one + 2
+    assert take(whole, 0, 0, 10**6, sizes[0] + 1) == (0, sum(sizes[:2]), 0, 4, 2 * one, False)
+    gap = chunks[0] + chunks[2]
+    assert take(gap, 0, 0, 10**6)[1:4] == (sizes[0], 0, 2)
+    assert take(gap, sizes[0], 2, 10**6)[:4] == (sizes[0], sizes[2], 4, 6)
+    later = chunks[0] + chunk_encode("t", 1, 9, 2, [b"1"])
+    assert take(later, 0, 0, 10**6)[1:4] == (sizes[0], 0, 2)
+    assert take(whole, len(whole), 0, 1) == (0, 0, 0, 0, 0, False)
+    for position in (-1, len(whole) + 1, 8, len(whole) - 8):
+        with pytest.raises(ValueError, match="damaged"):
+            take(whole, position, 0, 1)
 
 
 def test_text_that_grows_sixfold() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX, OFFSET_MAX
-from barco.types import MiB
+from barco.types import KiB, MiB
 from barco.workers.seams import LogReaderLike, ReactorLike
 from barco.workers.shard.waiting import breathe
 
@@ -21,6 +21,9 @@ twenty times, so fetching the whole budget would read much for nothing."""
 
 PIECE_BYTES = 1 * MiB
 """Of one copy out of memory: larger ones would be mapped, faulted in and unmapped every time."""
+
+STRETCH_BYTES = 256 * KiB
+"""Of chunks that are rendered at once, about: a millisecond."""
 
 REST_SHARE = 8
 """Of a budget of stored bytes: a smaller rest is not filled from the disk. Another look there costs
@@ -220,29 +223,31 @@ class Reads:
 
     def _take_some(self, extent: Extent, piece: "_Piece", budget: int, frame: int) -> bool:
         """As many of its events as fit when they are rendered; false: the next one does not."""
-        for chunk, head in split_chunks(piece.chunks):
-            end = head["base_offset"] + head["count"]
-            if end <= extent.end:
-                continue
-            left = budget - extent.cost
-            if extent.chunks and left <= frame:
-                return False
-            begin = max(extent.end, head["base_offset"])
-            cost = head["raw_bytes"] + head["count"] * frame
-            if cost > left:  # Of a chunk that has been begun before, too, this says too much.
-                try:
-                    end, cost = _native.chunk_fit(chunk, begin, end, frame, left)
-                except ValueError as error:
-                    raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
-                if extent.chunks and cost > left:
-                    return False
-            self._join(extent, head["base_offset"])
-            extent.chunks.append(chunk)
+        position, full = 0, False
+        while position < len(piece.chunks) and not full:
+            try:
+                first, size, base, end, cost, full = _native.chunks_take(
+                    piece.chunks,
+                    position,
+                    extent.end,
+                    budget - extent.cost,
+                    frame,
+                    bool(extent.chunks),
+                    STRETCH_BYTES,
+                )
+            except ValueError as error:
+                raise CorruptDataError(f"A stored chunk cannot be read: {error}.") from None
+            if not size:
+                break
+            self._join(extent, base)
+            whole = size == len(piece.chunks)
+            extent.chunks.append(
+                piece.chunks if whole else memoryview(piece.chunks)[first : first + size]
+            )
             extent.cost += cost
             extent.end = end
-            if end < head["base_offset"] + head["count"]:
-                return False
-        return True
+            position = first + size
+        return not full
 
     @staticmethod
     def _join(extent: Extent, base_offset: int) -> None:

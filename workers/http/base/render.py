@@ -9,7 +9,7 @@ from barco import _native
 from barco.errors import CorruptDataError
 from barco.model.placement import Placement
 from barco.workers.http.base.messages import JSON, NDJSON, Part
-from barco.workers.shard.reads import Chunk, Extent, chunk_place, split_chunks
+from barco.workers.shard.reads import Chunk, Extent, chunk_place
 from barco.workers.shard.waiting import breathe
 
 POLAR = "application/vnd.polar.consumermessage"
@@ -60,28 +60,29 @@ def runs(extents: Sequence[Extent], ring: Placement) -> list[Run]:
     for extent in extents:
         run: Run | None = None
         for chunk in extent.chunks:
-            for piece, head in split_chunks(chunk):
-                if run is None or run.epoch != head["epoch"]:
-                    start = extent.start if run is None else head["base_offset"]
-                    if run is not None:
-                        run.end = start
-                    run = Run(extent, ring, head["epoch"], start)
-                    found.append(run)
-                run.chunks.append(piece)
+            base, _, epoch = chunk_place(chunk)
+            if run is None or run.epoch != epoch:
+                start = extent.start if run is None else base
+                if run is not None:
+                    run.end = start
+                run = Run(extent, ring, epoch, start)
+                found.append(run)
+            run.chunks.append(chunk)
     return found
 
 
-def _steps(run: Run) -> Iterator[list[Chunk]]:
+def _steps(run: Run) -> Iterator[tuple[list[Chunk], int]]:
+    """The chunks of a run, some at a time, and the offset where they end."""
     step: list[Chunk] = []
     size = 0
     for chunk in run.chunks:
+        if size >= _STEP_BYTES:
+            yield step, chunk_place(chunk)[0]
+            step, size = [], 0
         step.append(chunk)
         size += len(chunk)
-        if size >= _STEP_BYTES:
-            yield step
-            step, size = [], 0
     if step:
-        yield step
+        yield step, run.end
 
 
 class _Budget:
@@ -118,11 +119,10 @@ Form = Callable[[Sequence[Chunk], int, int, int], tuple[bytes, int]]
 async def _text(run: Run, form: Form, budget: _Budget) -> list[bytes]:
     """The run as far as the budget reaches; its end is there then."""
     pieces: list[bytes] = []
-    at, end = run.start, run.end
+    at = run.start
+    steps = list(_steps(run))
     run.end = at
-    for step in _steps(run):
-        *_, (_, last) = split_chunks(step[-1])
-        stop = min(end, last["base_offset"] + last["count"])
+    for step, stop in steps:
         while at < stop:
             if budget.started and budget.left <= 0:
                 return pieces
