@@ -24,6 +24,10 @@ SMALL_BYTES = 64 * 1024
 FRAME_BYTES_A_SECOND = 64 * 1024
 """A large frame that comes more slowly than this ends its connection."""
 
+FRAMES_AT_ONCE = 4
+"""Each is a request to answer, or an answer that somebody goes on with: a fifth of a millisecond or
+two. Then the loop turns; a read brings hundreds, and produce would wait for all of them."""
+
 OBJECTS_MAX = 2**22
 """In one frame: the settings of all topics that there may be are a third of it."""
 
@@ -97,6 +101,7 @@ class Frames(asyncio.BufferedProtocol, ABC):
         self._large: bytearray | None = None
         self._slow: asyncio.TimerHandle | None = None
         self._large_filled = 0
+        self._paced = False
         self._transport: asyncio.Transport | None = None
         self._unwanted = False
         """Closed, perhaps before it was made."""
@@ -117,9 +122,19 @@ class Frames(asyncio.BufferedProtocol, ABC):
 
     def go_on(self) -> None:
         """Read again, and what has been read already."""
-        if self._transport is not None and not self.closed:
+        if self._transport is not None and not self.closed and not self._paced:
             self._transport.resume_reading()
             self.buffer_updated(0)
+
+    def _let_turn(self) -> None:
+        """Goes on in the next turn of the loop."""
+        self._paced = True
+        self.hold_back()
+        asyncio.get_running_loop().call_soon(self._turned)
+
+    def _turned(self) -> None:
+        self._paced = False
+        self.go_on()
 
     @abstractmethod
     def lost(self) -> None:
@@ -183,8 +198,11 @@ class Frames(asyncio.BufferedProtocol, ABC):
             self.close()
 
     def _take_frames(self) -> None:
-        start = 0
+        start = taken = 0
         while self._filled - start >= _LENGTH.size:
+            if taken == FRAMES_AT_ONCE:
+                self._let_turn()
+                break
             (length,) = _LENGTH.unpack_from(self._buffer, start)
             if not 1 <= length <= self._bytes_max:
                 raise ProtocolError(f"frame length {length} is not between 1 and {self._bytes_max}")
@@ -202,7 +220,7 @@ class Frames(asyncio.BufferedProtocol, ABC):
                     start = self._filled
                 break
             message, size = unpack(memoryview(self._buffer)[body:end], self._objects_max)
-            start = end
+            start, taken = end, taken + 1
             self.received(message, size)
         self._buffer[: self._filled - start] = self._buffer[start : self._filled]
         self._filled -= start

@@ -22,7 +22,7 @@ from barco.errors import (
 )
 from barco.protocol.link import RPC, Hello
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
-from barco.workers.peers.rpc_frames import unpack
+from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, unpack
 from barco.workers.storage.files.errors import CorruptChunkError
 
 BYTES_MAX = 1 << 20
@@ -179,6 +179,49 @@ def test_bad_frames_close_the_connection_and_nothing_else(frame: bytes, tmp_path
         writer.close()
         assert await pair.siblings.call(1, "echo", {}) == {}
         await pair.close()
+
+    scenario()
+
+
+def test_what_comes_in_one_read_is_taken_a_few_at_a_time(tmp_path: Path) -> None:
+    """Hundreds of requests that a sibling sends at once: the loop turns between every few of them,
+    so that whoever else waits has a turn; all are answered, in their order."""
+
+    @run
+    async def scenario() -> None:
+        pair = Pair(tmp_path)
+        begun: list[int] = []
+
+        async def operation(op: str, args: Mapping[str, Any]) -> Any:
+            begun.append(args["n"])
+            return args["n"]
+
+        server = RpcServer(operation, bytes_max=BYTES_MAX)
+        await server.start(pair.path)
+        end = socket.socket(socket.AF_UNIX)
+        end.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(end, pair.path)
+        bodies = [msgpack.packb({"id": n, "op": "x", "args": {"n": n}}) for n in range(300)]
+        end.send(b"".join(struct.pack("<I", len(body)) + body for body in bodies))
+        most = 0
+        for _ in range(10_000):
+            before = len(begun)
+            await asyncio.sleep(0)
+            most = max(most, len(begun) - before)
+            if len(begun) == len(bodies):
+                break
+        assert begun == list(range(300)) and most <= FRAMES_AT_ONCE
+        answers: list[int] = []
+        given = b""
+        while len(answers) < 300:
+            given += await asyncio.wait_for(asyncio.get_running_loop().sock_recv(end, 65536), 30)
+            while len(given) >= 4 and len(given) >= 4 + struct.unpack("<I", given[:4])[0]:
+                size = 4 + struct.unpack("<I", given[:4])[0]
+                answers.append(msgpack.unpackb(given[4:size])["result"])
+                given = given[size:]
+        assert answers == begun
+        end.close()
+        await server.close()
 
     scenario()
 
