@@ -296,10 +296,16 @@ class Oracle:
             return
         decided = self.decided.get(gid)
         known = self.acknowledged.get(gid, 0) if decided is None else decided.tail
-        if gseq > known:
+        if gseq > known and not self._was_committed(broker, gid, gseq):
             self.fail("I7", f"broker {broker.ordinal} shows {gseq} of {gid}, committed {known}")
         if not broker.disk.holds(gid, gseq) and gseq >= self.skipped.get((me, gid), 0):
             self.fail("I7", f"broker {broker.ordinal} shows {gseq} of {gid} and has it not")
+
+    def _was_committed(self, broker: Broker, gid: Gid, gseq: int) -> bool:
+        """Whether two of three have left this group out since, and this one has not heard of it."""
+        log = broker.disk.logs.get(gid, ())
+        known = gseq <= len(log) and (gid, gseq, log[gseq - 1].header_crc) in self.left_out
+        return known and not broker.disk.decided(gid)
 
     def _acknowledged(self, broker: Broker, generation: Generation, gseq: int) -> None:
         gid, me = generation.gid, broker.disk.identity

@@ -218,12 +218,12 @@ class Chaos:
         self.world.brokers[fault.ordinal].slow = 1 + 100 * fault.number**2
 
     def _elect(self, fault: Fault) -> None:
-        """Somebody proposes for no reason: P1 is for liveness only."""
+        """Any member proposes for no reason: P1 is for liveness only."""
         broker = self.world.brokers[fault.ordinal]
         opened = sorted(self.world.oracle.opened)
         gid = opened[int(fault.number * len(opened))]
-        seat = self.world.oracle.generations[gid].seat(fault.ordinal)
-        if broker.replica is not None and seat is not None and seat < 2:
+        generation = self.world.oracle.generations[gid]
+        if broker.replica is not None and generation.seat(fault.ordinal) is not None:
             broker.step(on.Elect(gid))
 
     def _resign(self, fault: Fault) -> None:

@@ -22,10 +22,12 @@ def test_four_brokers_split_and_merge(seed: int) -> None:
     check(run(seed, SECONDS, four=True))
 
 
-@pytest.mark.parametrize(("seed", "four"), [(7770033, True), (7770247, False), (7770373, False)])
+@pytest.mark.parametrize(
+    ("seed", "four"), [(7770033, True), (7770247, False), (7770373, False), (306763, False)]
+)
 def test_what_rots_was_sound_before(seed: int, four: bool) -> None:
     """False alarms of the simulator once: a group rotted that the core had told as stable, before
-    the machine had heard of it."""
+    the machine had heard of it; or while a vote was on the disk that only a start made stable."""
     check(run(seed, SECONDS, four=four))
 
 

@@ -264,8 +264,9 @@ class World:
             or gid in broker.leads
         ):
             return
-        if broker.disk.unsynced or broker.paused:
-            return  # A vote, or an event, of before is on its way.
+        disk = broker.disk
+        if disk.unsynced or disk.loose_journal < len(disk.journal) or broker.paused:
+            return  # A vote, or an event, of before is on its way, or stable with the next start.
         self.oracle.corrupted(broker.disk.identity, gid)
         if broker.replica is not None:
             self.crash(ordinal, quiet=True)
