@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-from barco import _native
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
-from barco.workers.http.base.render import CONSUME_FORMATS
+from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_writes import WRITE_ROUTES
 
-_COLUMNS = ", ".join(sorted(_native.COLUMNS, key=_native.COLUMNS.__getitem__))
 _ANY: dict[str, object] = {}
 _OBJECT = {"type": "object"}
 
@@ -181,7 +179,7 @@ _EVENTS = Route(
         _WAIT,
         Parameter(
             "columns",
-            f"With application/vnd.barco.chunks: some of {_COLUMNS}, offset, by commas. "
+            f"With application/vnd.barco.chunks: some of {', '.join(COLUMNS)}, by commas. "
             "Chunks then have their heads as stored and only the sections of these columns.",
         ),
     ),

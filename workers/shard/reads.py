@@ -23,7 +23,7 @@ PIECE_BYTES = 1 * MiB
 """Of one copy out of memory: larger ones would be mapped, faulted in and unmapped every time."""
 
 STRETCH_BYTES = 256 * KiB
-"""Of chunks that are rendered at once, about: a millisecond."""
+"""Of chunks that are rendered at once, about: a millisecond, and then others have their turn."""
 
 REST_SHARE = 8
 """Of a budget of stored bytes: a smaller rest is not filled from the disk. Another look there costs
@@ -240,13 +240,13 @@ class Reads:
             if not size:
                 break
             self._join(extent, base)
+            position = first + size
             whole = size == len(piece.chunks)
             extent.chunks.append(
-                piece.chunks if whole else memoryview(piece.chunks)[first : first + size]
+                piece.chunks if whole else memoryview(piece.chunks)[first:position]
             )
             extent.cost += cost
             extent.end = end
-            position = first + size
         return not full
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import zstandard
 
@@ -9,22 +10,23 @@ from barco import _native
 from barco.errors import CorruptDataError
 from barco.model.placement import Placement
 from barco.workers.http.base.messages import JSON, NDJSON, Part
-from barco.workers.shard.reads import Chunk, Extent, chunk_place
+from barco.workers.shard.reads import STRETCH_BYTES, Chunk, Extent, chunk_place
 from barco.workers.shard.waiting import breathe
 
 POLAR = "application/vnd.polar.consumermessage"
 CHUNKS = "application/vnd.barco.chunks"
+
+COLUMNS = {**dict(sorted(_native.COLUMNS.items(), key=itemgetter(1))), "offset": 0}
+"""By name what may be asked for of stored chunks alone; offsets follow from a chunk's head. Answers
+tell them in this order, which does not depend on how the core's table is sorted."""
 
 CONSUME_FORMATS = (JSON, NDJSON, POLAR, CHUNKS)
 
 FRAME_BYTES = {JSON: 1, NDJSON: 180, POLAR: 12}
 """What stands around an event's key and value in each form, about; topics not counted."""
 
-_STEP_BYTES = 256 * 1024
-"""About a millisecond of rendering; then other requests have their turn."""
-
 _TEXT_BYTES = 512 * 1024
-"""Of text that comes out at most in such a step: small events become several times as long."""
+"""Of text that comes out at most of one stretch: small events become several times as long."""
 
 _BRACKETS = 2
 """Around the values of a piece of JSON."""
@@ -76,8 +78,8 @@ def _steps(run: Run) -> Iterator[tuple[list[Chunk], int]]:
     step: list[Chunk] = []
     size = 0
     for chunk in run.chunks:
-        if size >= _STEP_BYTES:
-            yield step, chunk_place(chunk)[0]
+        if size >= STRETCH_BYTES:
+            yield step, min(run.end, chunk_place(chunk)[0])
             step, size = [], 0
         step.append(chunk)
         size += len(chunk)
@@ -107,7 +109,7 @@ class _Budget:
         self.left -= written
         self.started = True
         self._work += max(sum(len(chunk) for chunk in read), written // 2)
-        if self._work >= _STEP_BYTES:
+        if self._work >= STRETCH_BYTES:
             self._work = 0
             await breathe()
 
@@ -120,7 +122,7 @@ async def _text(run: Run, form: Form, budget: _Budget) -> list[bytes]:
     """The run as far as the budget reaches; its end is there then."""
     pieces: list[bytes] = []
     at = run.start
-    steps = list(_steps(run))
+    steps = list(_steps(run))  # Now: they go to the run's end, which is moved.
     run.end = at
     for step, stop in steps:
         while at < stop:

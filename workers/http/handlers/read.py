@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
-from operator import itemgetter
 from typing import Any
 
-from barco import _native, limits
+from barco import limits
 from barco.errors import (
     BarcoError,
     BusyError,
@@ -30,7 +29,14 @@ from barco.workers.http.base.messages import (
     json_response,
     parse_number,
 )
-from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
+from barco.workers.http.base.render import (
+    CHUNKS,
+    COLUMNS,
+    CONSUME_FORMATS,
+    frame_bytes,
+    render,
+    skips,
+)
 from barco.workers.operations.service import extent_from_list
 from barco.workers.shard.reads import Extent, chunk_place, split_chunks
 
@@ -44,10 +50,6 @@ PLAN_SECONDS = 30.0
 """Looking through the indexes of a large topic takes its time."""
 
 _TIMESTAMP = "timestamp:"
-
-COLUMNS = {**dict(sorted(_native.COLUMNS.items(), key=itemgetter(1))), "offset": 0}
-"""By name what may be asked for alone; offsets follow from a chunk's head. Answers tell them in
-this order, which does not depend on how the core's table is sorted."""
 
 
 def cursor_text(epoch: int, offset: int) -> str:
