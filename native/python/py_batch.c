@@ -240,12 +240,8 @@ static uint32_t number_place(PyObject *name)
 
 /* ---- Arrow's ---- */
 
-/* The buffers of the columns of numbers, held. */
-struct held_numbers {
-    Py_buffer buffers[COLUMN_COUNT];
-};
-
-static bool hold_numbers(PyObject *given, struct held_numbers *held)
+/* The buffers of the columns of numbers, by place; to be released, also if it fails. */
+static bool hold_numbers(PyObject *given, Py_buffer held[COLUMN_COUNT])
 {
     PyObject *items = named_numbers(given);
     bool good = items != NULL;
@@ -253,15 +249,14 @@ static bool hold_numbers(PyObject *given, struct held_numbers *held)
         PyObject *item = PyList_GET_ITEM(items, i);
         const uint32_t place = number_place(PyTuple_GET_ITEM(item, 0));
         good = place < COLUMN_COUNT && PyObject_GetBuffer(PyTuple_GET_ITEM(item, 1),
-                                                          &held->buffers[place],
-                                                          PyBUF_SIMPLE) == 0;
+                                                          &held[place], PyBUF_SIMPLE) == 0;
     }
     Py_XDECREF(items);
     return good;
 }
 
 static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
-                               const struct held_numbers *held)
+                               const Py_buffer held[COLUMN_COUNT])
 {
     const Py_ssize_t count = (Py_ssize_t)d->values.count;
     if (d->keys.at != NULL && d->keys.count != d->values.count)
@@ -269,7 +264,7 @@ static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
     if (valid->obj != NULL && valid->len != count)
         return "key_valid has one byte for each event";
     for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
-        const Py_buffer *numbers = &held->buffers[i];
+        const Py_buffer *numbers = &held[i];
         if (numbers->obj == NULL)
             continue;
         if (numbers->len != count * 8 || ((uintptr_t)numbers->buf & 7) != 0)
@@ -281,7 +276,7 @@ static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
 }
 
 static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
-                                const struct held_numbers *held, int acceleration)
+                                const Py_buffer held[COLUMN_COUNT], int acceleration)
 {
     const char *wrong = check_sizes(d, valid, held);
     size_t written = 0;
@@ -301,7 +296,7 @@ static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kw
                             "numbers", "acceleration", NULL};
     struct batch_draft d = {0};
     Py_buffer valid = {0};
-    struct held_numbers held = {0};
+    Py_buffer held[COLUMN_COUNT] = {0};
     PyObject *numbers = Py_None;
     int acceleration = 1;
     PyObject *result = NULL;
@@ -310,16 +305,16 @@ static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kw
                                      &valid, &numbers, &acceleration))
         return NULL;
     bool keyed = d.keys.offsets.obj != NULL && d.keys.data_held.obj != NULL;
-    if (hold_numbers(numbers, &held) && column_valid(&d.values) &&
+    if (hold_numbers(numbers, held) && column_valid(&d.values) &&
         (!keyed || column_valid(&d.keys)))
-        result = columns_sealed(&d, &valid, &held, acceleration);
+        result = columns_sealed(&d, &valid, held, acceleration);
     column_release(&d.values);
     column_release(&d.keys);
     if (valid.obj != NULL)
         PyBuffer_Release(&valid);
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
-        if (held.buffers[i].obj != NULL)
-            PyBuffer_Release(&held.buffers[i]);
+        if (held[i].obj != NULL)
+            PyBuffer_Release(&held[i]);
     return result;
 }
 
