@@ -210,6 +210,26 @@ def test_running_out_of_descriptors(attacked: AttackedBroker) -> None:
     finally:
         for pid, limit in before.items():
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+    # The limit is looked at now and then: it is noticed by itself that somebody has raised it.
+    assert any(has_room(attacked, 60) for _ in range(100)), "the limit is higher again"
+
+
+def has_room(attacked: AttackedBroker, connections: int) -> bool:
+    """Whether each worker serves so many at once, all of them within a request."""
+    request = produce("t", b"room")
+    statuses: set[int] = set()
+    for shard in range(attacked.workers):
+        with ExitStack() as stack:
+            wires = [stack.enter_context(attacked.shard_wire(shard)) for _ in range(connections)]
+            try:
+                for part in (request[:10], request[10:]):
+                    for wire in wires:
+                        wire.send(part)
+                statuses |= {wire.response().status for wire in wires}
+            except (Closed, OSError):
+                statuses.add(0)
+    time.sleep(0.1)
+    return statuses == {200}
 
 
 def test_connections_that_come_and_go(attacked: AttackedBroker) -> None:
