@@ -77,6 +77,12 @@ class Replicas:
         within = worker_of_slice(SliceIndex(slice), slices=slices, workers=self.workers)
         return index * self.workers + within
 
+    def numbers_of(self, shard: int) -> range:
+        """The slices of a shard, numbered in the whole ring."""
+        first = shard // self.workers * self.placement.slices_per_range
+        within = self.slices_of(shard)
+        return range(first + within.start, first + within.stop)
+
     def slices_of(self, shard: int) -> range:
         """The slices of a shard, numbered within their token range."""
         slices = self.placement.slices_per_range

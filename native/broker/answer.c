@@ -290,6 +290,15 @@ static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_
                     unit ? unit : "");
 }
 
+/* The number is a place; its route may have changed since the call was refused. */
+static int misdirected(char *out, size_t cap, const struct reactor *reactor, uint64_t place)
+{
+    const int32_t peer = place < place_count(reactor) ? reactor->routes[place] : ROUTE_NONE;
+    const char *owner = peer == ROUTE_NONE ? NULL : reactor->endpoints[peer];
+    out[0] = 0;
+    return owner == NULL ? 0 : snprintf(out, cap, ",\"owner\":\"%s\"", owner);
+}
+
 /* The one member beyond type, title and status that some problems carry. */
 static int problem_extra(char *out, size_t cap, const struct conn *conn, const struct slot *slot)
 {
@@ -307,10 +316,7 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
                         (unsigned long long)(slot->expected ? slot->expected
                                                             : options->request_bytes_max));
     case PROBLEM_MISDIRECTED:
-        if (slot->expected >= (uint64_t)options->ring_size * options->workers)
-            break;
-        return snprintf(out, cap, ",\"owner\":\"%s\"",
-                        conn_reactor(conn)->routes[slot->expected].endpoint);
+        return misdirected(out, cap, conn_reactor(conn), slot->expected);
     default:
         break;
     }

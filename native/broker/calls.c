@@ -12,7 +12,7 @@
 
 #define CALLS_MAX 65536u
 #define DEADLINE_MS 10000 /* an answer that takes so long is none */
-#define REROUTED_MS 300   /* the same, from a process that leads the shard no more: one that lives
+#define REROUTED_MS 300   /* the same, from a process that leads the place no more: one that lives
                            * has answered what it had before another could lead */
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. */
@@ -84,7 +84,7 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
     if (call == NULL)
         return PROBLEM_BUSY;
     call->peer = peer;
-    call->shard = shard_of_place(reactor, place);
+    call->place = place;
     call->since_ms = reactor->loop.now_ms;
     call->waiter = waiter;
     conn_write(conn, &frame, sizeof frame);
@@ -100,10 +100,10 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
 {
     struct reactor *reactor = conn_reactor(conn);
     uint32_t at = (uint32_t)frame->tag;
-    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a shard here. */
+    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a place here. */
     if (frame->bytes != sizeof *frame || !peer_of(conn)->outgoing || at >= reactor->call_capacity ||
         frame->problem >= PROBLEM_COUNT || frame->problem == PROBLEM_MISDIRECTED ||
-        frame->place >= reactor->options.ring_size * reactor->options.slices)
+        frame->place >= place_count(reactor))
         return false;
     if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
         return true; /* it came too late: the call was answered without it */
@@ -139,12 +139,13 @@ void handoff_lost(struct reactor *reactor, struct conn *conn)
             give_up(reactor, i);
 }
 
-void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer)
+void handoff_rerouted(struct reactor *reactor)
 {
     int64_t since_ms = reactor->loop.now_ms - DEADLINE_MS + REROUTED_MS;
     for (uint32_t i = 0; i < reactor->call_capacity; i++) {
         struct call *call = &reactor->calls[i];
-        if (call->used && call->shard == shard && call->peer == peer && call->since_ms > since_ms)
+        if (call->used && call->since_ms > since_ms &&
+            reactor->routes[call->place] != (int32_t)call->peer)
             call->since_ms = since_ms;
     }
     reactor->give_up_ms = reactor->loop.now_ms + REROUTED_MS;

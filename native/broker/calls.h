@@ -13,8 +13,8 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
 /* An answer came. False: whoever sent it is not our program. */
 bool handoff_answered(struct conn *conn, const struct answer_frame *frame);
 void handoff_lost(struct reactor *reactor, struct conn *conn);
-/* The shard has another leader now: what the old one was sent is waited for only briefly. */
-void handoff_rerouted(struct reactor *reactor, uint32_t shard, uint32_t peer);
+/* Some places have another leader now: what the old one was sent is waited for only briefly. */
+void handoff_rerouted(struct reactor *reactor);
 /* Answers calls that were handed out too long ago: nobody waits for ever. */
 void handoff_deadlines(struct reactor *reactor);
 

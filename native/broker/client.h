@@ -26,7 +26,7 @@ struct slot {
     struct part part;   /* the only one, mostly */
     struct part *parts; /* more than one */
     uint32_t held;      /* bytes of the body that the upper layer has */
-    uint64_t expected;  /* sequence, for a gap; shard, for 421; line number */
+    uint64_t expected;  /* sequence, for a gap; place, for 421; line number */
     struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered */
 };

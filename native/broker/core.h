@@ -16,6 +16,7 @@
 #define PEERS_MAX (1u << 20)
 #define PLACES_MAX 65536u /* slices of the whole ring */
 #define ROUTE_NONE (-1)
+#define ENDPOINT_BYTES_MAX 263u /* a host name has up to 253 */
 #define STAGING_LANES 8
 #define KEY_SCRATCH_BYTES (32u << 10) /* a whole head */
 
@@ -79,16 +80,10 @@ struct upcall {
 /* A produce call handed to another process, until its answer comes. */
 struct call {
     bool used;
-    uint32_t peer, shard;
+    uint32_t peer, place;
     uint32_t generation, next_free;
     int64_t since_ms;
     struct waiter waiter;
-};
-
-/* Who leads a shard. */
-struct route {
-    int32_t peer;      /* a process of the cluster, perhaps this one; or ROUTE_NONE */
-    char endpoint[264]; /* its shard endpoint (a host name has up to 253), for 421 */
 };
 
 struct reactor_options {
@@ -160,7 +155,8 @@ struct reactor {
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
     struct intake intake;
-    struct route *routes; /* by shard */
+    int32_t *routes;  /* by place: the process that leads it, perhaps this one; or ROUTE_NONE */
+    char **endpoints; /* by peer: its shard endpoint, for 421; NULL: not told yet */
     struct call *calls;
     uint32_t call_capacity, call_free;
     struct upcall *upcalls;

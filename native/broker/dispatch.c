@@ -34,15 +34,14 @@ static uint16_t produce_to(struct reactor *reactor, const struct produce *produc
                            struct waiter waiter, const uint8_t *bytes, size_t len,
                            struct body *body, uint64_t *detail)
 {
-    uint32_t shard = shard_of_place(reactor, place);
-    assert(shard < reactor->options.ring_size * reactor->options.workers);
-    int32_t leader = reactor->routes[shard].peer;
+    assert(place < place_count(reactor));
+    int32_t leader = reactor->routes[place];
     if (leader == (int32_t)reactor->options.peer)
         return produce_slice(reactor, produce, place, waiter, bytes, len, body, detail);
     if (leader == ROUTE_NONE)
         return PROBLEM_NO_LEADER;
     if (produce->no_forward) {
-        *detail = shard;
+        *detail = place;
         return PROBLEM_MISDIRECTED;
     }
     return handoff_send(reactor, (uint32_t)leader, produce, place, waiter, bytes, len);
@@ -74,7 +73,7 @@ static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
 static uint32_t *list_places(const struct reactor *reactor, const struct batch_facts *facts,
                              uint32_t keyless_place, uint32_t *count)
 {
-    uint32_t all = reactor->options.ring_size * reactor->options.slices;
+    uint32_t all = place_count(reactor);
     uint8_t *present = calloc(1, all);
     uint32_t most = facts->columns.count < all ? facts->columns.count : all;
     uint32_t *places = malloc(most * sizeof *places);
@@ -91,13 +90,13 @@ static uint32_t *list_places(const struct reactor *reactor, const struct batch_f
     return places;
 }
 
-/* Whether the client asked for no hand-off and some of it would need one; *shard: whose it is. */
+/* Whether the client asked for no hand-off and some of it would need one; *place: where. */
 static bool misdirected(const struct reactor *reactor, const struct produce *produce,
-                        const uint32_t *places, uint32_t count, uint64_t *shard)
+                        const uint32_t *places, uint32_t count, uint64_t *place)
 {
     for (uint32_t i = 0; i < count && produce->no_forward; i++) {
-        *shard = shard_of_place(reactor, places[i]);
-        if (reactor->routes[*shard].peer != (int32_t)reactor->options.peer)
+        *place = places[i];
+        if (reactor->routes[places[i]] != (int32_t)reactor->options.peer)
             return true;
     }
     return false;
@@ -167,7 +166,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     }
     bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
                    (reactor->options.auto_create || produce->topic->declared);
-    int32_t leader = reactor->routes[shard_of_place(reactor, place)].peer;
+    int32_t leader = reactor->routes[place];
     if (leading && leader == (int32_t)reactor->options.peer)
         return batch_sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
     return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);

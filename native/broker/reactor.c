@@ -166,27 +166,46 @@ void reactor_free(struct reactor *reactor)
     shard_free(reactor->shard);
     free(reactor->calls);
     free(reactor->routes);
+    for (uint32_t peer = 0; reactor->endpoints != NULL && peer < reactor->options.peers; peer++)
+        free(reactor->endpoints[peer]);
+    free(reactor->endpoints);
     free(reactor->peers);
     free(reactor->upcalls);
     free(reactor->scratch);
     free(reactor);
 }
 
-int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint)
+static int set_endpoint(struct reactor *reactor, int32_t peer, const char *endpoint)
+{
+    char *text = strdup(endpoint);
+    if (text == NULL)
+        return -1;
+    free(reactor->endpoints[peer]);
+    reactor->endpoints[peer] = text;
+    return 0;
+}
+
+int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, int32_t peer,
+                      const char *endpoint)
 {
     const struct reactor_options *o = &reactor->options;
-    if (shard >= o->ring_size * o->workers || peer < ROUTE_NONE || peer >= (int32_t)o->peers ||
-        strlen(endpoint) >= sizeof reactor->routes[0].endpoint)
+    const uint32_t places = place_count(reactor);
+    if (first >= places || count == 0 || count > places - first || peer < ROUTE_NONE ||
+        peer >= (int32_t)o->peers || strlen(endpoint) > ENDPOINT_BYTES_MAX)
         return -1;
-    if (peer == (int32_t)o->peer && shard != o->range_index * o->workers + o->worker)
-        return -1; /* this process does not hold it */
-    struct route *route = &reactor->routes[shard];
-    int32_t before = route->peer;
-    route->peer = peer;
-    strcpy(route->endpoint, endpoint);
+    for (uint32_t i = 0; i < count && peer == (int32_t)o->peer; i++)
+        if (!place_is_ours(reactor, first + i))
+            return -1;
+    if (peer != ROUTE_NONE && set_endpoint(reactor, peer, endpoint) < 0)
+        return -1;
+    bool changed = false;
+    for (uint32_t place = first; place < first + count; place++) {
+        changed |= reactor->routes[place] != peer;
+        reactor->routes[place] = peer;
+    }
     reactor->routed = true;
-    if (before != peer && before != ROUTE_NONE && before != (int32_t)o->peer)
-        handoff_rerouted(reactor, shard, (uint32_t)before);
+    if (changed)
+        handoff_rerouted(reactor);
     return 0;
 }
 

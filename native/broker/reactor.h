@@ -23,7 +23,8 @@
 struct reactor *reactor_new(const struct reactor_options *options, const char **error);
 void reactor_free(struct reactor *reactor);
 /* -1: there is no such shard or peer, or this process can not lead it. */
-int reactor_set_route(struct reactor *reactor, uint32_t shard, int32_t peer, const char *endpoint);
+int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, int32_t peer,
+                      const char *endpoint);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
  */
 void reactor_run(struct reactor *reactor, int64_t timeout_ns);

@@ -1,7 +1,7 @@
-/* Routing: token -> place (a slice of the ring) -> shard -> the process that leads it.
+/* Routing: token -> place (a slice of the ring) -> the process that leads it.
  *
- * A place is the number of a slice in the whole ring: range index * slices + slice. A shard is the
- * run of places that one process leads: range index * workers + number. */
+ * A place is the number of a slice in the whole ring: range index * slices + slice. Who leads a
+ * place stands in a table that Python fills (reactor_set_route); it follows from no count. */
 #include "broker/route.h"
 
 #include <assert.h>
@@ -27,19 +27,26 @@ bool route_init(struct reactor *reactor)
         o->slice_width = o->range_width >> o->slice_shift;
     else
         o->slice_width = o->slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - o->slice_shift);
-    uint32_t shards = o->ring_size * o->workers;
-    reactor->routes = calloc(shards, sizeof *reactor->routes);
+    const uint32_t places = place_count(reactor);
+    reactor->routes = calloc(places, sizeof *reactor->routes);
+    reactor->endpoints = calloc(o->peers, sizeof *reactor->endpoints);
     reactor->peers = calloc(o->peers, sizeof *reactor->peers);
-    if (reactor->routes == NULL || reactor->peers == NULL)
+    if (reactor->routes == NULL || reactor->endpoints == NULL || reactor->peers == NULL)
         return false;
     /* One broker has no elections: who owns what is known from the start. */
-    for (uint32_t shard = 0; shard < shards; shard++)
-        reactor->routes[shard].peer = o->ring_size == 1 ? (int32_t)shard : ROUTE_NONE;
+    for (uint32_t place = 0; place < places; place++)
+        reactor->routes[place] =
+            o->ring_size == 1 ? (int32_t)(place * o->workers / o->slices) : ROUTE_NONE;
     reactor->routed = o->ring_size == 1;
     reactor->token_text_len = (uint32_t)snprintf(
         reactor->token_text, sizeof reactor->token_text, "%lld",
         (long long)range_token(reactor, o->range_index));
     return true;
+}
+
+uint32_t place_count(const struct reactor *reactor)
+{
+    return reactor->options.ring_size * reactor->options.slices;
 }
 
 int64_t range_token(const struct reactor *reactor, uint32_t range)
@@ -76,13 +83,6 @@ uint32_t place_of_slice(const struct reactor *reactor, uint32_t slice)
     return (reactor->options.range_index << reactor->options.slice_shift) + slice;
 }
 
-uint32_t shard_of_place(const struct reactor *reactor, uint32_t place)
-{
-    const struct reactor_options *o = &reactor->options;
-    uint32_t slice = place & (o->slices - 1);
-    return (place >> o->slice_shift) * o->workers + slice * o->workers / o->slices;
-}
-
 bool place_is_ours(const struct reactor *reactor, uint32_t place)
 {
     const struct reactor_options *o = &reactor->options;
@@ -91,30 +91,27 @@ bool place_is_ours(const struct reactor *reactor, uint32_t place)
            slice <= o->slice_last;
 }
 
-static bool reachable(const struct reactor *reactor, uint32_t shard)
+static bool reachable(const struct reactor *reactor, uint32_t place)
 {
-    int32_t peer = reactor->routes[shard].peer;
+    int32_t peer = reactor->routes[place];
     if (peer == (int32_t)reactor->options.peer)
         return reactor->log->open;
     return peer != ROUTE_NONE && reactor->peers[peer] != NULL && !reactor->peers[peer]->closed;
 }
 
-/* Events without a key: this worker's own slices, without a hop, or those of any shard that can be
- * reached. All that one group gathers goes to one slice: larger chunks. */
+/* Events without a key: this worker's own slices, without a hop, or any that can be reached, of
+ * another process after some calls. All that one group gathers goes to one slice: larger chunks. */
 uint32_t place_for_keyless(const struct reactor *reactor)
 {
     const struct reactor_options *o = &reactor->options;
-    uint32_t own = o->range_index * o->workers + o->worker, shards = o->ring_size * o->workers;
-    uint32_t first = o->slice_first, count = o->slice_last - first + 1;
-    if (shards == 1 || o->ring_size == 1 || reachable(reactor, own))
-        return place_of_slice(reactor, first + (uint32_t)(reactor->log->next_gseq % count));
-    for (uint32_t step = 0; step < shards; step++) {
-        uint32_t shard = (uint32_t)((own + step + reactor->handed_out / 64) % shards);
-        if (!reachable(reactor, shard))
-            continue;
-        uint32_t number = shard % o->workers;
-        uint32_t slice = (number * o->slices + o->workers - 1) / o->workers;
-        return ((shard / o->workers) << o->slice_shift) + slice;
+    const uint32_t own = place_of_slice(reactor, o->slice_first), places = place_count(reactor);
+    const uint32_t count = o->slice_last - o->slice_first + 1;
+    if (o->ring_size == 1 || reachable(reactor, own))
+        return own + (uint32_t)(reactor->log->next_gseq % count);
+    for (uint32_t step = 0; step < places; step++) {
+        uint32_t place = (uint32_t)((own + step + reactor->handed_out / 64 * count) % places);
+        if (reachable(reactor, place))
+            return place;
     }
-    return place_of_slice(reactor, first);
+    return own;
 }

@@ -34,7 +34,7 @@ static void start(void)
     reactor->log->open = true;
     reactor->loop.table = table;
     reactor->loop.table_used = reactor->loop.table_capacity = 4;
-    REQUIRE(reactor_set_route(reactor, 1, 1, "127.0.0.1:9301") == 0);
+    REQUIRE(reactor_set_route(reactor, 4, 4, 1, "127.0.0.1:9301") == 0);
 }
 
 static struct conn *connect_one(uint32_t index, const struct protocol *protocol)

@@ -186,14 +186,14 @@ static PyObject *Reactor_adopt_peer(PyObject *self, PyObject *args)
 static PyObject *Reactor_set_route(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    unsigned shard;
+    unsigned first, count;
     int peer;
     const char *endpoint;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Iis", &shard, &peer, &endpoint))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "IIis", &first, &count, &peer, &endpoint))
         return NULL;
-    if (reactor_set_route(reactor, shard, peer, endpoint) < 0)
-        return PyErr_Format(PyExc_ValueError, "no route leads from shard %u to peer %d", shard,
-                            peer);
+    if (reactor_set_route(reactor, first, count, peer, endpoint) < 0)
+        return PyErr_Format(PyExc_ValueError, "no route leads from %u slices at %u to peer %d",
+                            count, first, peer);
     Py_RETURN_NONE;
 }
 
@@ -612,7 +612,8 @@ static PyMethodDef reactor_methods[] = {
     {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
     {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd, peer): takes the fd."},
     {"set_route", Reactor_set_route, METH_VARARGS,
-     "set_route(shard, peer, 'host:port'): who leads it; -1: nobody."},
+     "set_route(first, count, peer, 'host:port'): who leads these slices of the ring; -1:"
+     " nobody."},
     {"watch", Reactor_watch, METH_VARARGS, "watch(epoll_fd): run() returns when it is readable."},
     {"run", Reactor_run, METH_VARARGS, "run(timeout) -> (selector readable, upcalls)."},
     {"respond", Reactor_respond, METH_VARARGS,

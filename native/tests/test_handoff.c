@@ -45,9 +45,9 @@ static void start(void)
     reactor->log->open = true;
     reactor->loop.table = table;
     reactor->loop.table_used = reactor->loop.table_capacity = 3;
-    CHECK(reactor_set_route(reactor, 0, 0, "127.0.0.1:9300") == 0);
-    CHECK(reactor_set_route(reactor, 1, 1, "127.0.0.2:9300") == 0);
-    CHECK(reactor_set_route(reactor, 2, 2, "127.0.0.3:9300") == 0);
+    CHECK(reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
+    CHECK(reactor_set_route(reactor, 8, 8, 1, "127.0.0.2:9300") == 0);
+    CHECK(reactor_set_route(reactor, 16, 8, 2, "127.0.0.3:9300") == 0);
     connect_one(0, &client_protocol);
     connect_one(1, &peer_protocol);
     connect_one(2, &peer_protocol);
@@ -162,6 +162,25 @@ static void test_nobody_answers_for_another(void)
     forget_all();
 }
 
+/* Only what another process is to have from now on is waited for briefly. */
+static void test_a_route_that_changes(void)
+{
+    const uint64_t tag = hand_out();
+    struct call *call = &reactor->calls[(uint32_t)tag];
+    const int64_t since_ms = call->since_ms;
+    CHECK(call->place == 8 && call->peer == 1);
+    CHECK(reactor_set_route(reactor, 9, 15, 2, "127.0.0.3:9300") == 0); /* its neighbours' */
+    CHECK(reactor_set_route(reactor, 8, 1, 1, "127.0.0.9:9300") == 0); /* another name for it */
+    CHECK(call->since_ms == since_ms);
+    CHECK(reactor_set_route(reactor, 8, 1, 2, "127.0.0.3:9300") == 0);
+    CHECK(call->used && call->since_ms < since_ms);
+    CHECK(reactor_set_route(reactor, 8, 8, 1, "127.0.0.2:9300") == 0);
+    struct answer_frame frame = answer_to(tag, PROBLEM_NONE, 0);
+    say(table[1], &frame, sizeof frame);
+    CHECK(has_text(table[0], "HTTP/1.1 200"));
+    forget_all();
+}
+
 static size_t call_of(const char *topic, const char *body, uint8_t *out)
 {
     struct call_frame frame = {.op = OP_CALL, .content = CONTENT_EVENT,
@@ -265,6 +284,7 @@ int main(void)
     start();
     test_a_detail_is_no_index();
     test_nobody_answers_for_another();
+    test_a_route_that_changes();
     test_internal_topics_are_not_handed_off();
     test_partial_frames();
     test_anything();

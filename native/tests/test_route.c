@@ -1,5 +1,6 @@
 /* Routing: tokens to places as the control plane has it, and who may be routed to. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "codec_testing.h"
 #include "broker/reactor.h"
@@ -60,6 +61,9 @@ static struct reactor *ring(uint32_t ring_size, uint32_t slices, uint32_t worker
 
 static void ring_free(struct reactor *reactor)
 {
+    for (uint32_t peer = 0; peer < reactor->options.peers; peer++)
+        free(reactor->endpoints[peer]);
+    free(reactor->endpoints);
     free(reactor->routes);
     free(reactor->peers);
     free(reactor);
@@ -76,12 +80,10 @@ static void test_places(void)
     }
 }
 
-static void test_shards(void)
+static void test_ours(void)
 {
     struct reactor *reactor = ring(3, 8, 2);
-    CHECK(shard_of_place(reactor, 0) == 0 && shard_of_place(reactor, 3) == 0);
-    CHECK(shard_of_place(reactor, 4) == 1 && shard_of_place(reactor, 8) == 2);
-    CHECK(shard_of_place(reactor, 23) == 5);
+    CHECK(place_count(reactor) == 24);
     CHECK(place_is_ours(reactor, 3) && !place_is_ours(reactor, 4) && !place_is_ours(reactor, 8));
     ring_free(reactor);
 }
@@ -89,27 +91,41 @@ static void test_shards(void)
 static void test_routes(void)
 {
     struct reactor *reactor = ring(3, 8, 2);
-    for (uint32_t shard = 0; shard < 6; shard++)
-        CHECK(reactor->routes[shard].peer == ROUTE_NONE);
+    char long_name[ENDPOINT_BYTES_MAX + 2];
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = 0;
+    for (uint32_t place = 0; place < 24; place++)
+        CHECK(reactor->routes[place] == ROUTE_NONE);
     CHECK(!reactor->routed);
-    CHECK(reactor_set_route(reactor, 6, 1, "") == -1);
-    CHECK(reactor_set_route(reactor, 5, 18, "") == -1);
-    CHECK(reactor_set_route(reactor, 5, -2, "") == -1);
-    CHECK(reactor_set_route(reactor, 5, 0, "") == -1); /* we do not hold it */
-    CHECK(reactor_set_route(reactor, 5, 17, "127.0.0.3:9305") == 0);
-    CHECK(reactor_set_route(reactor, 0, 0, "127.0.0.1:9300") == 0);
-    CHECK(reactor->routes[5].peer == 17 && reactor->routes[0].peer == 0 && reactor->routed);
-    CHECK(reactor_set_route(reactor, 5, ROUTE_NONE, "") == 0);
+    CHECK(reactor_set_route(reactor, 24, 1, 1, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, 5, 1, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, UINT32_MAX, 1, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, 0, 1, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, 4, 18, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, 4, -2, "") == -1);
+    CHECK(reactor_set_route(reactor, 20, 4, 1, long_name) == -1);
+    CHECK(reactor_set_route(reactor, 3, 2, 0, "") == -1); /* we do not hold the second */
+    CHECK(!reactor->routed && reactor->routes[3] == ROUTE_NONE);
+    CHECK(reactor_set_route(reactor, 20, 4, 17, "127.0.0.3:9305") == 0);
+    CHECK(reactor_set_route(reactor, 0, 4, 0, "127.0.0.1:9300") == 0);
+    CHECK(reactor->routes[19] == ROUTE_NONE && reactor->routes[20] == 17);
+    CHECK(reactor->routes[23] == 17 && reactor->routes[3] == 0 && reactor->routes[4] == ROUTE_NONE);
+    CHECK(strcmp(reactor->endpoints[17], "127.0.0.3:9305") == 0 && reactor->routed);
+    /* Any run of slices has a route of its own: nothing follows from a count of workers. */
+    CHECK(reactor_set_route(reactor, 21, 1, 9, "127.0.0.2:9300") == 0);
+    CHECK(reactor->routes[20] == 17 && reactor->routes[21] == 9 && reactor->routes[22] == 17);
+    CHECK(reactor_set_route(reactor, 20, 4, ROUTE_NONE, "") == 0);
+    CHECK(reactor->routes[21] == ROUTE_NONE);
     ring_free(reactor);
     reactor = ring(1, 8, 2);
-    CHECK(reactor->routes[0].peer == 0 && reactor->routes[1].peer == 1 && reactor->routed);
+    CHECK(reactor->routes[3] == 0 && reactor->routes[4] == 1 && reactor->routed);
     ring_free(reactor);
 }
 
 int main(void)
 {
     test_places();
-    test_shards();
+    test_ours();
     test_routes();
     return 0;
 }

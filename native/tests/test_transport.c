@@ -51,7 +51,7 @@ static void start(void)
     reactor = reactor_new(&options, &error);
     CHECK(reactor != NULL);
     const int fd = memfd_create("segment", MFD_CLOEXEC);
-    CHECK(fd >= 0 && reactor_set_route(reactor, 0, 0, "127.0.0.1:9300") == 0);
+    CHECK(fd >= 0 && reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
     log_add_segment(reactor->log, 0, fd, 24u << 20);
     log_open_generation(reactor->log, (const uint8_t *)"parents", 7);
 }

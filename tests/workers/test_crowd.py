@@ -36,7 +36,7 @@ def core(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
     path.write_bytes(bytes(1 << 20))
     reactor.add_segment(0, os.open(path, os.O_RDWR | os.O_DIRECT), 1 << 20)
     reactor.open_generation(b"")
-    reactor.set_route(0, 0, "here")
+    reactor.set_route(0, 1, 0, "here")
     yield request.param, reactor
     reactor.close()
 

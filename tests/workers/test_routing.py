@@ -61,7 +61,12 @@ class Core:
         path.write_bytes(bytes(SEGMENT_BYTES))
         self.reactor.add_segment(0, os.open(path, os.O_RDWR | os.O_DIRECT), SEGMENT_BYTES)
         self.reactor.open_generation(b"")
-        self.reactor.set_route(self.shard, self.peer, "here")
+        self.route(self, self.peer, "here")
+
+    def route(self, owner: "Core", peer: int, endpoint: str = "") -> None:
+        """From now on the owner's slices are led by this peer."""
+        numbers = RING.numbers_of(owner.shard)
+        self.reactor.set_route(numbers.start, len(numbers), peer, endpoint)
 
     def turn(self) -> None:
         self.upcalls += self.reactor.run(0.002)[1]
@@ -83,7 +88,7 @@ class Ring:
             end.setblocking(False)
         caller.reactor.attach_peer(owner.peer, one.detach())
         owner.reactor.adopt_peer(other.detach(), 1)
-        caller.reactor.set_route(owner.shard, owner.peer, f"127.0.0.{owner.peer}:9300")
+        caller.route(owner, owner.peer, f"127.0.0.{owner.peer}:9300")
 
     def produce(
         self, core: Core, target: str, body: bytes = b"{}", headers: str = ""
@@ -178,7 +183,7 @@ def test_a_stale_route_is_not_written_and_not_handed_on(ring):
     """The one that is asked holds the shard, and does not lead it any more."""
     asked, taker, third = ring.cores
     ring.connect(taker, asked)
-    asked.reactor.set_route(asked.shard, RING.peer((Ordinal(2), 2)), "")
+    asked.route(asked, RING.peer((Ordinal(2), 2)), "")
     status, head, _ = ring.ask(taker, f"?partitionKey={key_of(asked.shard)}")
     assert status == 503 and "Barco-Outcome: not-written" in head
     assert asked.reactor.stats()["handed_out"] == 0
@@ -190,7 +195,7 @@ def test_a_link_that_breaks_leaves_the_outcome_unknown(ring):
     one, other = socket.socketpair()
     one.setblocking(False)
     taker.reactor.attach_peer(owner.peer, one.detach())
-    taker.reactor.set_route(owner.shard, owner.peer, "")
+    taker.route(owner, owner.peer, "")
     client = ring.produce(taker, f"?partitionKey={key_of(owner.shard)}")
     other.setblocking(False)
     got = b""
@@ -215,12 +220,12 @@ def test_an_old_leader_is_waited_for_only_briefly(ring):
     one, other = socket.socketpair()
     one.setblocking(False)
     taker.reactor.attach_peer(owner.peer, one.detach())
-    taker.reactor.set_route(owner.shard, owner.peer, "")
+    taker.route(owner, owner.peer, "")
     client = ring.produce(taker, f"?partitionKey={key_of(owner.shard)}")
     while taker.reactor.stats()["handed_out"] == 0:
         taker.turn()
     began = time.monotonic()
-    taker.reactor.set_route(owner.shard, RING.peer((Ordinal(2), 1)), "")
+    taker.route(owner, RING.peer((Ordinal(2), 1)), "")
     status, head, _ = ring.answer(client)
     assert status == 500 and "not-written" not in head
     assert time.monotonic() - began < 0.4, "the next sweep is up to half a second away"

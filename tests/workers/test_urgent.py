@@ -39,7 +39,7 @@ class Core:
         path.write_bytes(bytes(SEGMENT_BYTES))
         self.reactor.add_segment(0, os.open(path, os.O_RDWR | os.O_DIRECT), SEGMENT_BYTES)
         self.reactor.open_generation(b"")
-        self.reactor.set_route(0, 0, "here")
+        self.reactor.set_route(0, 1, 0, "here")
         self.clients: list[socket.socket] = []
 
     def turn(self) -> list[tuple]:

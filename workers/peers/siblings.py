@@ -97,18 +97,22 @@ class HandOff:
         """From now on this process gets the events of the shard; None: nobody does."""
         if leader is None:
             self._led_by.pop(shard, None)
-            self._reactor.set_route(shard, -1, "")
+            self._route(shard, -1, "")
             return
         peer = self._led_by[shard] = self._replicas.peer(leader)
         if peer != self._options.peer:
             self.connect(peer)
-        self._reactor.set_route(shard, peer, self._endpoint(leader))
+        self._route(shard, peer, self._endpoint(leader))
 
     def rename(self) -> None:
         """Brokers have said by which addresses clients call them: so do answers from now on."""
         for shard, peer in self._led_by.items():
             endpoint = self._endpoint(self._replicas.process(peer))
-            self._reactor.set_route(shard, peer, endpoint)
+            self._route(shard, peer, endpoint)
+
+    def _route(self, shard: int, peer: int, endpoint: str) -> None:
+        numbers = self._replicas.numbers_of(shard)
+        self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
 
     def reaches(self, shard: int) -> bool:
         """Whether events for the shard get to its leader from here."""

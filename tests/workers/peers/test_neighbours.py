@@ -75,8 +75,8 @@ class Routes:
     def __init__(self) -> None:
         self.told: dict[int, str] = {}
 
-    def set_route(self, shard: int, peer: int, endpoint: str) -> None:
-        self.told[shard] = endpoint
+    def set_route(self, first: int, count: int, peer: int, endpoint: str) -> None:
+        self.told |= dict.fromkeys(range(first, first + count), endpoint)
 
 
 def test_clients_are_told_what_a_broker_says_of_itself() -> None:
@@ -86,9 +86,9 @@ def test_clients_are_told_what_a_broker_says_of_itself() -> None:
     hand_off.connect = lambda peer: None
     neighbours.on_change = hand_off.rename
     hand_off.lead(4, (2, 0))
-    assert reactor.told == {4: "127.0.0.3:9300"}, "not heard yet"
+    assert reactor.told == dict.fromkeys(range(16, 20), "127.0.0.3:9300"), "not heard yet"
     neighbours.apply({"version": 1, "brokers": [{**BROKER, "address": "::7"}], "leaders": []})
-    assert reactor.told == {4: "[::7]:9300"}
+    assert reactor.told == dict.fromkeys(range(16, 20), "[::7]:9300")
     assert neighbours.endpoint((2, 1)) == "[::7]:9301" and neighbours.host(2) == "::7"
     assert neighbours.host(1) == "b1.example" and neighbours.host(0) == "127.0.0.1"
     assert neighbours.endpoint((1, 2)) == "127.0.0.2:9302", "as the supervisor has it"

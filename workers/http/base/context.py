@@ -75,9 +75,7 @@ class Context:
 
     def numbers_of(self, worker: int) -> range:
         """The numbers of the slices of the shard that a worker holds."""
-        slices = self.replicas.slices_of(self.replicas.shard_of(self.replicas.process(worker)))
-        first = self.first_slice(worker)
-        return range(first + slices.start, first + slices.stop)
+        return self.replicas.numbers_of(self.replicas.shard_of(self.replicas.process(worker)))
 
     def owner(self, number: int) -> int:
         """The worker that leads a slice; NotReadyError if nobody does."""
