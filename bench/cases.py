@@ -1,17 +1,22 @@
 """The loads of the table, by name: each is one short run of the generator."""
 
+import struct
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from barco._native import batch_encode
 from bench.harness import SETTINGS
-from bench.load import Load, load
-from bench.servers import JSON, MINIMAL, NDJSON, TOPIC, Server
+from bench.load import Load, build, load
+from bench.servers import BATCH, JSON, MINIMAL, NDJSON, TOPIC, Server
 
 PATH = f"/v1/topic/{TOPIC}/messages"
 EVENT_BYTES = 1024
 LINE_BYTES = 243  # Mean size of an NDJSON event; sizes vary by LINE_JITTER up and down.
 LINE_JITTER = 100
 KiB = 1024
+BATCH_EVENTS = 256 * KiB // LINE_BYTES
 
 
 def single(server: Server, connections: int = 64, depth: int = 1, **options: Any) -> Load:
@@ -66,3 +71,36 @@ def fill(server: Server, payload_bytes: int, topics: int = 1) -> Load:
 def microseconds(runs: Sequence[Load]) -> list[float]:
     """Server CPU an event of each round."""
     return [run.cpu_per_event * 1e6 for run in runs]
+
+
+def lines(directory: Path) -> list[bytes]:
+    """The events of the NDJSON cases, one by one."""
+    pool = directory / "pool"
+    command = [str(build()), "--pool-mib", "16", "--body-bytes", str(64 * KiB)]
+    command += ["--event-bytes", str(LINE_BYTES), "--event-jitter", str(LINE_JITTER)]
+    subprocess.run([*command, "--pool-out", str(pool)], check=True)
+    return pool.read_bytes().splitlines()
+
+
+def batch_frames(path: Path, events: list[bytes], own_keys: bool) -> Path:
+    """Batches of the events, compressed, as the generator's --payload-frames wants them."""
+    with path.open("wb") as file:
+        for at in range(0, len(events), BATCH_EVENTS):
+            values = events[at : at + BATCH_EVENTS]
+            keys = [b"%012d" % (at + i) for i in range(len(values))] if own_keys else None
+            batch = batch_encode(values, keys)
+            file.write(struct.pack("<II", len(batch), len(values)) + batch)
+    return path
+
+
+def batches(server: Server, frames: Path) -> Load:
+    """What `batch_frames` made, over 16 connections."""
+    return load(
+        server.port,
+        pids=server.pids,
+        connections=16,
+        path=PATH,
+        header=[BATCH, MINIMAL],
+        payload_frames=frames,
+        **SETTINGS.window,
+    )
