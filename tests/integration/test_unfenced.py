@@ -15,7 +15,8 @@ A, B, C = range(3)
 
 
 class Split:
-    """B takes over from A with C's help; then C hears of B only ballots, and still all of A.
+    """B takes over from A with C's help; then C hears of B only ballots and fetches, and
+    still all of A.
 
     All that is done to messages is to lose them; and C says that it doubts A, which a broker may
     do at any time and with no reason: safety does not rest on it.
@@ -36,8 +37,9 @@ class Split:
         if (source, target) == (C, A):  # Neither the fence nor the view of the others.
             return message if isinstance(message, r.Appended) else None
         if (source, target) == (B, C):
-            # On a busy machine the first ballot may be given up: the next one must get through.
-            if self.decided.is_set() and not isinstance(message, r.Prepare | r.Accept):
+            # On a busy machine the first ballot may be given up: the next one must get through. And
+            # B may lack a group without events that A, a second quiet, has written meanwhile.
+            if self.decided.is_set() and not isinstance(message, r.Prepare | r.Accept | r.Fetch):
                 return None
             return message
         if (source, target) == (C, B):

@@ -45,7 +45,10 @@ def driven(machine: Any) -> Any:
     def takes(self: Replica, *ignored: Any) -> bool:
         return True
 
-    own = {"_ping_all": nothing, "_drive": nothing, "_bids": takes}
+    def never(self: Replica, *ignored: Any) -> bool:
+        return False
+
+    own = {"_ping_all": nothing, "_drive": nothing, "_bids": takes, "_is_unheard": never}
     return type(machine.__name__ + "Driven", (machine,), own)
 
 

@@ -21,6 +21,7 @@ from barco.protocol.replication import (
     DecidedRecord,
     JournalRecord,
     Message,
+    OpenedRecord,
     Promise,
     PromisedRecord,
 )
@@ -66,6 +67,8 @@ class Oracle:
         self.rotten: set[tuple[Identity, Gid]] = set()
         self.forgotten: set[tuple[Identity, Gid]] = set()
         """Whose votes are lost in which generation, that was open then."""
+        self.told: set[tuple[Identity, Gid]] = set()
+        """Which disk has had the record of which generation."""
         self.skipped: dict[tuple[Identity, Gid], int] = {}
         """Where a log is to begin, of which retention has removed the groups before elsewhere."""
         self.leads = 0
@@ -150,7 +153,10 @@ class Oracle:
         self.rotten.add((identity, gid))
 
     def forgot(self, identity: Identity) -> None:
-        self.forgotten |= {(identity, gid) for gid in self.opened if gid.epoch > 1}
+        """Of a generation that nobody had told it of it has had no vote: two had accepted what
+        began it, and their ACCEPTED was still on its way."""
+        known = (gid for gid in self.opened if (identity, gid) in self.told)
+        self.forgotten |= {(identity, gid) for gid in known if gid.epoch > 1}
 
     def as_lost(self, identity: Identity, gid: Gid) -> bool:
         """Whether this member's copy and vote are a declared loss."""
@@ -183,6 +189,8 @@ class Oracle:
     def recorded(self, broker: Broker, record: JournalRecord) -> None:
         """A journal record is stable."""
         me = broker.disk.identity
+        if isinstance(record, OpenedRecord):
+            self.told.add((me, record.generation.gid))
         votes = (PromisedRecord, AcceptedRecord, DecidedRecord)
         if isinstance(record, votes) and self.elsewhere(broker, record.gid):
             return

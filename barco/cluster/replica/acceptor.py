@@ -93,6 +93,10 @@ class Acceptor(Leader):
         """Whether there is no vote yet, for what somebody said of this log is not settled."""
         raise AssertionError("the part on doubt is missing")
 
+    def _is_unheard(self, held: Held) -> bool:
+        """Whether somebody may still have to say something of it, as this process is new."""
+        raise AssertionError("the part on doubt is missing")
+
     def _tell_origin(self, ordinal: int, held: Held) -> None:
         raise AssertionError("the part on lineage is missing")
 

@@ -11,14 +11,15 @@ its own: it changes with votes, not with events. And it notices a log that has b
 no vote was lost, by what the member told in its pings and acknowledged. The word on it goes to the
 member itself, which knows better: a log never becomes shorter in the life of a process, so a word
 that comes late, or twice, accuses nobody. If all who have heard of it are away, nobody notices
-(docs/findings.md).
+(docs/findings.md). Who is there says it before it answers the first ping of this process; so there
+is no vote before that (rule A6): one that was quicker than the word could not be taken back.
 """
 
 from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.standing import Standing
 from barco.cluster.state.effects import Warn
 from barco.cluster.state.held import Held
-from barco.limits import PING_SECONDS
+from barco.limits import PING_SECONDS, SILENCE_SECONDS_MAX
 from barco.model.generation import Gid, Identity
 from barco.protocol.replication import DoubtRecord, Gap, Ping, RolledBack, Shrunk
 from barco.types import Epoch
@@ -119,7 +120,7 @@ class Doubt(Standing):
             if leads:
                 held.accused, held.acquitted = 0, True
                 self._fulfil(held)
-        elif leads or not (held.acquitted or self._may_be_asked(held)):
+        elif leads or not (held.acquitted or self._may_be_asked(held) or self._is_unheard(held)):
             self._believe(held, sender.ordinal, message.gseq)
         elif not held.acquitted:
             if message.gseq > held.accused:
@@ -140,16 +141,37 @@ class Doubt(Standing):
     def _awaits_word(self, held: Held) -> bool:
         """Whether somebody's word on this log is not settled; the leader is asked, as long as it
         is there. A GAP asks: its answer is the last group that the leader counts of this disk."""
-        if held.suspect or held.accused <= held.tail:
+        if held.suspect:
             return False
-        if not self._may_be_asked(held):
-            self._believe(held, held.accuser, held.accused)
+        unheard = self._is_unheard(held)
+        if held.accused <= held.tail:
+            return unheard
+        if self._may_be_asked(held):
+            if self._now >= held.question_at:
+                held.question_at = self._now + PING_SECONDS
+                leader = held.generation.leader
+                self._send(leader.ordinal, Gap(held.generation.gid, held.received))
+            return True
+        if unheard:
+            return True  # Perhaps it is the leader that has yet to answer.
+        self._believe(held, held.accuser, held.accused)
+        return False
+
+    def _is_unheard(self, held: Held) -> bool:
+        """Rule A6: whether a member that is there has not yet answered this process. What it
+        remembers of this disk comes with the answer. One that hears nothing is not waited for
+        longer than one that says nothing."""
+        if self._clock > SILENCE_SECONDS_MAX:
             return False
-        if self._now >= held.question_at:
-            held.question_at = self._now + PING_SECONDS
-            leader = held.generation.leader
-            self._send(leader.ordinal, Gap(held.generation.gid, held.received))
-        return True
+        others = self._others(held)
+        return not all(self._down(each) or self._has_answered(each) for each in others)
+
+    def _has_answered(self, ordinal: int) -> bool:
+        """Whether it has had a ping of this process when it sent its last one."""
+        peer = self._peers.get(ordinal)
+        if peer is None or peer.ping is None:
+            return False
+        return peer.ping.echo_us > int(self._started * 1e6)
 
     def _believe(self, held: Held, accuser: int, gseq: int) -> None:
         assert gseq > held.tail and not held.suspect, "something is missing, and that is news"
@@ -219,7 +241,7 @@ class Doubt(Standing):
         known = [gid.epoch for gid in (*self._held, *self._found, *self._decided)]
         for ordinal in self._members_besides():
             peer = self._peers.get(ordinal)
-            if peer is None or peer.ping is None or peer.ping.echo_us <= int(self._started * 1e6):
+            if peer is None or peer.ping is None or not self._has_answered(ordinal):
                 return
             known += [view.gid.epoch for view in peer.ping.views]
         self._doubted = max(known)

@@ -28,6 +28,8 @@ class Ownership(Proposer):
     def _has_cause(self, held: Held) -> bool:
         if not self._able() or self._hears(held) + 1 < held.generation.quorum:
             return False
+        if self._is_unheard(held):
+            return False  # Its own vote would have to wait.
         if held.leading is not None:
             return self._must_relead(held)
         if self._names_me(held) and not held.stopped and not held.shut:

@@ -294,6 +294,10 @@ class Replica(Conflict):
             message.able,
             message.doubts,
         )
+        if peer.ping is None or (message.echo_us and not peer.ping.echo_us):
+            news = True  # An answer ends the wait for it (rule A6).
+        if peer.ping is None:
+            self._ping_at = self._now  # And this one ends its own.
         peer.ping = message
         peer.stamp_us = message.stamp_us
         self._hear_position(peer, message)

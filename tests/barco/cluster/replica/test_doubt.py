@@ -5,18 +5,13 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.replica.doubt import (
-    KEEP_SECONDS,
-    POSITION_MAX,
-    POSITIONS_AHEAD_MAX,
-    UNKNOWN,
-)
+from barco.cluster.replica.doubt import KEEP_SECONDS, POSITION_MAX, POSITIONS_AHEAD_MAX, UNKNOWN
 from barco.cluster.replica.leader import GAP_ANSWER_SECONDS
 from barco.cluster.replica.replica import Recovered, Replica, Settings
 from barco.cluster.state.effects import Drain, Persist, Send, Warn
 from barco.cluster.state.events import Drained, LinkLost, Persisted, Received, Tick
-from barco.cluster.state.held import Fence, Leading, Wish
-from barco.limits import PING_SECONDS
+from barco.cluster.state.held import Fence, Held, Leading, Wish
+from barco.limits import PING_SECONDS, SILENCE_SECONDS_MAX
 from barco.model.generation import (
     Ballot,
     Generation,
@@ -66,10 +61,17 @@ SEALED = [
 ]
 
 
+class Heard(Replica):
+    """The others have answered its first ping (rule A6)."""
+
+    def _is_unheard(self, held: Held) -> bool:
+        return False
+
+
 class Lab:
     """B's machine; what it persists is stable at once."""
 
-    def __init__(self, journal: list[Any], machine: type[Replica] = Replica) -> None:
+    def __init__(self, journal: list[Any], machine: type[Replica] = Heard) -> None:
         self.journal = list(journal)
         self.sent: list[tuple[int, Any]] = []
         self.warned: list[str] = []
@@ -255,7 +257,7 @@ def test_a_position_goes_with_the_next_vote() -> None:
     assert HeardRecord(A, 5, 20) in lab.journal
 
 
-class KeepsNothing(Replica):
+class KeepsNothing(Heard):
     """Mutant: positions are in memory only."""
 
     def _keep_positions(self) -> list[HeardRecord]:
@@ -424,7 +426,7 @@ def test_a_leader_is_not_talked_out_of_its_own_generation() -> None:
     assert len(lab.warned) == 1 and not lab.votes(MINE.gid)
 
 
-class AcceptIsNoPromise(Replica):
+class AcceptIsNoPromise(Heard):
     """Mutant: at a start, what was accepted fences nobody."""
 
     def _vote(self, gid: Gid, ballot: Ballot, value: Successor | None) -> None:
@@ -447,9 +449,52 @@ def check_votes_survive(machine: type[Replica]) -> None:
 
 
 def test_votes_survive_a_restart() -> None:
-    check_votes_survive(Replica)
+    check_votes_survive(Heard)
 
 
 def test_mutant_accept_is_no_promise() -> None:
     with pytest.raises(AssertionError):
         check_votes_survive(AcceptIsNoPromise)
+
+
+def test_a_new_process_votes_once_those_in_reach_have_answered() -> None:
+    """Rule A6. A ping that was sent before the first one from here came is no answer."""
+    lab = Lab(SEALED, Replica)
+    lab.ping(A)
+    lab.ping(C, session=6, echo_us=0)
+    assert not lab.votes()
+    lab.ping(C, session=6)
+    assert lab.votes()
+
+
+def test_who_does_not_answer_is_waited_for_no_longer_than_who_is_silent() -> None:
+    lab = Lab(SEALED, Replica)
+    for _ in range(20):
+        lab.ping(A, echo_us=0)
+        lab.ping(C, session=6)
+        assert not lab.votes() or lab.now > 10 + SILENCE_SECONDS_MAX
+        lab.now += 0.1
+    assert lab.votes()
+
+
+def test_a_word_that_comes_before_the_leader_is_heard_is_put_to_it() -> None:
+    lab = Lab(SEALED, Replica)
+    lab.ping(C, session=6)
+    lab.hear(C, Shrunk(THREE.gid, 2**62), 6)
+    assert not lab.warned and not lab.votes()
+    lab.ping(A)
+    lab.hear(A, Shrunk(THREE.gid, 9))
+    assert lab.votes() and not lab.warned
+    lab = Lab(SEALED, Replica)  # And at once, whoever else is unheard.
+    lab.ping(A)
+    lab.hear(C, Shrunk(THREE.gid, 2**62), 6)
+    assert questions(lab) == [Gap(THREE.gid, 9)]
+
+
+def test_a_word_that_nobody_settles_is_believed_in_the_end() -> None:
+    lab = Lab(SEALED, Replica)
+    lab.hear(C, Shrunk(THREE.gid, 10), 6)
+    while lab.now < 10.2 + SILENCE_SECONDS_MAX and not lab.warned:
+        lab.now += 0.1
+        lab.ping(C, session=6)
+    assert lab.now > 10 + SILENCE_SECONDS_MAX and not lab.votes() and len(lab.warned) == 1

@@ -23,7 +23,7 @@ from barco.cluster.state.events import (
     Stable,
     Tick,
 )
-from barco.cluster.state.held import Fence
+from barco.cluster.state.held import Fence, Held
 from barco.limits import (
     DISTURBANCE_SECONDS,
     DISTURBANCES_MAX,
@@ -270,6 +270,13 @@ def test_nothing_is_skipped_that_may_still_be_voted_on_or_is_here() -> None:
     assert expired(replica, gid, 11) == []
 
 
+class Heard(Replica):
+    """The others have answered its first ping (rule A6)."""
+
+    def _is_unheard(self, held: Held) -> bool:
+        return False
+
+
 def of_three(session: int, led_by: int) -> tuple[Replica, Gid]:
     """Broker 1 of three, in epoch 2 of a range that another one leads."""
     members = tuple(identity(each) for each in range(3))
@@ -285,7 +292,7 @@ def of_three(session: int, led_by: int) -> tuple[Replica, Gid]:
     value = Successor(0, Kind.RELEAD, (child,))
     journal = [OpenedRecord(first), DecidedRecord(first.gid, value), OpenedRecord(child)]
     settings = Settings(me=identity(1), session=session, ranges=(first,))
-    return Replica(settings, journal, {}, lambda: 0.5, 0.0), child.gid
+    return Heard(settings, journal, {}, lambda: 0.5, 0.0), child.gid
 
 
 def promised_to(replica: Replica, gid: Gid, sender: int, ballot_round: int, now: float) -> bool:
