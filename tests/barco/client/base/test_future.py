@@ -49,7 +49,9 @@ def test_the_standard_library_takes_them():
     some = [Delivery() for _ in range(5)]
     for number, each in enumerate(some):
         threading.Timer(0.01 * number, each.set_result, (number,)).start()
-    assert [each.result() for each in concurrent.futures.as_completed(some, 5)] == list(range(5))
+    # On a busy machine several are done at once, and then they come in any order.
+    came = sorted(each.result() for each in concurrent.futures.as_completed(some, 60))
+    assert came == list(range(5))
     some = [Delivery(), Delivery()]
     later(lambda: some[1].set_exception(ValueError()))
     done, waiting = concurrent.futures.wait(some, 5, concurrent.futures.FIRST_EXCEPTION)
