@@ -38,9 +38,9 @@ CONSUMER_SESSION_MS_DEFAULT = 30_000
 """A consumer that has not been heard of for so long is no member any more, and others get its
 slices; it chooses that when it registers. Below, a busy broker would take the living for dead."""
 
-COMMIT_WAIT_SECONDS = 6.0
-"""A commit waits so long for the next leader of a slice: 3 s until there is one (promise D8), and
-2 s more until that one serves consumers."""
+LEADER_WAIT_SECONDS = 6.0
+"""A commit, or a change of a topic or a group, waits so long for the next leader of a slice: 3 s
+until there is one (promise D8), and 2 s more until that one serves consumers."""
 
 CONSUMER_TELLS = 6
 CONSUMER_TELLS_PEERS = 3

@@ -319,6 +319,30 @@ def test_topics_and_groups_are_the_same_everywhere(cluster):
         assert sum(int(each["offset"]) for each in group["positions"]) == 300
 
 
+def test_a_change_of_a_topic_waits_for_the_next_leader(cluster):
+    """Some shards had it and others not: 504 for whoever asked while a broker died or came back."""
+
+    def put(hours):
+        body = b'{"retentionHours": %d}' % hours
+        return request(cluster, 0, "PUT", "/v1/topics/unsettled", body)[0]
+
+    until(lambda: leaders(cluster) == [0, 1, 2], "each has its range")
+    cluster.kill(1)
+    try:
+        assert put(1) == 201
+        assert leaders(cluster)[1] in (0, 2)
+    finally:
+        cluster.start(1)
+    answers = []
+
+    def back():  # It takes its range meanwhile, which is a change of leaders as well.
+        answers.append(put(len(answers) + 2))
+        return leaders(cluster) == [0, 1, 2]
+
+    until(back, "it has its range back")
+    assert set(answers) == {200}
+
+
 class Load(threading.Thread):
     """Writes numbered events for a few keys in each range, and notes what was acknowledged."""
 

@@ -39,6 +39,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.replication.carrier:_add_segment": "room on the disk",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
+    "barco.workers.http.base.context:change_all": "a leader elsewhere",
     "barco.workers.http.handlers.consume:commit": "a leader elsewhere",
     "barco.workers.http.handlers.consume:_poll_until": "who was asked said what was not so",
     "barco.workers.http.handlers.read:_read": "who was asked said what was not so",

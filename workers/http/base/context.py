@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from barco import limits
 from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.workers.groups.views import GroupView
 from barco.workers.http.base.memory import AnswerMemory
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
+
+_LEADER_PAUSE_S = 0.1
+"""Before a change looks again whether somebody leads."""
 
 
 class Context:
@@ -118,13 +122,6 @@ class Context:
         """The same arguments for every process of this broker."""
         return dict.fromkeys(self.processes, args)
 
-    def leaders_of_all(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-        """The same arguments for the worker that leads each shard of the ring."""
-        if self.leaders.without():
-            raise NoLeaderError("Nobody leads a part of the ring at the moment.")
-        leaders = (self.leaders.peer(shard) for shard in range(self.replicas.shards))
-        return {worker: args for worker in leaders if worker is not None}
-
     async def look_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[int, Any]:
@@ -181,15 +178,46 @@ class Context:
             raise as_not_ready(error) from None
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
-        """Change something on every shard. It can be sent again if not all have answered."""
-        answers = await self.siblings.broadcast(op, self.leaders_of_all(args), timeout)
-        failures = [answer for answer in answers.values() if isinstance(answer, BarcoError)]
-        if not failures:
+        """Change something on every shard. It may be made twice, so it must be such a change.
+
+        A next leader is waited for, as by a commit: before anything is done, and where a shard's
+        leader goes away meanwhile. What all others have is half done for whoever asked.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        left = set(range(self.replicas.shards))
+        failures: dict[int, BarcoError] = {}
+        while left:
+            failures = await self._change(op, args, left, timeout)
+            left.intersection_update(failures)
+            if loop.time() >= until or not all(map(_passes, failures.values())):
+                break
+            await asyncio.sleep(_LEADER_PAUSE_S)
+        if not left:
             return
-        if len(failures) < len(answers) and failures[0].status >= 500:
+        failure = next((each for each in failures.values() if not _passes(each)), None)
+        failure = failure or failures[min(left)]
+        if len(left) < self.replicas.shards and failure.status >= 500:
             # Written on some: that is neither done nor "not written".
             raise OutcomeUnknownError("Not every worker has made the change: send it again.")
-        raise failures[0]
+        raise failure
+
+    async def _change(
+        self, op: str, args: Mapping[str, Any], shards: Iterable[int], timeout: float
+    ) -> dict[int, BarcoError]:
+        """Ask those who lead these shards, if each has a leader; who did not do it, and why."""
+        leaders = {shard: self.leaders.peer(shard) for shard in shards}
+        asked = {leader: shard for shard, leader in leaders.items() if leader is not None}
+        if len(asked) < len(leaders):
+            nobody = NoLeaderError("Nobody leads a part of the ring at the moment.")
+            return dict.fromkeys(leaders, nobody)
+        answers = await self.siblings.broadcast(op, dict.fromkeys(asked, args), timeout)
+        return {asked[peer]: each for peer, each in answers.items() if isinstance(each, BarcoError)}
+
+
+def _passes(error: BarcoError) -> bool:
+    """Whether it may be gone as soon as somebody leads."""
+    return isinstance(error, (NotReadyError, OutcomeUnknownError, PeerError))
 
 
 def as_not_ready(error: BarcoError) -> BarcoError:

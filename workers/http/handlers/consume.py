@@ -352,7 +352,7 @@ class Consume:
         While nobody leads a slice, the next leader is waited for: a commit can be repeated.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + limits.COMMIT_WAIT_SECONDS
+        until = loop.time() + limits.LEADER_WAIT_SECONDS
         while True:
             try:
                 return await self._commit(request)
