@@ -155,6 +155,10 @@ SLICES_PER_RANGE_MAX = 256
 WORKERS_MAX = 128
 """One per core; a worker needs at least one slice."""
 
+PROCESSES_MAX = 1024
+"""Of one broker, whose numbers are below: three for each worker in a cluster, and as many again
+while ranges that moved away have history."""
+
 RETENTION_HOURS = 168
 RETENTION_HOURS_MAX = 24 * 366 * 100
 RETENTION_BYTES = 0
@@ -454,6 +458,7 @@ assert SEGMENT_BYTES % PAGE_BYTES == 0 and SEGMENT_BYTES_FLOOR % PAGE_BYTES == 0
 assert GROUP_HEADER_BYTES % 8 == 0 and GROUP_HEADER_BYTES < PAGE_BYTES
 assert SLICES_PER_RANGE.bit_count() == 1 and SLICES_PER_RANGE_MAX.bit_count() == 1
 assert WORKERS_MAX <= SLICES_PER_RANGE_MAX
+assert 2 * 3 * WORKERS_MAX <= PROCESSES_MAX
 assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
 assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS

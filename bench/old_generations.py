@@ -12,6 +12,7 @@ import barco_faces
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Ballot, Generation, Gid, Kind, Parent, Successor
+from barco.model.token import TOKEN_MIN
 from barco.protocol.replication import (
     AcceptedRecord,
     DecidedRecord,
@@ -99,7 +100,7 @@ def add_old_generations(data_dir: Path, count: int) -> None:
     """Adds sealed generations to the directory of a single broker with one worker, at rest."""
     identity = json.loads((data_dir / "broker.json").read_text())
     uuid = bytes.fromhex(identity["cluster_uuid"])
-    shard = layout.shard_path(data_dir, 0)
+    shard = layout.range_path(data_dir, TOKEN_MIN)
     lineage = Lineage.load(shard)
     opened = [each for each in read_journal(lineage) if isinstance(each, OpenedRecord)]
     generation = max((each.generation for each in opened), key=lambda each: each.gid.epoch)

@@ -20,7 +20,6 @@ from barco.workers.http.base.messages import problem_response
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
-from barco.workers.peers.neighbours import token_of_shard
 from barco.workers.peers.siblings import HTTP
 from barco.workers.process.build import make_spool
 from barco.workers.process.collector import Collector
@@ -216,10 +215,9 @@ class Worker:
 
     def _tell_lead(self, epoch: int) -> None:
         """The supervisor spreads which generation is led here."""
-        token = token_of_shard(self._options, self._options.shard_number)
-        members = [ordinal for ordinal, _ in self._options.members]
-        lead = {"token": token, "epoch": epoch, "session": self._session, "members": members}
-        self._supervision.send({"type": messages.LEADS} | lead)
+        held = self._options.held
+        lead: dict[str, Any] = {"token": held.token, "epoch": epoch, "session": self._session}
+        self._supervision.send({"type": messages.LEADS} | lead | {"members": list(held.members)})
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(coroutine)

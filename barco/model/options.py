@@ -7,6 +7,7 @@ from typing import Any
 
 from barco.errors import ConfigError
 from barco.model.placement import Placement
+from barco.model.ranges import HeldRange, ProcessTable, first_table, from_plain, to_plain
 from barco.model.replicas import Process, Replicas
 from barco.types import Ordinal
 
@@ -30,9 +31,11 @@ class WorkerOptions:
     version: str
     """Of barco: a worker of another version than its supervisor refuses to run."""
     worker: int
-    """The number of this process in its broker: seat * workers + shard."""
+    """The number of this process in its broker."""
     workers: int
-    """Shards of a token range; every seat has so many processes."""
+    """Into how many ranges each broker's part of the ring was cut at format time."""
+    processes: ProcessTable | None = None
+    """All processes of this broker; None: those that it has when it is formatted."""
     core: int | None
     """The CPU to pin to; None leaves it to the scheduler."""
     supervisor_pid: int
@@ -94,9 +97,8 @@ class WorkerOptions:
     """Between two looks at what retention may delete."""
 
     def __post_init__(self) -> None:
-        processes = self.replicas.processes
-        assert 0 <= self.worker < processes
-        assert len(self.shard_endpoints) == processes
+        assert self.worker in self.table.numbers
+        assert len(self.shard_endpoints) == len(self.table)
         assert len(self.brokers) == (self.ring_size if self.ring_size > 1 else 0)
         assert len(self.cluster_uuid) == 32 and len(self.disk_uuid) == 32
         assert self.engine in ENGINES
@@ -118,6 +120,16 @@ class WorkerOptions:
         return Replicas(self.placement, self.workers)
 
     @property
+    def table(self) -> ProcessTable:
+        """All processes of this broker at the start of this one."""
+        return self.processes or first_table(self.replicas, self.process[0])
+
+    @property
+    def held(self) -> HeldRange:
+        """The range that this process holds."""
+        return self.table.at(self.worker)
+
+    @property
     def process(self) -> Process:
         """This process. The only broker of a ring of one counts as broker 0."""
         return (Ordinal(self.ordinal if self.ring_size > 1 else 0), self.worker)
@@ -129,13 +141,8 @@ class WorkerOptions:
 
     @property
     def seat(self) -> int:
-        """0: the shard is of the broker's own range; 1 (B) and 2 (C): of the one so far before."""
-        return self.worker // self.workers
-
-    @property
-    def shard(self) -> int:
-        """The number of the shard within its token range."""
-        return self.worker % self.workers
+        """Its place in the order of succession; 0: it is to lead."""
+        return self.held.members.index(self.process[0])
 
     @property
     def shard_number(self) -> int:
@@ -144,8 +151,14 @@ class WorkerOptions:
 
     @property
     def range_index(self) -> int:
-        """The ring index of the token range that the shard is of."""
-        return self.shard_number // self.workers
+        """The ring index, at format time, of the token range in which the range begins."""
+        return self.held.first // self.slices_per_range
+
+    @property
+    def slices(self) -> range:
+        """The slices that this process holds, numbered within that token range."""
+        first = self.held.first % self.slices_per_range
+        return range(first, first + self.held.slices)
 
     @property
     def members(self) -> tuple[Process, ...]:
@@ -172,11 +185,13 @@ class WorkerOptions:
     def title(self) -> str:
         """What `ps` shows of the process: its command line holds nothing that is not public."""
         of = f" of broker {self.ordinal}" if self.ring_size > 1 else ""
-        return f"worker {self.worker}/{self.replicas.processes}{of}"
+        return f"worker {self.worker}/{len(self.table)}{of}"
 
     def to_json(self) -> str:
         """One line of JSON, which the worker reads from its standard input: it holds secrets."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        table = None if self.processes is None else to_plain(self.processes)
+        told = asdict(self) | {"processes": table}
+        return json.dumps(told, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "WorkerOptions":
@@ -191,6 +206,8 @@ class WorkerOptions:
         if unknown := sorted(given.keys() - known):
             raise ConfigError(f"unknown worker option: {', '.join(unknown)}")
         try:
+            if given.get("processes") is not None:
+                given["processes"] = from_plain(given["processes"])
             return cls(**given)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"worker options are incomplete: {error}") from None

@@ -17,6 +17,7 @@ from barco.config import Config
 from barco.errors import BarcoError, DataDirError, ProtocolError
 from barco.model.options import WorkerOptions
 from barco.model.placement import REPLICAS, Placement
+from barco.model.ranges import ProcessTable
 from barco.model.replicas import Replicas
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
@@ -72,6 +73,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     lock = datadir.claim(plan.data_dir)
     try:
         identity = identify(plan)
+        table = datadir.adopt_table(plan.data_dir, identity)
         datadir.prepare(plan.data_dir)
         files = machine.raise_file_limit()
         if refused := machine.set_priority(plan.config.broker.nice):
@@ -88,7 +90,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
             advertise=machine.advertised_by(config),
         )
         try:
-            broker = Broker(plan, identity, listeners, lock, open_to_all, on_ready, files)
+            broker = Broker(plan, identity, table, listeners, lock, open_to_all, on_ready, files)
             return asyncio.run(broker.run())
         finally:
             listeners.close()
@@ -169,6 +171,7 @@ class Broker:
         self,
         plan: ServePlan,
         identity: Identity,
+        table: ProcessTable,
         listeners: Listeners,
         lock: int,
         open_to_all: bool,
@@ -177,6 +180,7 @@ class Broker:
     ) -> None:
         self._plan = plan
         self._identity = identity
+        self._table = table
         self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
         self._listeners = listeners
         self._open_to_all = open_to_all
@@ -261,6 +265,7 @@ class Broker:
             version=barco.__version__,
             worker=worker,
             workers=identity.workers,
+            processes=self._table,
             core=machine.core_of(
                 worker, workers=identity.workers, ordinal=identity.ordinal, cores=self._cores
             ),

@@ -1,7 +1,8 @@
-"""The data directory as the supervisor sees it: its identity (broker.json) and its lock.
+"""The data directory as the supervisor sees it: identity (broker.json), processes, lock.
 
-The shards inside belong to the workers. broker.json is written once, by `format_data_dir`, and
-never changes: what it fixes (workers, slices) decides where every stored event is.
+The ranges inside belong to the workers. broker.json is written once, by `format_data_dir`, and
+never changes: what it fixes (the cut of the ring into slices) decides where every stored event is.
+processes.json says which process holds which range; the first one follows from broker.json.
 """
 
 import fcntl
@@ -14,12 +15,28 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from crc32c import crc32c
+
 from barco.errors import DataDirError, InUseError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
-from barco.model.placement import ring_size_valid
+from barco.model.placement import Placement, ring_size_valid
+from barco.model.ranges import (
+    ProcessTable,
+    directory_of,
+    first_table,
+    flaw,
+    from_plain,
+    to_plain,
+)
+from barco.model.replicas import Replicas
+from barco.types import Ordinal
 
 FORMAT = 1
 IDENTITY = "broker.json"
+PROCESSES = "processes.json"
+NEW = ".new"
+RANGES, NUMBERED = "range-*", "shard-*"
+"""Directories of ranges, and as they were called while a number said what a process holds."""
 LOCK = "lock"
 RUN = "run"
 LOCK_SECONDS_MAX = 3.0
@@ -40,6 +57,20 @@ class Identity:
     """Brokers in the ring when the directory was formatted; a ring of 1 stays one."""
     replaces: str = ""
     """The disk_uuid of the lost disk that this one stands in for (`barco replace`)."""
+
+    @property
+    def cut(self) -> Placement:
+        """How the ring was cut into slices when the cluster was formatted."""
+        return Placement(self.ring_size, self.slices_per_range)
+
+    @property
+    def member(self) -> Ordinal:
+        """What this broker is called as a member: the only one of a ring of one is broker 0."""
+        return Ordinal(self.ordinal if self.ring_size > 1 else 0)
+
+    def first_table(self) -> ProcessTable:
+        """The processes that the broker has when it is formatted."""
+        return first_table(Replicas(self.cut, self.workers), self.member)
 
 
 def format_data_dir(
@@ -66,13 +97,8 @@ def format_data_dir(
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
-        temporary = path / (IDENTITY + ".new")
-        with open(temporary, "w", encoding="ascii") as file:
-            file.write(json.dumps(asdict(identity)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path / IDENTITY)
-        _sync_directory(path)
+        _write(path, PROCESSES, _table_text(identity.first_table()))
+        _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
     except OSError as error:
         raise _refusal(path, error) from None
@@ -85,7 +111,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
     DataDirError if it may hold a copy that somebody counts on: the disk is the one that is known,
     or its own lineage names it as a member. Interrupted, it can be done again.
     """
-    shards = sorted(path.glob("shard-*"))
+    shards = sorted((*path.glob(RANGES), *path.glob(NUMBERED)))
     names = (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode())
     logs = (log for shard in shards for log in shard.glob("lineage*") if log.is_file())
     try:
@@ -99,6 +125,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
             shutil.rmtree(shard)
         shutil.rmtree(path / RUN, ignore_errors=True)
         (path / IDENTITY).unlink()
+        (path / PROCESSES).unlink(missing_ok=True)
         _sync_directory(path)
     except OSError as error:
         raise _refusal(path, error) from None
@@ -124,6 +151,93 @@ def load(path: Path) -> Identity | None:
     if not _plausible(identity):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
     return identity
+
+
+def read_table(path: Path, identity: Identity) -> ProcessTable:
+    """The broker's processes, as the directory has them; nothing is changed.
+
+    DataDirError if the table is damaged, or is not there though ranges are.
+    """
+    file = path / PROCESSES
+    try:
+        given = json.loads(file.read_text("ascii"))
+        table = from_plain(given["processes"])
+        if given["format"] != FORMAT:
+            raise DataDirError(
+                f"{file} has format {given['format']}, this version of barco reads {FORMAT}"
+            )
+        if given["check"] != _check(given["processes"]):
+            raise ValueError("its checksum is another")
+        if (what := flaw(table, identity.cut, identity.member)) is not None:
+            raise ValueError(what)
+        return table
+    except FileNotFoundError:
+        if next(path.glob(RANGES), None) is None:
+            return identity.first_table()
+        raise DataDirError(
+            f"{file} is not there: it says which process holds which range of {path}; restore it"
+            " from a backup"
+        ) from None
+    except OSError as error:
+        raise _refusal(path, error) from None
+    except (ValueError, TypeError, KeyError) as error:
+        why = f" ({error})" if str(error) else ""
+        raise DataDirError(f"{file} is damaged{why}: restore it from a backup") from None
+
+
+def write_table(path: Path, table: ProcessTable) -> None:
+    """Put the broker's processes on the disk, all or nothing, before one of them is started."""
+    try:
+        _write(path, PROCESSES, _table_text(table))
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def numbered(path: Path) -> list[Path]:
+    """Directories that are still called by the number of their process."""
+    return sorted(path.glob(NUMBERED))
+
+
+def adopt_table(path: Path, identity: Identity) -> ProcessTable:
+    """At a start: the table, made if this directory has none yet; `claim` it before.
+
+    A directory that an earlier version has named by its process's number gets its range's name;
+    interrupted, that is done again.
+    """
+    table = read_table(path, identity)
+    if not (path / PROCESSES).exists():
+        write_table(path, table)
+    names = {f"shard-{held.number:04d}": directory_of(held.token) for held in table}
+    try:
+        for old in numbered(path):
+            if old.name in names:
+                os.rename(old, path / names[old.name])
+                _sync_directory(path)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return table
+
+
+def _table_text(table: ProcessTable) -> str:
+    processes = to_plain(table)
+    whole = {"format": FORMAT, "processes": processes, "check": _check(processes)}
+    return json.dumps(whole, indent=1)
+
+
+def _check(processes: Any) -> str:
+    """Of what it says, however it is laid out."""
+    return f"{crc32c(json.dumps(processes, sort_keys=True).encode()):08x}"
+
+
+def _write(path: Path, name: str, text: str) -> None:
+    """All or nothing, and stable when it returns."""
+    temporary = path / (name + NEW)
+    with open(temporary, "w", encoding="ascii") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path / name)
+    _sync_directory(path)
 
 
 def claim(path: Path) -> int:
@@ -184,7 +298,7 @@ def _check_empty(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} - {LOCK, RUN, "lost+found"}
     if IDENTITY in names:
         raise DataDirError(f"{path} is already formatted")
-    names.discard(IDENTITY + ".new")
+    names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW}  # Of a format that was cut off.
     if names:
         raise DataDirError(
             f"{path} is not empty and not a data directory of barco (it has {min(names)!r}):"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from faultlab.broker import Broker, StartError
+from faultlab.broker import Broker, StartError, range_paths
 from faultlab.drain import Event, drain
 from faultlab.flips import (
     TOPIC,
@@ -21,8 +21,6 @@ from faultlab.flips import (
 )
 from faultlab.round import TOTALS, Scene
 from faultlab.wire import call
-
-from barco.workers.storage.files import layout
 
 WALKS_MAX = 16
 """A broker gives up only after five attempts: some seconds each."""
@@ -58,7 +56,7 @@ class Patient:
     @property
     def shards(self) -> list[Path]:
         """Of the directory that stays whole."""
-        return [layout.shard_path(self.whole, worker) for worker in range(2)]
+        return range_paths(self.whole)
 
     def copy(self) -> Broker:
         """A broker on a copy, not started."""

@@ -11,7 +11,7 @@ import pytest
 from faultlab.drain import CHUNKS, ReadError, read_slice
 from faultlab.flips import TOPIC, segments, with_events
 from faultlab.fusedisk import FuseDisk
-from faultlab.ring import KEYS, SLICES, Node, Ring
+from faultlab.ring import KEYS, RANGE, SLICES, Node, Ring
 from faultlab.wire import Wire, call
 
 from barco.limits import GROUP_HEADER_BYTES
@@ -122,13 +122,12 @@ def test_pages_of_a_sealed_segment_that_cannot_be_read(
 ) -> None:
     """EIO until they are written: a reader at the leader, or the scrub of a follower, finds it."""
     at = AT if finder == "reader" else AT + 1
-    shard = at - AT
     ring.start()
     sent = produce(ring, SEALED_EVENTS)
     ring.wait_whole()
     node, disk = ring.nodes[at], disks[at]
     node.kill()  # What it has in memory it need not read.
-    path = segments(layout.shard_path(disk.inside / f"data-{at}", shard))[0]
+    path = segments(disk.inside / f"data-{at}" / RANGE)[0]
     place = body_place(path, 0.5)
     page = place // 4096 * 4096
     good = spoil(path, page, 4096)
@@ -139,11 +138,11 @@ def test_pages_of_a_sealed_segment_that_cannot_be_read(
     if finder == "reader":
         took = await_that("it is not served again", lambda: read(node) == sent)
     else:
-        took = await_that("no scrub", lambda: storage(node, shard)["repairedGroups"] > 0)
+        took = await_that("no scrub", lambda: storage(node, at - AT)["repairedGroups"] > 0)
         assert read(ring.nodes[AT]) == sent
     assert disk.count(rule) > 0, "nobody met the page"
-    await_that("not repaired", lambda: storage(node, shard)["damagedSegments"] == 0)
-    assert storage(node, shard)["repairedGroups"] > 0
+    await_that("not repaired", lambda: storage(node, at - AT)["damagedSegments"] == 0)
+    assert storage(node, at - AT)["repairedGroups"] > 0
     assert content(path, page, 4096) == good
     print(f"EIO, found by the {finder}: {took:.1f} s, load {os.getloadavg()[0]:.1f}")
 
@@ -159,7 +158,7 @@ def test_rot_in_the_segment_that_the_core_appends_to(
     sent = produce(ring, OPEN_EVENTS)
     ring.wait_whole()
     node, disk = ring.nodes[AT], disks[AT]
-    paths = segments(layout.shard_path(disk.inside / f"data-{AT}", 0))
+    paths = segments(disk.inside / f"data-{AT}" / RANGE)
     path = paths[-1]
     assert not layout.sidecar_path(path).exists(), "it is not the running one"
     place = body_place(path, 0.05)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from faultlab.fusedisk import FuseDisk
 from faultlab.prober import Prober, percentile
-from faultlab.ring import KEYS, SLICES, Ring
+from faultlab.ring import KEYS, RANGE, SLICES, Ring
 from faultlab.wire import Wire
 
 from barco.limits import PAGE_BYTES
@@ -179,7 +179,7 @@ def test_a_bad_disk_at_a_follower_is_not_waited_for(
     quiet, epochs = latencies(ring, 0), ring.epochs()
     disk = module_disks[1]
     # What it keeps of the range before its own; it leads its own with a good disk.
-    rules = [disk.hurt(op, "*/shard-0001/*", kind, ms=SLOW_MS) for op in ("write", "sync")]
+    rules = [disk.hurt(op, f"*/{RANGE}/*", kind, ms=SLOW_MS) for op in ("write", "sync")]
     try:
         began = time.monotonic()
         while time.monotonic() < began + FENCED_S or not sum(map(disk.count, rules)):

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from faultlab.broker import range_paths
 from faultlab.fusedisk import FuseDisk
 from faultlab.fuseload import append_files, await_hurt, await_that, fill
-from faultlab.ring import KEYS, SLICES
+from faultlab.ring import KEYS, RANGE, SLICES
 from faultlab.round import Scene
 from faultlab.scene import RingScene
 
@@ -102,8 +103,8 @@ def test_a_disk_that_lies_is_noticed_by_the_checker(alone: Scene, fuse_disk: Fus
     alone.run_load()
     time.sleep(LOADED_S)
     for op in ("write", "sync"):
-        fuse_disk.hurt(op, "*/shard-*/spare.ready", "lie")
-        fuse_disk.hurt(op, "*/shard-*/first.tmp", "lie")
+        fuse_disk.hurt(op, "*/range-*/spare.ready", "lie")
+        fuse_disk.hurt(op, "*/range-*/first.tmp", "lie")
     time.sleep(LOADED_S)
     alone.end_load()  # Cursors beyond the end would be told by the load.
     assert power_cut(alone, [fuse_disk]) > 0
@@ -126,13 +127,13 @@ def said(scene: Scene, words: str) -> bool:
 def test_a_sync_of_the_log_that_fails_once(alone: Scene, fuse_disk: FuseDisk) -> None:
     """The append itself: that worker ends, and what is acknowledged before and after is there."""
     data = fuse_disk.path / "data"
-    fill(alone.broker.port, sorted(data.glob("shard-*")), [str(n) for n in range(16)])
+    fill(alone.broker.port, range_paths(data), [str(n) for n in range(16)])
     lose_what_is_not_synced([fuse_disk])
     pids = alone.broker.pids
     alone.run_load()
     time.sleep(LOADED_S)
     began = time.monotonic()
-    rule = fuse_disk.hurt("sync", append_files("shard-0000"), "eio", times=1)
+    rule = fuse_disk.hurt("sync", append_files(RANGE), "eio", times=1)
     await_hurt(fuse_disk, rule)
     time.sleep(LOADED_S)  # Whoever goes on acknowledges behind a hole.
     ended = not all(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -150,16 +151,15 @@ def test_a_sync_of_the_log_that_fails_once_in_a_ring(
 ) -> None:
     """Of one range: the members whose sync fails begin anew; then the power goes."""
     ring, at = ringed.ring, 0
-    shards = [f"shard-{(node.ordinal - at) % 3:04d}" for node in ring.nodes]
     members = {"leader": [0], "follower": [1], "all": [0, 1, 2]}[which]
-    paths = [ring.nodes[each].data_dir / shards[each] for each in members]
+    paths = [ring.nodes[each].data_dir / RANGE for each in members]
     fill(ring.nodes[at].port, paths, [KEYS[at * SLICES]])
     lose_what_is_not_synced(disks)
     pids = {each: ring.nodes[each].pids for each in members}
 
     def fail() -> None:
         rules = [
-            (disks[each], disks[each].hurt("sync", append_files(shards[each]), "eio", times=1))
+            (disks[each], disks[each].hurt("sync", append_files(RANGE), "eio", times=1))
             for each in members
         ]
         for disk, rule in rules:
@@ -186,7 +186,7 @@ def test_a_sync_of_the_journal_that_fails_once(ringed: RingScene, disks: list[Fu
 
     def fail() -> None:
         pids = ring.nodes[1].pids
-        rule = disks[1].hurt("sync", "*/shard-0001/lineage.[lc]*", "eio", times=2)
+        rule = disks[1].hurt("sync", f"*/{RANGE}/lineage.[lc]*", "eio", times=2)
         ring.nodes[0].kill()  # Whose range the other two vote on.
         await_hurt(disks[1], rule, 2)
         await_new(ringed, pids, "a sync of the journal that failed")

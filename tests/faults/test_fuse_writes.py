@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from faultlab.broker import range_paths
 from faultlab.fusedisk import FuseDisk
 from faultlab.fuseload import EVENT_BYTES, append_files, await_hurt, await_that, fill
-from faultlab.ring import KEYS, SLICES
+from faultlab.ring import KEYS, RANGE, SLICES
 from faultlab.round import Scene
 from faultlab.scene import RingScene
 from faultlab.wire import Answer, call
@@ -43,7 +44,7 @@ def produce(scene: RingScene, at: int) -> Answer:
 def fill_shard(scene: RingScene, at: int) -> None:
     """See `faultlab.fuseload.fill`."""
     node = scene.ring.nodes[at]
-    shard = node.data_dir / f"shard-{(at - AT) % 3:04d}"
+    shard = node.data_dir / RANGE
     fill(scene.ring.nodes[AT].port, [shard], [KEYS[AT * SLICES]])
 
 
@@ -61,7 +62,7 @@ def test_no_room_for_a_leaders_segments(scene: RingScene, disks: list[FuseDisk])
     pids = [node.pids for node in scene.ring.nodes]
 
     def fault() -> None:
-        rule = disks[AT].hurt("write", "*/shard-0000/*.tmp", "enospc")
+        rule = disks[AT].hurt("write", f"*/{RANGE}/*.tmp", "enospc")
         answers: list[Answer] = []
 
         def refused() -> bool:
@@ -90,8 +91,8 @@ def test_no_room_for_a_followers_segments(scene: RingScene, disks: list[FuseDisk
     scene.run_load()
 
     def fault() -> None:
-        rule = disks[1].hurt("write", "*/shard-0001/*.tmp", "enospc")
-        target = scene.ring.nodes[AT].data_dir / "shard-0000"
+        rule = disks[1].hurt("write", f"*/{RANGE}/*.tmp", "enospc")
+        target = scene.ring.nodes[AT].data_dir / RANGE
         before = len(list(target.glob("gen-*/seg-*.log")))
 
         def further() -> bool:
@@ -114,7 +115,7 @@ def test_no_room_for_an_append(scene: RingScene, disks: list[FuseDisk]) -> None:
 
     def fault() -> None:
         pids = scene.ring.nodes[AT].pids
-        rule = disks[AT].hurt("write", append_files("shard-0000"), "enospc", times=1)
+        rule = disks[AT].hurt("write", append_files(RANGE), "enospc", times=1)
         await_hurt(disks[AT], rule)
         await_that("it goes on", lambda: scene.ring.nodes[AT].pids != pids)
 
@@ -129,7 +130,7 @@ def test_no_room_for_a_vote(scene: RingScene, disks: list[FuseDisk], kind: str) 
 
     def fault() -> None:
         ring, pids = scene.ring, scene.ring.nodes[1].pids
-        rule = disks[1].hurt("write", "*/shard-0001/lineage.log", kind, times=1)
+        rule = disks[1].hurt("write", f"*/{RANGE}/lineage.log", kind, times=1)
         ring.nodes[0].kill()  # Whose range the other two vote on.
         await_hurt(disks[1], rule)
         await_that("no leader", lambda: produce_anywhere(scene).status == 200)
@@ -158,9 +159,9 @@ def test_short_writes_of_a_single_broker(root: Path, seed: int, fuse_disk: FuseD
         broker = scene.broker
         broker.options = ["--engine", "epoll"]
         broker.start()
-        fill(broker.port, sorted(broker.data_dir.glob("shard-*")), [str(n) for n in range(16)])
+        fill(broker.port, range_paths(broker.data_dir), [str(n) for n in range(16)])
         pids = broker.pids
-        hurt_shortly(fuse_disk, append_files("shard-*"), scene)
+        hurt_shortly(fuse_disk, append_files("range-*"), scene)
         assert broker.pids == pids, "nobody had to end for it"
         scene.hurt("kill", scene.kill_and_restart)
         scene.end_load()
@@ -189,7 +190,7 @@ def test_a_torn_append(scene: RingScene, disks: list[FuseDisk], at: int) -> None
 
     def fault() -> None:
         pids = scene.ring.nodes[at].pids
-        rule = disks[at].hurt("write", append_files(f"shard-{at - AT:04d}"), "torn", times=1)
+        rule = disks[at].hurt("write", append_files(RANGE), "torn", times=1)
         await_hurt(disks[at], rule)
         await_that("it goes on", lambda: scene.ring.nodes[at].pids != pids)
 
@@ -203,7 +204,7 @@ def test_a_torn_vote(scene: RingScene, disks: list[FuseDisk]) -> None:
 
     def fault() -> None:
         ring, pids = scene.ring, scene.ring.nodes[1].pids
-        rule = disks[1].hurt("write", "*/shard-0001/lineage.[lc]*", "torn", times=2)
+        rule = disks[1].hurt("write", f"*/{RANGE}/lineage.[lc]*", "torn", times=2)
         ring.nodes[0].kill()
         await_hurt(disks[1], rule, 2)
         await_that("it goes on", lambda: ring.nodes[1].pids != pids)

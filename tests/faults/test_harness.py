@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlab.broker import Broker
+from faultlab.broker import Broker, range_paths
 from faultlab.campaign import table
 from faultlab.checker import check
 from faultlab.drain import Event, ReadError, drain_group
@@ -18,7 +18,6 @@ from faultlab.scene import RingScene
 from faultlab.wire import Answer
 
 from barco.model.placement import Placement
-from barco.workers.storage.files import layout
 
 TOPIC = "t"
 KEY = "p-0"
@@ -97,8 +96,8 @@ def test_values_prove_themselves() -> None:
 def forget_last_groups(data_dir: Path) -> None:
     """A log that loses appends which it had called stable: a dozen on each worker, for the last
     three may have been in flight when it was killed."""
-    for worker in range(2):
-        path = segments(layout.shard_path(data_dir, worker))[-1]
+    for directory in range_paths(data_dir):
+        path = segments(directory)[-1]
         last = groups(path)[-12:]
         with path.open("r+b") as file:
             file.seek(last[0][0])

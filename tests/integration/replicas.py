@@ -26,6 +26,8 @@ from running import Answer
 from barco import __version__, _native
 from barco.errors import ProtocolError
 from barco.model.options import WorkerOptions
+from barco.model.ranges import directory_of
+from barco.model.token import TOKEN_MIN
 from barco.protocol import frame
 from barco.supervisor.processes import as_input
 from barco.supervisor.tied import start_tied
@@ -82,6 +84,11 @@ class Member:
         self.brokers = HOSTS
         """Where it looks for the others."""
         self._channel: socket.socket | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Of the range, at each of the three."""
+        return self.data_dir / directory_of(TOKEN_MIN)
 
     @property
     def log(self) -> str:
@@ -181,7 +188,7 @@ class Member:
 
     def lose_disk(self) -> None:
         """An empty one takes its place, under a new name (`barco replace`)."""
-        shutil.rmtree(self.data_dir / f"shard-{self.ordinal:04d}")
+        shutil.rmtree(self.directory)
         self.replaces, self.disk_uuid = self.disk_uuid, uuid.uuid4().hex
 
     def _hang_up(self) -> None:

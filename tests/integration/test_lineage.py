@@ -23,7 +23,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 def hurt(member: Member, names: tuple[str, ...]) -> None:
     """A bit of the last frame flips; its decisions and votes are in there."""
-    (shard,) = member.data_dir.glob("shard-*")
+    (shard,) = member.data_dir.glob("range-*")
     for name in names:
         data = bytearray((shard / name).read_bytes())
         data[-SECTOR_BYTES + 40] ^= 1
@@ -69,7 +69,7 @@ def test_damage_in_one_copy_is_mended(shard: Shard) -> None:
             member.start()
             until("the word on it", lambda member=member: "the other copy had" in member.log)
             writer.until_more(5)
-            one, other = (next(member.data_dir.glob("shard-*")) / each for each in NAMES)
+            one, other = (next(member.data_dir.glob("range-*")) / each for each in NAMES)
             until("equal copies", lambda a=one, b=other: a.read_bytes() == b.read_bytes())
     check_history(same_everywhere(shard), writer)
     assert says(shard.members[0], "storage_damaged_lineage_files") == 1

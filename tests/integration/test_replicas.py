@@ -222,7 +222,7 @@ def test_retention_goes_on_and_a_new_disk_does_not_wait_for_what_it_took(
             assert any(shard.leader().produce(value) == 200 for _ in range(100))
 
     def kept(member: Member) -> int:
-        directory = member.data_dir / f"shard-{member.ordinal:04d}"
+        directory = member.directory
         found = 0
         for path in directory.glob("gen-*/seg-*.log"):
             with contextlib.suppress(FileNotFoundError):  # Retention took it just now.
@@ -261,7 +261,7 @@ def test_retention_goes_on_and_a_new_disk_does_not_wait_for_what_it_took(
 
 def segments(member: Member) -> dict[str, bytes]:
     """What the sealed generations' files hold, zeros at their ends aside."""
-    shard = member.data_dir / f"shard-{member.ordinal:04d}"
+    shard = member.directory
     newest = max(path.name for path in shard.glob("gen-*"))
     found = {}
     for path in sorted(shard.glob("gen-*/seg-*.log")):
@@ -274,7 +274,7 @@ def test_a_stranger_is_refused(shard: Shard) -> None:
     """A process of another cluster, by mistake on a member's address, is told why."""
     stranger = shard.members[2]
     stranger.kill()
-    shutil.rmtree(stranger.data_dir / "shard-0002")
+    shutil.rmtree(stranger.directory)
     uuid, shard.cluster_uuid = shard.cluster_uuid, "ab" * 16
     stranger.start()
     until("a refusal", lambda: "this is another cluster" in stranger.log)

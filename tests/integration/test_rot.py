@@ -24,15 +24,11 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
         yield made
 
 
-def directory(member: Member) -> Path:
-    return layout.shard_path(member.data_dir, member.ordinal)
-
-
 def rows(member: Member, epoch: int, upto: int) -> list[Row]:
     """The groups of a generation as they are on this disk."""
     found = []
-    for index in layout.segment_indexes(directory(member), epoch):
-        path = layout.segment_path(directory(member), epoch, index)
+    for index in layout.segment_indexes(member.directory, epoch):
+        path = layout.segment_path(member.directory, epoch, index)
         data, at = path.read_bytes(), 0
         while (header := parse_header(data, at)) is not None and header.gseq <= upto:
             found.append((path, at, header))
@@ -64,7 +60,7 @@ def sealed_epoch(shard: Shard) -> tuple[int, int]:
         known = [
             {
                 g.epoch: g.tail
-                for g in Lineage.load(directory(member), repair=False).generations()
+                for g in Lineage.load(member.directory, repair=False).generations()
                 if g.tail
             }
             for member in shard.members
@@ -120,7 +116,7 @@ def test_rot_of_the_last_groups_while_it_was_down(shard: Shard) -> None:
         assert leader.produce(f"before {number}") == 200
     for count, member in enumerate(others):
         member.kill()
-        epoch = max(layout.generation_epochs(directory(member)))
+        epoch = max(layout.generation_epochs(member.directory))
         last = rows(member, epoch, 1 << 60)[-1]
         flip(last, 60 if count else GROUP_HEADER_BYTES + 5)
         member.start()

@@ -15,7 +15,7 @@ def taken(member: Member) -> int:
     """Bytes on the disk, trash included."""
     return sum(
         path.stat().st_blocks * 512
-        for path in member.data_dir.glob("shard-*/**/*")
+        for path in member.data_dir.glob("range-*/**/*")
         if path.is_file()
     )
 
@@ -46,7 +46,7 @@ def test_fail_overs_do_not_keep_what_was_made_ahead(tmp_path: Path) -> None:
         shard.leader([leader])
         assert same_everywhere(shard) == [str(each) for each in range(number)]
         held = [
-            {path.name for path in member.data_dir.glob("shard-*/gen-*")}
+            {path.name for path in member.data_dir.glob("range-*/gen-*")}
             for member in shard.members
         ]
         assert len(set.union(*held)) > KILLS  # Not each on each disk: a member was away for some.

@@ -203,7 +203,7 @@ def test_whose_votes_are_said_to_be_lost_votes_again(shard: Shard) -> None:
     (follower,) = (member for member in honest if member is not leader)
     written.write([leader], 5)
     liar = Liar(shard, 8)
-    before = (follower.data_dir / f"shard-{follower.ordinal:04d}" / "lineage.log").stat().st_size
+    before = (follower.directory / "lineage.log").stat().st_size
     liar.slander_votes(follower, 2_000)
 
     def accused() -> bool:
@@ -223,7 +223,7 @@ def test_whose_votes_are_said_to_be_lost_votes_again(shard: Shard) -> None:
     written.write([follower], 5)  # It takes part as ever.
     leader.start()
     check_history(same_everywhere(shard), written)
-    after = (follower.data_dir / f"shard-{follower.ordinal:04d}" / "lineage.log").stat().st_size
+    after = (follower.directory / "lineage.log").stat().st_size
     assert after - before < 64 << 10, (before, after)
 
 

@@ -89,7 +89,7 @@ class ShardService:
     ) -> None:
         """`now_us`: the log's own clock, for all that ages. `wall_us`: to be shown, no more."""
         self.options, self.now_us = options, now_us
-        self.slices = options.replicas.slices_of(options.shard_number)
+        self.slices = options.slices
         self.epoch = 0
         self.leading = False
         """Whether this worker leads its shard; else it shows what is committed, and no more."""

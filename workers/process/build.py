@@ -6,7 +6,7 @@ from barco._native import Reactor
 from barco.errors import OperatorError
 from barco.model.options import WorkerOptions
 from barco.model.token import TOKEN_MIN
-from barco.types import KiB, MiB, SliceIndex
+from barco.types import KiB, MiB
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.spool import Spool
@@ -16,25 +16,18 @@ from barco.workers.storage.stores.retention import Policy
 log = logging.getLogger("barco.worker")
 
 
-def shard_range(options: WorkerOptions) -> tuple[range, int]:
-    """The worker's slices, and the token at which its range starts."""
-    slices = options.replicas.slices_of(options.shard_number)
-    start, _ = options.placement.slice_bounds(options.range_index, SliceIndex(slices.start))
-    return slices, start
-
-
 def make_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
     """The files of the worker's replica of a shard."""
-    _, token = shard_range(options)
+    token = options.held.token
     return ReplicaStore(
-        layout.shard_path(options.data_dir, options.worker),
+        layout.range_path(options.data_dir, token),
         bulk,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
         token=token,
         segment_bytes=options.segment_bytes,
         policy=Policy(
             hours=options.retention_hours,
-            shard_bytes=options.retention_bytes // options.replicas.processes,
+            shard_bytes=options.retention_bytes // len(options.table),
             sole_member=options.ring_size == 1,
         ),
         on_error=lambda error: log.error(str(error)),
@@ -43,7 +36,7 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
 
 def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:
     """Where events wait for the commit of their write."""
-    return Spool(layout.shard_path(options.data_dir, options.worker) / "staged", bulk)
+    return Spool(layout.range_path(options.data_dir, options.held.token) / "staged", bulk)
 
 
 def arena_bytes(options: WorkerOptions) -> int:
@@ -65,7 +58,7 @@ def read_bytes(options: WorkerOptions) -> int:
 
 def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     """The native loop, which has no generation yet; `session`: the start's own number."""
-    slices, _ = shard_range(options)
+    slices = options.slices
     reactor = Reactor(
         engine=options.engine,
         arena_bytes=arena_bytes(options),
@@ -73,7 +66,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         event_bytes_max=options.event_bytes_max,
         body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
         auto_create=options.auto_create,
-        worker=options.shard,
+        worker=options.held.number % options.workers,
         workers=options.workers,
         ring_size=options.ring_size,
         range_index=options.range_index,

@@ -17,9 +17,9 @@ from barco.errors import BarcoError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, genesis
 from barco.model.options import WorkerOptions
-from barco.model.token import TOKEN_MAX
+from barco.model.ranges import end_of_slice
 from barco.protocol.link import REPLICATION, Hello
-from barco.types import MiB, SliceIndex
+from barco.types import MiB
 from barco.workers.operations.network import Network
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.leaders import NOBODY
@@ -45,14 +45,10 @@ log = logging.getLogger("barco.replication")
 
 
 def genesis_of(options: WorkerOptions) -> Generation:
-    """The first generation of this worker's shard range."""
-    placement, index = options.placement, options.range_index
-    slices = options.replicas.slices_of(options.shard_number)
-    token, _ = placement.slice_bounds(index, SliceIndex(slices.start))
-    _, end = placement.slice_bounds(index, SliceIndex(slices.stop - 1))
-    if index == placement.size - 1 and slices.stop == options.slices_per_range:
-        end = TOKEN_MAX + 1
-    return genesis(token, end, tuple(ordinal for ordinal, _ in options.members))
+    """The first generation of this worker's range."""
+    held = options.held
+    end = end_of_slice(options.placement, held.numbers[-1])
+    return genesis(held.token, end, held.members)
 
 
 class ReplicaHost:

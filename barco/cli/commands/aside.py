@@ -4,11 +4,13 @@ import base64
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from barco.cli.shared.talk import print_json
 from barco.errors import DataDirError
+from barco.model.ranges import HeldRange
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.aside import Aside, found
@@ -24,22 +26,25 @@ def wishes_for(aside: Aside, wishes: Wishes) -> Wishes:
 
 
 def inspect(
-    data_dir: Path, number: int, cluster_uuid: bytes, wishes: Wishes, emit: Emit
+    shard: Path, number: int, cluster_uuid: bytes, wishes: Wishes, emit: Emit
 ) -> tuple[int, int]:
     """Emits what is in each set of a shard; how many sets, and how many places are corrupt."""
     problems = 0
-    asides = found(layout.shard_path(data_dir, number))
+    asides = found(shard)
     for aside in asides:
         wanted = wishes_for(aside, wishes)
         problems += inspect_shard(aside.path, number, cluster_uuid, wanted, False, emit)
     return len(asides), problems
 
 
-def tell(data_dir: Path, identity: datadir.Identity, numbers: range, as_json: bool) -> int:
+def tell(
+    data_dir: Path, identity: datadir.Identity, ranges: Sequence[HeldRange], as_json: bool
+) -> int:
     """Says what there is, by topic; how many sets there are."""
     uuid, sets = bytes.fromhex(identity.cluster_uuid), 0
-    for number in numbers:
-        for aside in found(layout.shard_path(data_dir, number)):
+    for held in ranges:
+        number = held.number
+        for aside in found(layout.range_path(data_dir, held.token)):
             events: Counter[str] = Counter()
 
             def count(record: Record, events: Counter[str] = events) -> None:
@@ -63,7 +68,9 @@ def tell(data_dir: Path, identity: datadir.Identity, numbers: range, as_json: bo
     return sets
 
 
-def export(data_dir: Path, identity: datadir.Identity, numbers: range, target: Path) -> int:
+def export(
+    data_dir: Path, identity: datadir.Identity, ranges: Sequence[HeldRange], target: Path
+) -> int:
     """Writes the events of all sets, a file for each topic; 1 if something can not be read."""
     try:
         target.mkdir(parents=True)
@@ -85,10 +92,11 @@ def export(data_dir: Path, identity: datadir.Identity, numbers: range, target: P
 
     problems = 0
     try:
-        for number in numbers:
+        for held in ranges:
             uuid = bytes.fromhex(identity.cluster_uuid)
             wishes = Wishes(events=True, raw=True)
-            problems += inspect(data_dir, number, uuid, wishes, write)[1]
+            shard = layout.range_path(data_dir, held.token)
+            problems += inspect(shard, held.number, uuid, wishes, write)[1]
     except OSError as error:
         raise DataDirError(f"cannot write to {target}: {error.strerror}") from None
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 from barco.cli.commands import aside
 from barco.errors import DataDirError
-from barco.model.placement import REPLICAS
+from barco.model.ranges import HeldRange
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.stores.inspect import Record, Wishes, inspect_shard
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     identity = load_identity(args.data_dir)
     running = layout.is_locked(args.data_dir)
     wishes = Wishes(args.groups, args.chunks, args.events, args.topic, args.verify, args.hash)
-    numbers = shard_numbers(args.shard, processes(identity))
+    ranges = held_ranges(args.data_dir, identity, args.shard)
     show = _print_json if args.json else _print_text
     show(
         {
@@ -86,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
         }
     )
     problems = 0
-    for number in numbers:
-        path = layout.shard_path(args.data_dir, number)
+    for held in ranges:
+        path = layout.range_path(args.data_dir, held.token)
         uuid = bytes.fromhex(identity.cluster_uuid)
         if args.aside:
-            problems += aside.inspect(args.data_dir, number, uuid, wishes, show)[1]
+            problems += aside.inspect(path, held.number, uuid, wishes, show)[1]
         elif path.is_dir():
-            problems += inspect_shard(path, number, uuid, wishes, running, show)
+            problems += inspect_shard(path, held.number, uuid, wishes, running, show)
     if problems:
         print(f"barco: {problems} corrupt place(s) in {args.data_dir}", file=sys.stderr)
     return 1 if problems else 0
@@ -106,18 +106,19 @@ def load_identity(data_dir: Path) -> datadir.Identity:
     return identity
 
 
-def processes(identity: datadir.Identity) -> int:
-    """How many directories of shards there are: one for each process of the broker."""
-    return identity.workers * min(REPLICAS, identity.ring_size)
-
-
-def shard_numbers(wanted: int | None, workers: int) -> range:
-    """The shards to look at: one, or all."""
+def held_ranges(data_dir: Path, identity: datadir.Identity, wanted: int | None) -> list[HeldRange]:
+    """The ranges to look at, each with the process that holds it: of one process, or all."""
+    table = datadir.read_table(data_dir, identity)
+    if old := datadir.numbered(data_dir):
+        raise DataDirError(
+            f"{old[0]} is named as an earlier version did: start the broker once with this one"
+        )
     if wanted is None:
-        return range(workers)
-    if not 0 <= wanted < workers:
-        raise DataDirError(f"there is no shard {wanted}: the directory has 0 to {workers - 1}")
-    return range(wanted, wanted + 1)
+        return list(table)
+    if wanted not in table.numbers:
+        known = ", ".join(map(str, table.numbers))
+        raise DataDirError(f"there is no shard {wanted}: the directory has {known}")
+    return [table.at(wanted)]
 
 
 def _print_json(record: Record) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from barco.cli.commands import aside, unclean
-from barco.cli.commands.dump import load_identity, processes, shard_numbers
+from barco.cli.commands.dump import held_ranges, load_identity
 from barco.errors import DataDirError
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
@@ -86,20 +86,20 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at each shard, and give up what has to be."""
     identity = load_identity(args.data_dir)
-    numbers = shard_numbers(args.shard, processes(identity))
+    ranges = held_ranges(args.data_dir, identity, args.shard)
     if args.export is not None:
-        return aside.export(args.data_dir, identity, numbers, args.export)
-    aside.tell(args.data_dir, identity, numbers, args.json)
+        return aside.export(args.data_dir, identity, ranges, args.export)
+    aside.tell(args.data_dir, identity, ranges, args.json)
     if identity.ring_size > 1:
-        return unclean.run(args, identity)
+        return unclean.run(args, identity, ranges)
     if args.disk:
         raise DataDirError(f"{args.data_dir} belongs to a single broker: there is no --disk")
     uuid = bytes.fromhex(identity.cluster_uuid)
     lock = datadir.open_lock(args.data_dir)
     try:
         damaged = 0
-        for number in shard_numbers(args.shard, processes(identity)):
-            shard = layout.shard_path(args.data_dir, number)
+        for held in ranges:
+            shard, number = layout.range_path(args.data_dir, held.token), held.number
             if not shard.is_dir():
                 continue
             problems = _problems(shard, number, uuid)

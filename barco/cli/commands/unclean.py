@@ -4,13 +4,13 @@ import argparse
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from barco.cli.commands.dump import processes, shard_numbers
 from barco.cluster.state.unclean import UncleanEnd, unclean_successor
 from barco.errors import DataDirError
 from barco.model.generation import Gid, Identity
+from barco.model.ranges import HeldRange
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.supervisor import datadir
 from barco.types import Ordinal
@@ -32,7 +32,7 @@ def disk(text: str) -> Identity:
         ) from None
 
 
-def run(args: argparse.Namespace, identity: datadir.Identity) -> int:
+def run(args: argparse.Namespace, identity: datadir.Identity, ranges: Sequence[HeldRange]) -> int:
     """Look at each shard's copy, and decide alone where that is all there is."""
     me = Identity(Ordinal(identity.ordinal), bytes.fromhex(identity.disk_uuid))
     disks = {each.ordinal: each for each in args.disk}
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace, identity: datadir.Identity) -> int:
     lock = datadir.open_lock(args.data_dir)
     try:
         undone = 0
-        for number in shard_numbers(args.shard, processes(identity)):
-            shard = layout.shard_path(args.data_dir, number)
+        for held in ranges:
+            shard, number = layout.range_path(args.data_dir, held.token), held.number
             if not shard.is_dir():
                 continue
             lineage = Lineage.load(shard, repair=args.accept_data_loss)

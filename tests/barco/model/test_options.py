@@ -39,6 +39,8 @@ def test_round_trip() -> None:
     text = OPTIONS.to_json()
     assert "\n" not in text
     assert WorkerOptions.from_json(text) == OPTIONS
+    told = dataclasses.replace(OPTIONS, processes=OPTIONS.table)
+    assert WorkerOptions.from_json(told.to_json()) == told
 
 
 def test_it_is_frozen() -> None:
@@ -56,6 +58,10 @@ def test_it_is_frozen() -> None:
             json.dumps(json.loads(OPTIONS.to_json()) | {"colour": 1}),
             "unknown worker option: colour",
         ),
+        (
+            json.dumps(json.loads(OPTIONS.to_json()) | {"processes": [{}]}),
+            "an entry of a table has first, genesis, members, number, slices, token",
+        ),
     ],
 )
 def test_what_is_refused(text: str, words: str) -> None:
@@ -64,7 +70,7 @@ def test_what_is_refused(text: str, words: str) -> None:
 
 
 def test_the_place_of_a_process() -> None:
-    assert (OPTIONS.seat, OPTIONS.shard, OPTIONS.range_index) == (0, 1, 0)
+    assert (OPTIONS.seat, OPTIONS.slices, OPTIONS.range_index) == (0, range(4, 8), 0)
     assert OPTIONS.members == ((0, 1),)
     clustered = dataclasses.replace(
         OPTIONS,
@@ -78,7 +84,8 @@ def test_the_place_of_a_process() -> None:
     )
     assert WorkerOptions.from_json(clustered.to_json()) == clustered
     # C of the range of broker 2, which comes two places before it.
-    assert (clustered.seat, clustered.shard, clustered.range_index) == (2, 1, 2)
+    assert (clustered.seat, clustered.slices, clustered.range_index) == (2, range(4, 8), 2)
+    assert clustered.held.token == clustered.placement.slice_bounds(2, 4)[0]
     assert clustered.members == ((2, 1), (0, 3), (1, 5))
     assert clustered.link_address(clustered.members[1]) == ("127.0.0.1", 9259)
     assert clustered.shard_endpoint(clustered.members[0]) == "127.0.0.3:9301"

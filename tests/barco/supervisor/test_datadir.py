@@ -27,14 +27,14 @@ def test_format_and_load(tmp_path: Path) -> None:
         "replaces",
     ]
     assert len(written["cluster_uuid"]) == len(written["disk_uuid"]) == 32
-    assert sorted(entry.name for entry in path.iterdir()) == ["broker.json"]
+    assert sorted(entry.name for entry in path.iterdir()) == ["broker.json", "processes.json"]
 
 
 def test_a_directory_that_was_refused_is_given_up_and_no_other(tmp_path: Path) -> None:
     """Made by serve while nobody answered; the others then named another disk."""
     lost, again = "cd" * 16, "ef" * 16
     identity = datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8, ring_size=3)
-    log = tmp_path / "shard-0001" / "lineage.log"
+    log = tmp_path / f"range-{identity.first_table().at(1).token}" / "lineage.log"
     log.parent.mkdir()
     for named in (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode()):
         log.write_bytes(b"some" + named + b"more")
@@ -79,6 +79,7 @@ def test_format_overwrites_nothing(tmp_path: Path) -> None:
 
 def test_a_cut_off_format_can_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "broker.json.new").write_text('{"form')
+    (tmp_path / "processes.json").write_text("of another cut")
     (tmp_path / "lost+found").mkdir()
     datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8)
     assert datadir.load(tmp_path) is not None
@@ -106,6 +107,81 @@ def test_a_damaged_identity_is_refused(tmp_path: Path, change: dict[str, object]
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataDirError, match="is damaged: restore it from a backup"):
         datadir.load(tmp_path)
+
+
+def table_of(path: Path, **shape: int) -> tuple[datadir.Identity, Path]:
+    """A directory that was formatted, and the file of its table."""
+    identity = datadir.format_data_dir(path, **{"workers": 2, "slices_per_range": 8} | shape)
+    return identity, path / "processes.json"
+
+
+def test_the_table_is_made_once_and_read_again(tmp_path: Path) -> None:
+    identity, file = table_of(tmp_path, ring_size=3, ordinal=1)
+    first = datadir.adopt_table(tmp_path, identity)
+    assert first == identity.first_table() and first.numbers == (0, 1, 2, 3, 4, 5)
+    more = first.without(first.at(4).token)
+    datadir.write_table(tmp_path, more)
+    assert datadir.adopt_table(tmp_path, identity) == more, "not made from the cut again"
+    assert not file.with_name("processes.json.new").exists()
+
+
+def test_a_directory_from_before_there_was_a_table(tmp_path: Path) -> None:
+    """Its directories are named by processes; cut off, the change of names is done again."""
+    identity, file = table_of(tmp_path)
+    file.unlink()
+    for number in range(2):
+        (tmp_path / f"shard-{number:04d}").mkdir()
+        (tmp_path / f"shard-{number:04d}" / "lineage.log").write_text(str(number))
+    assert datadir.read_table(tmp_path, identity) == identity.first_table()
+    assert not file.exists() and len(datadir.numbered(tmp_path)) == 2, "nothing is changed by that"
+    table = datadir.adopt_table(tmp_path, identity)
+    os.rename(tmp_path / f"range-{table.at(1).token}", tmp_path / "shard-0001")
+    assert datadir.adopt_table(tmp_path, identity) == table
+    for held in table:
+        log = tmp_path / f"range-{held.token}" / "lineage.log"
+        assert log.read_text() == str(held.number)
+    assert datadir.numbered(tmp_path) == []
+
+
+def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    """Who holds what would be a guess."""
+    identity, file = table_of(tmp_path)
+    file.unlink()
+    (tmp_path / f"range-{-(2**63)}").mkdir()
+    with pytest.raises(DataDirError, match="is not there: .*; restore it from a backup"):
+        datadir.adopt_table(tmp_path, identity)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('"number": 1', '"number": 7', "its checksum is another"),
+        ('"number": 1', '"number": 0', "two processes have one number"),
+        ('"check": "', '"check": "0', "its checksum is another"),
+        ('"token": "0"', '"token": 0', "a token is a decimal number, as text"),
+        ('"genesis": true', '"genesis": 1', "and a genesis or none"),
+        ('"processes": [', '"processes": [[],', "an entry of a table has"),
+        ('"format": 1', '"form": 1', "'format'"),
+        ("{", "", "Extra data|Expecting"),
+    ],
+)
+def test_a_damaged_table_is_refused(tmp_path: Path, before: str, after: str, words: str) -> None:
+    identity, file = table_of(tmp_path)
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after, 1))
+    with pytest.raises(DataDirError, match=f"is damaged \\(.*({words}).*: restore it"):
+        datadir.adopt_table(tmp_path, identity)
+
+
+def test_the_table_of_another_broker_is_refused(tmp_path: Path) -> None:
+    """Its checksum is right, and it is not this one's."""
+    six = {"ring_size": 6, "workers": 1}
+    identity, file = table_of(tmp_path / "1", ordinal=1, **six)
+    _, other = table_of(tmp_path / "2", ordinal=2, **six)
+    file.write_bytes(other.read_bytes())
+    with pytest.raises(DataDirError, match=r"has members \[2, 5, 0\]"):
+        datadir.read_table(tmp_path / "1", identity)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00"])

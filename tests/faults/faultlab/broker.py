@@ -191,6 +191,11 @@ class Broker:
         return self._process.wait(seconds)
 
 
+def range_paths(data_dir: Path) -> list[Path]:
+    """The directories of the ranges of a broker that was started."""
+    return sorted(data_dir.glob("range-*"))
+
+
 def free_base(workers: int) -> int:
     """A number from which on all ports of a broker are free, below those the kernel gives out."""
     for _ in range(200):

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from barco.model.placement import Placement
-from barco.model.token import token_of
+from barco.model.ranges import directory_of
+from barco.model.token import TOKEN_MIN, token_of
 from barco.supervisor.tied import start_tied
 from faultlab.broker import Broker
 from faultlab.mount import Mount
@@ -20,6 +21,8 @@ from faultlab.wire import Address, call
 
 SIZE = 3
 SLICES = 4
+RANGE = directory_of(TOKEN_MIN)
+"""The directory of the range that broker 0 leads, the same at all three."""
 PUBLIC_PORT, SHARD_PORT = 9250, 9300
 CONFIG = """\
 [broker]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.workers.storage.files import layout
-from faultlab.broker import StartError
+from faultlab.broker import StartError, range_paths
 from faultlab.drain import CHUNKS
 from faultlab.flips import groups, segments
 from faultlab.load import chunk_events, slice_path
@@ -69,7 +69,7 @@ class Flip:
 
 def choose(data_dir: Path, region: str, rng: random.Random) -> Flip | None:
     """Somewhere in a group of one of the three shards; None if there is no such region."""
-    shard = layout.shard_path(data_dir, rng.randrange(3))
+    shard = range_paths(data_dir)[rng.randrange(3)]
     if region == "votes":
         path = shard / rng.choice((layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME))
         return one_bit(path, rng.randrange(path.stat().st_size), rng)

@@ -237,7 +237,7 @@ def follow(
     root: Path, *, native: bool, test: Callable[[Follower], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Runs a test with a follower on an empty disk."""
-    shard = layout.shard_path(Path(tempfile.mkdtemp(dir=root)), 0)
+    shard = layout.range_path(tempfile.mkdtemp(dir=root), 0)
     shard.mkdir()
     reactor = make_reactor()
     selector = ReactorSelector(reactor)

@@ -19,7 +19,7 @@ Go = Callable[[Callable[[BulkIo], Coroutine[Any, Any, Any]]], Any]
 @pytest.fixture
 def shard(root: Path) -> Path:
     """An empty shard directory."""
-    path = layout.shard_path(root, 0)
+    path = layout.range_path(root, 0)
     path.mkdir()
     return path
 

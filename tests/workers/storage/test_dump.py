@@ -8,6 +8,7 @@ import pytest
 from single import start
 
 from barco.cli import main
+from barco.model.token import TOKEN_MIN
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
@@ -18,7 +19,7 @@ def data_dir(root):
     """Two sealed generations and an open one, for the identity of broker.json."""
     path = root / "data"
     identity = datadir.format_data_dir(path, workers=1, slices_per_range=8)
-    shard = layout.shard_path(path, 0)
+    shard = layout.range_path(path, TOKEN_MIN)
     shard.mkdir()
     uuid = bytes.fromhex(identity.cluster_uuid)
     lineage = Lineage.load(shard)
@@ -50,7 +51,7 @@ def records(capsys, *arguments):
 
 
 def damage(data_dir, epoch, segment, at):
-    path = layout.segment_path(layout.shard_path(data_dir, 0), epoch, segment)
+    path = layout.segment_path(layout.range_path(data_dir, TOKEN_MIN), epoch, segment)
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
@@ -101,7 +102,7 @@ def test_dump_names_the_damaged_place(data_dir, capsys):
 def test_dump_counts_the_damaged_files_of_a_lineage(data_dir, capsys):
     """Files, not frames: of one file three frames are damaged, the other has them all."""
     first, second = (
-        layout.shard_path(data_dir, 0) / name
+        layout.range_path(data_dir, TOKEN_MIN) / name
         for name in (layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME)
     )
     with first.open("r+b") as file:
@@ -122,7 +123,7 @@ def test_dump_counts_the_damaged_files_of_a_lineage(data_dir, capsys):
 
 
 def test_dump_of_a_torn_tail(data_dir, capsys):
-    path = layout.segment_path(layout.shard_path(data_dir, 0), 4, 1)
+    path = layout.segment_path(layout.range_path(data_dir, TOKEN_MIN), 4, 1)
     with path.open("r+b") as file:
         file.seek(4 * 4096)
         file.write(bytes(512) + b"its second sector")
@@ -152,10 +153,10 @@ def test_recover_asks_first(data_dir, capsys, go, monkeypatch):
     assert main(["recover", str(data_dir)]) == 0
     assert "nothing is damaged" in capsys.readouterr().out
     damage(data_dir, 4, 0, 3 * 4096 + 200)
-    before = (layout.shard_path(data_dir, 0) / "lineage.log").read_bytes()
+    before = (layout.range_path(data_dir, TOKEN_MIN) / "lineage.log").read_bytes()
     assert main(["recover", str(data_dir)]) == 1
     assert "nothing was changed" in capsys.readouterr().out
-    shard = layout.shard_path(data_dir, 0)
+    shard = layout.range_path(data_dir, TOKEN_MIN)
     assert (shard / "lineage.log").read_bytes() == before
     assert main(["recover", str(data_dir), "--accept-data-loss", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["lost_groups"] == [4, 10]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from barco.errors import DataDirError
 from barco.limits import PAGE_BYTES
+from barco.model.ranges import directory_of
 from barco.types import MiB
 from barco.workers.storage.files.errors import explain, fsync_directory
 
@@ -51,18 +52,18 @@ class DiskSpace:
 # --- Paths ------------------------------------------------------------------------------------
 
 
-def shard_path(data_dir: str | os.PathLike[str], worker: int) -> Path:
-    """<data_dir>/shard-<iiii>"""
-    return Path(data_dir) / f"shard-{worker:04d}"
+def range_path(data_dir: str | os.PathLike[str], token: int) -> Path:
+    """<data_dir>/range-<token>"""
+    return Path(data_dir) / directory_of(token)
 
 
 def generation_path(shard: Path, epoch: int) -> Path:
-    """<shard>/gen-<eeeeeeeeee>"""
+    """<range>/gen-<eeeeeeeeee>"""
     return shard / f"gen-{epoch:0{EPOCH_DIGITS}d}"
 
 
 def segment_path(shard: Path, epoch: int, index: int) -> Path:
-    """<shard>/gen-<eeeeeeeeee>/seg-<nnnnnnnn>.log"""
+    """<range>/gen-<eeeeeeeeee>/seg-<nnnnnnnn>.log"""
     return generation_path(shard, epoch) / f"seg-{index:0{SEGMENT_DIGITS}d}.log"
 
 
