@@ -19,7 +19,7 @@ from barco import limits, settings_file
 from barco.addresses import bind_in_cluster, check_address, check_advertise
 from barco.errors import ConfigError
 from barco.model.options import COMPRESSIONS, ENGINES
-from barco.model.placement import REPLICAS, ring_size_valid
+from barco.model.placement import ring_size_valid
 
 PORT_NAMES = (
     "discovery",
@@ -401,9 +401,11 @@ def _check_ports(config: Config) -> None:
             _require(other == name, f"ports.{name}", port, f"is taken by ports.{other}")
 
 
-def check_cluster_ports(config: Config, workers: int) -> None:
-    """In a cluster ports are the same everywhere, and two of them are the first of many."""
-    processes = REPLICAS * workers
+def check_cluster_ports(config: Config, processes: int) -> None:
+    """In a cluster ports are the same everywhere, and two of them are the first of many.
+
+    processes: how many numbers of processes have ports of their own.
+    """
     spans = {name: range(getattr(config.ports, name), getattr(config.ports, name) + 1)
              for name in PORT_NAMES}  # fmt: skip
     for name in PER_PROCESS:
@@ -421,8 +423,8 @@ def check_cluster_ports(config: Config, workers: int) -> None:
             if other != name and span.start < taken.stop and taken.start < span.stop:
                 raise ConfigError(
                     f"ports.{name} = {span.start}: {len(span)} ports from there on meet"
-                    f" ports.{other} ({taken.start} to {taken.stop - 1}); 3 processes for each"
-                    f" of {workers} workers need one each"
+                    f" ports.{other} ({taken.start} to {taken.stop - 1}); each of"
+                    f" {processes} processes needs one"
                 )
 
 

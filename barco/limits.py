@@ -155,7 +155,7 @@ SLICES_PER_RANGE_MAX = 256
 WORKERS_MAX = 128
 """One per core; a worker needs at least one slice."""
 
-PROCESSES_MAX = 1024
+PROCESSES_MAX = 768
 """Of one broker, whose numbers are below: three for each worker in a cluster, and as many again
 while ranges that moved away have history."""
 
@@ -459,6 +459,7 @@ assert GROUP_HEADER_BYTES % 8 == 0 and GROUP_HEADER_BYTES < PAGE_BYTES
 assert SLICES_PER_RANGE.bit_count() == 1 and SLICES_PER_RANGE_MAX.bit_count() == 1
 assert WORKERS_MAX <= SLICES_PER_RANGE_MAX
 assert 2 * 3 * WORKERS_MAX <= PROCESSES_MAX
+assert 13 * PROCESSES_MAX + KiB < GOSSIP_FACT_BYTES_MAX  # A broker tells of each.
 assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
 assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS

@@ -129,6 +129,7 @@ class Worker:
         self._end = asyncio.get_running_loop().create_future()
         self._supervision.on_view = self._service.membership.apply
         self._supervision.on_cluster = self._service.neighbours.apply
+        self._supervision.on_processes = self._service.neighbours.apply_own
         if self._options.ring_size > 1:
             self._network.on_lead = self._tell_lead
         self._supervision.on_drain = lambda: self._finish(0)

@@ -6,8 +6,16 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from barco.errors import ConfigError
+from barco.limits import BROKERS_MAX, PROCESSES_MAX
 from barco.model.placement import Placement
-from barco.model.ranges import HeldRange, ProcessTable, first_table, from_plain, to_plain
+from barco.model.ranges import (
+    HeldRange,
+    ProcessTable,
+    first_table,
+    from_plain,
+    peer_of,
+    to_plain,
+)
 from barco.model.replicas import Process, Replicas
 from barco.types import Ordinal
 
@@ -54,12 +62,13 @@ class WorkerOptions:
     """Whether that key comes from a secret; shown in /status."""
 
     ring_size: int = 1
+    """Brokers at format time: into so many parts the ring was cut."""
     brokers: list[str] = field(default_factory=list)
     """Addresses of all brokers, by ordinal; empty for a ring of one."""
     replication_port: int = 0
-    """Process j of any broker listens for other brokers' workers on this port + j."""
+    """The process of any broker with number j listens for other brokers' workers at this + j."""
     shard_port: int = 0
-    """In a cluster: the shard endpoint of process j of any broker is at this port + j."""
+    """In a cluster: the shard endpoint of the process with number j is at this port + j."""
 
     channel_fd: int
     listeners: dict[str, list[int]]
@@ -73,7 +82,7 @@ class WorkerOptions:
     """Names and origins that requests may give besides addresses and localhost."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
-    shard_endpoints: list[str]
+    shard_endpoints: dict[int, str]
     """"host:port" of the shard endpoint of every process of this broker, by its number."""
 
     engine: str = "auto"
@@ -98,8 +107,8 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         assert self.worker in self.table.numbers
-        assert len(self.shard_endpoints) == len(self.table)
-        assert len(self.brokers) == (self.ring_size if self.ring_size > 1 else 0)
+        assert sorted(self.shard_endpoints) == list(self.table.numbers)
+        assert bool(self.brokers) == (self.ring_size > 1)
         assert len(self.cluster_uuid) == 32 and len(self.disk_uuid) == 32
         assert self.engine in ENGINES
         assert self.compression in COMPRESSIONS
@@ -116,7 +125,7 @@ class WorkerOptions:
 
     @property
     def replicas(self) -> Replicas:
-        """Which process holds which shard of the ring."""
+        """Which process held which shard of the ring when the cluster was formatted."""
         return Replicas(self.placement, self.workers)
 
     @property
@@ -137,17 +146,17 @@ class WorkerOptions:
     @property
     def peer(self) -> int:
         """The number of this process in the cluster."""
-        return self.replicas.peer(self.process)
+        return peer_of(self.process)
+
+    @property
+    def peers(self) -> int:
+        """All such numbers are below it, however the cluster grows: each broker leads a slice."""
+        return PROCESSES_MAX * min(BROKERS_MAX, self.ring_size * self.slices_per_range)
 
     @property
     def seat(self) -> int:
         """Its place in the order of succession; 0: it is to lead."""
         return self.held.members.index(self.process[0])
-
-    @property
-    def shard_number(self) -> int:
-        """The number of the shard in the ring."""
-        return self.replicas.shard_of(self.process)
 
     @property
     def range_index(self) -> int:
@@ -160,21 +169,9 @@ class WorkerOptions:
         first = self.held.first % self.slices_per_range
         return range(first, first + self.held.slices)
 
-    @property
-    def members(self) -> tuple[Process, ...]:
-        """The processes that hold this shard, this one among them: A, B, C."""
-        return self.replicas.holders(self.shard_number)
-
     def link_address(self, process: Process) -> tuple[str, int]:
         """Where a process listens for workers of other brokers."""
         return self.brokers[process[0]], self.replication_port + process[1]
-
-    def shard_endpoint(self, process: Process) -> str:
-        """ "host:port" of the shard endpoint of any process of the cluster."""
-        ordinal, number = process
-        if ordinal == self.process[0]:
-            return self.shard_endpoints[number]
-        return self.endpoint_at(self.brokers[ordinal], number)
 
     def endpoint_at(self, host: str, number: int) -> str:
         """ "host:port" of the shard endpoint of another broker's process of that number."""
@@ -208,6 +205,8 @@ class WorkerOptions:
         try:
             if given.get("processes") is not None:
                 given["processes"] = from_plain(given["processes"])
+            endpoints = given.get("shard_endpoints", {})
+            given["shard_endpoints"] = {int(number): text for number, text in endpoints.items()}
             return cls(**given)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"worker options are incomplete: {error}") from None

@@ -126,25 +126,34 @@ def end_of_slice(cut: Placement, number: int) -> int:
 
 
 @cache
+def first_ranges(replicas: Replicas) -> tuple[HeldRange, ...]:
+    """The ranges of the whole ring as it is formatted, in its order, each as its owner holds it."""
+    return tuple(_first(replicas, shard, 0) for shard in range(replicas.shards))
+
+
+@cache
 def first_table(replicas: Replicas, ordinal: Ordinal) -> ProcessTable:
     """A broker's processes as the cluster is formatted: of its own range and of those it follows.
 
     The only broker of a ring of one counts as broker 0.
     """
-    entries = []
-    for number in range(replicas.processes):
-        shard = replicas.shard_of((ordinal, number))
-        numbers = replicas.numbers_of(shard)
-        entries.append(
-            HeldRange(
-                token=token_of_slice(replicas.placement, numbers.start),
-                first=numbers.start,
-                slices=len(numbers),
-                number=number,
-                members=tuple(holder for holder, _ in replicas.holders(shard)),
-            )
-        )
-    return ProcessTable(tuple(entries))
+    numbers = range(replicas.processes)
+    held = [
+        (replicas.shard_of((ordinal, number)), number // replicas.workers) for number in numbers
+    ]
+    return ProcessTable(tuple(_first(replicas, shard, seat) for shard, seat in held))
+
+
+def _first(replicas: Replicas, shard: int, seat: int) -> HeldRange:
+    """A range as it is formatted, at the broker that has this seat in it."""
+    numbers, holders = replicas.numbers_of(shard), replicas.holders(shard)
+    return HeldRange(
+        token=token_of_slice(replicas.placement, numbers.start),
+        first=numbers.start,
+        slices=len(numbers),
+        number=holders[seat][1],
+        members=tuple(holder for holder, _ in holders),
+    )
 
 
 def flaw(table: ProcessTable, cut: Placement, ordinal: Ordinal) -> str | None:

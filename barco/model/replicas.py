@@ -1,4 +1,7 @@
-"""Which process of which broker holds which shard: from the ring to processes and back. Pure.
+"""Who holds which shard when a cluster is formatted: from the ring to processes and back. Pure.
+
+This is the first cut, from which tables of processes are made (`barco.model.ranges`); what holds
+later stands in them.
 
 A shard range is the contiguous run of slices that one process leads. The shards of the ring are
 numbered through: shard `i` of the token range with ring index `r` is `r * workers + i`. Each is
@@ -9,8 +12,8 @@ range of the broker `k` places before it (k = 0: its own).
 
 from dataclasses import dataclass
 
-from barco.model.placement import REPLICAS, Placement, slices_of_worker, worker_of_slice
-from barco.types import Ordinal, SliceIndex
+from barco.model.placement import REPLICAS, Placement, slices_of_worker
+from barco.types import Ordinal
 
 Process = tuple[Ordinal, int]
 """A process of the cluster: the broker's ordinal, and the number of the process there."""
@@ -41,20 +44,6 @@ class Replicas:
         """How many shards the ring has."""
         return self.placement.size * self.workers
 
-    @property
-    def peers(self) -> int:
-        """How many processes the cluster runs."""
-        return self.placement.size * self.processes
-
-    def peer(self, process: Process) -> int:
-        """The number of a process in the cluster."""
-        return process[0] * self.processes + process[1]
-
-    def process(self, peer: int) -> Process:
-        """The process of that number."""
-        ordinal, number = divmod(peer, self.processes)
-        return Ordinal(ordinal), number
-
     def shard_of(self, process: Process) -> int:
         """The shard that a process holds."""
         ordinal, number = process
@@ -70,12 +59,6 @@ class Replicas:
             (ordinal, seat * self.workers + number)
             for seat, ordinal in enumerate(self.placement.replicas(index))
         )
-
-    def shard_of_slice(self, index: int, slice: int) -> int:
-        """The shard that holds a slice of the token range with this ring index."""
-        slices = self.placement.slices_per_range
-        within = worker_of_slice(SliceIndex(slice), slices=slices, workers=self.workers)
-        return index * self.workers + within
 
     def numbers_of(self, shard: int) -> range:
         """The slices of a shard, numbered in the whole ring."""

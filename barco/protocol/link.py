@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from barco.errors import ProtocolError
-from barco.model.placement import REPLICAS
+from barco.limits import PROCESSES_MAX
 
-LINK_VERSION = 4
+LINK_VERSION = 5
 """Of the hello and of everything behind it. Workers that speak another one do not connect."""
 
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"
@@ -34,6 +34,8 @@ class Hello:
     disk_uuid: str
     worker: int
     """The number of the process in its broker."""
+    token: int
+    """Of the range that it holds."""
     session: int
     """Of this start of the worker, never used twice."""
     ring_size: int
@@ -78,7 +80,7 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
         return f"there is no broker {theirs.ordinal} in a ring of {mine.ring_size}"
     if theirs.ordinal == mine.ordinal:
         return f"broker {mine.ordinal} is this one: two brokers have the same ordinal"
-    if not 0 <= theirs.worker < REPLICAS * mine.workers or theirs.session <= 0:
+    if not 0 <= theirs.worker < PROCESSES_MAX or theirs.session <= 0:
         return f"broker {theirs.ordinal} has no worker {theirs.worker}"
     if not _is_uuid(theirs.disk_uuid):
         return f"broker {theirs.ordinal} has no disk"

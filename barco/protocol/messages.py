@@ -21,9 +21,12 @@ Supervisor to worker:
     {"type": "reply", "id", "ok": true, "result": {...}}
     {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
     {"type": "cluster", "version", "brokers": [{"ordinal", "disk_uuid", "session", "address",
-     "ports": {...}, "workers", "version", "incarnation", "state"}],
+     "ports": {...}, "workers", "processes": [[number, token]], "version", "incarnation", "state"}],
      "leaders": [[token, epoch, ordinal, worker, session]]}
                                                     what changed: brokers, and who leads what
+    {"type": "processes", "processes": [...], "endpoints": {number: "host:port"}}
+                                                    this broker runs others than before
+                                                    (`barco.model.ranges.to_plain`)
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -42,4 +45,5 @@ TOPICS_DIGEST = "topics-digest"
 VIEW = "view"
 REPLY = "reply"
 CLUSTER = "cluster"
+PROCESSES = "processes"
 DRAIN = "drain"

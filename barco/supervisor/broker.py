@@ -16,9 +16,7 @@ from barco.cluster.groups.groups import Groups
 from barco.config import Config
 from barco.errors import BarcoError, DataDirError, ProtocolError
 from barco.model.options import WorkerOptions
-from barco.model.placement import REPLICAS, Placement
 from barco.model.ranges import ProcessTable
-from barco.model.replicas import Replicas
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
@@ -79,14 +77,16 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
         config = plan.config
-        seats = min(REPLICAS, max(1, len(config.cluster.brokers)))
-        if seats > 1:
-            configuration.check_cluster_ports(config, identity.workers)
+        cluster = identity.ring_size > 1
+        if cluster:
+            configuration.check_cluster_ports(config, table.numbers[-1] + 1)
+        leading = {held.number for held in table.owned_by(identity.member)}
         listeners = open_listeners(
             config.broker.bind,
             config.ports,
-            identity.workers,
-            seats=seats,
+            leading,
+            set(table.numbers) - leading,
+            cluster=cluster,
             advertise=machine.advertised_by(config),
         )
         try:
@@ -189,24 +189,26 @@ class Broker:
         self._stop = asyncio.Event()
         self._signals = 0
         self._announced = False
-        ring = Placement(max(1, len(plan.config.cluster.brokers)), identity.slices_per_range)
+        ring = identity.cut
         self._cluster: Cluster | None = None
         slices = ring_slices(ring.size, identity.slices_per_range)
         self._control: Control | Cluster = Control(Groups(slices))
-        # In a cluster the broker's own range comes first, then those that it follows.
-        replicas = Replicas(ring, identity.workers)
-        processes = replicas.processes
-        self._connections_max = connections_max(files, replicas.peers)
+        processes = len(table)
+        # Of others it is not known yet how many they run: as many, that is.
+        brokers = max(1, len(plan.config.cluster.brokers))
+        self._connections_max = connections_max(files, brokers * processes)
         self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.cores()
+        leading = len(table.owned_by(identity.member))
         if processes > len(self._cores):
             log.log(
-                logging.WARNING if identity.workers > len(self._cores) else logging.INFO,
+                logging.WARNING if leading > len(self._cores) else logging.INFO,
                 "%d processes share %d cores (%d of them lead): more cores, or fewer workers at the"
                 " next format, give each one of its own",
-                *(processes, len(self._cores), identity.workers),
+                *(processes, len(self._cores), leading),
             )
-        self._keepers = [self._keeper(worker, lock) for worker in range(processes)]
+        self._lock = lock
+        self._keepers = {number: self._keeper(number) for number in table.numbers}
 
     async def run(self) -> int:
         """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
@@ -216,10 +218,15 @@ class Broker:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         if self._listeners.gossip is not None:
             self._control = self._cluster = join(
-                self._plan.config, self._identity, self._listeners, self._send, self._key
+                self._plan.config,
+                self._identity,
+                self._table,
+                self._listeners,
+                self._send,
+                self._key,
             )
             await self._cluster.start(self._listeners.gossip)
-        keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers]
+        keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers.values()]
         chores = [asyncio.create_task(chore) for chore in self._chores()]
         stop = asyncio.create_task(self._stop.wait())
         try:
@@ -241,13 +248,13 @@ class Broker:
 
     # --- Workers ------------------------------------------------------------------------------
 
-    def _keeper(self, worker: int, lock: int) -> Keeper:
+    def _keeper(self, worker: int) -> Keeper:
         sockets = self._listeners.by_worker[worker]
         launch = Launch(
             worker=worker,
             command=self._plan.command,
             options=lambda channel_fd: self._options(worker, channel_fd),
-            inherit=[lock, *(listener.fileno() for listener in sockets.values())],
+            inherit=[self._lock, *(listener.fileno() for listener in sockets.values())],
         )
         return Keeper(
             launch,
@@ -266,9 +273,7 @@ class Broker:
             worker=worker,
             workers=identity.workers,
             processes=self._table,
-            core=machine.core_of(
-                worker, workers=identity.workers, ordinal=identity.ordinal, cores=self._cores
-            ),
+            core=self._core_of(worker),
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
             cluster_uuid=identity.cluster_uuid,
@@ -278,7 +283,7 @@ class Broker:
             ordinal=identity.ordinal,
             replaces=identity.replaces,
             slices_per_range=identity.slices_per_range,
-            ring_size=max(1, len(brokers)),
+            ring_size=identity.ring_size,
             brokers=list(brokers) if len(brokers) > 1 else [],
             replication_port=config.ports.replication,
             shard_port=config.ports.shard,
@@ -304,19 +309,31 @@ class Broker:
             compression=config.storage.compression,
         )
 
+    def _core_of(self, worker: int) -> int:
+        """Those that lead come first, then those that follow, both by number."""
+        leading = [held.number for held in self._table.owned_by(self._identity.member)]
+        order = leading + [each for each in self._table.numbers if each not in leading]
+        return machine.core_of(
+            order.index(worker),
+            workers=max(1, len(leading)),
+            ordinal=self._identity.ordinal,
+            cores=self._cores,
+        )
+
     def _ready(self, worker: int) -> None:
         self._send(self._control.worker_ready(worker))
         self._announce()
 
     def _announce(self) -> None:
         """Once, when every slice of the ring can be written through this broker."""
-        lives = [keeper.life for keeper in self._keepers]
+        lives = [keeper.life for keeper in self._keepers.values()]
         if self._announced or self._stop.is_set():
             return
         pids = [life.pid for life in lives if life is not None and life.ready and life.writable]
         if len(pids) < len(lives):
             return
         self._announced = True
+        endpoints = self._listeners.shard_endpoints
         self._notifier.send(READY=1, STATUS=f"{len(pids)} workers ready")
         self._on_ready(
             ReadyBroker(
@@ -324,7 +341,7 @@ class Broker:
                 bind=self._plan.config.broker.bind,
                 advertise=machine.advertised_by(self._plan.config),
                 ports=self._listeners.ports,
-                shards=self._listeners.shard_endpoints,
+                shards=[endpoint for _, endpoint in sorted(endpoints.items())],
                 workers=pids,
                 engines=[life.engine for life in lives if life is not None],
                 data_dir=str(self._plan.data_dir),
@@ -339,8 +356,8 @@ class Broker:
 
     def _send(self, sends: Sends) -> None:
         for worker, message in sends:
-            life = self._keepers[worker].life
-            if life is None:
+            keeper = self._keepers.get(worker)
+            if keeper is None or (life := keeper.life) is None:
                 continue
             try:
                 life.send(message)
@@ -381,7 +398,7 @@ class Broker:
         while True:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
-            lives = [keeper.life for keeper in self._keepers]
+            lives = [keeper.life for keeper in self._keepers.values()]
             self._crowding.look((life.stats for life in lives if life is not None), loop.time())
 
     async def _watchdog(self, seconds: float) -> None:
@@ -407,7 +424,7 @@ class Broker:
             self._stop.set()
             return
         log.warning("stopping at once", extra=extra)
-        for keeper in self._keepers:
+        for keeper in self._keepers.values():
             keeper.kill("was stopped by a second signal")
 
     def _hang_up(self) -> None:
@@ -417,13 +434,13 @@ class Broker:
         """Ask all to finish; who has not after a while is killed, which loses nothing."""
         self._notifier.send(STOPPING=1)
         self._stop.set()
-        for keeper in self._keepers:
+        for keeper in self._keepers.values():
             keeper.stop()
         self._listeners.close()
         if self._cluster is not None:
             self._cluster.depart()
         _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
         if late:
-            for keeper in self._keepers:
+            for keeper in self._keepers.values():
                 keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
             await asyncio.wait(tasks)

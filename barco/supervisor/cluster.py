@@ -33,6 +33,7 @@ from barco.cluster.groups.registrations import Registrations
 from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
+from barco.model.ranges import ProcessTable
 from barco.protocol import messages
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor import machine
@@ -146,6 +147,10 @@ class Cluster:
                 self.node.machine.forget(CONSUMER, consumer_id)
         self._publish()
         return self._dispatch(sends)
+
+    def renew(self, table: ProcessTable) -> None:
+        """This broker's processes are others now: the other brokers are told."""
+        self.node.run(self.node.machine.renew(self.node.now(), told(table)))
 
     # --- What workers tell ------------------------------------------------------------------------
 
@@ -267,6 +272,7 @@ class Cluster:
 def join(
     config: Config,
     identity: Identity,
+    table: ProcessTable,
     listeners: Listeners,
     send: Callable[[Sends], None],
     key: bytes,
@@ -299,11 +305,17 @@ def join(
         ports=tuple(sorted((listeners.ports | ports).items())),
         workers=identity.workers,
         version=barco.__version__,
+        processes=told(table),
         # Likely larger than in an earlier life; if not, the others say so and it is made larger.
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
     return Cluster(me, hello, addresses, bind=machine.source_of(config), send=send, key=key)
+
+
+def told(table: ProcessTable) -> tuple[tuple[int, int], ...]:
+    """A broker's processes, as gossip tells them."""
+    return tuple((held.number, held.token) for held in table)
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

@@ -1,9 +1,9 @@
 """The listening sockets. The supervisor owns them, so that a restarted worker finds its own again.
 
-Each worker of the broker's own range has a socket of its own on every public port (SO_REUSEPORT:
+Each process that is to lead its range has a socket of its own on every public port (SO_REUSEPORT:
 the kernel spreads the connections); every process has one for its shard endpoint, and in a cluster
-one for the workers of other brokers. While a worker restarts, connections wait in the backlog of
-its sockets.
+one for the workers of other brokers, both at the first port of their kind plus its number. While a
+worker restarts, connections wait in the backlog of its sockets.
 """
 
 import errno
@@ -11,7 +11,8 @@ import ipaddress
 import os
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from barco.addresses import bracketed
 from barco.config import PortsSection
@@ -30,43 +31,72 @@ BIND_SECONDS_MAX = 1.0
 
 @dataclass(slots=True)
 class Listeners:
-    """What is bound: for each worker its sockets by name, and the numbers to tell clients."""
+    """What is bound: for each process its sockets by name, and the numbers to tell clients."""
 
-    by_worker: list[dict[str, socket.socket]]
-    ports: dict[str, int]
-    shard_endpoints: list[str]
+    bind: str
+    wanted: PortsSection
+    host: str
+    """Of shard endpoints, as clients are told."""
+    cluster: bool
+    by_worker: dict[int, dict[str, socket.socket]] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+    """The public ones."""
+    shard_endpoints: dict[int, str] = field(default_factory=dict)
     gossip: socket.socket | None = None
     """The supervisor's own, in a cluster."""
 
+    def open(self, number: int, *, public: bool) -> None:
+        """Bind everything of one process, or nothing. `public`: it listens on the public ports."""
+        assert number not in self.by_worker, "its sockets are bound once"
+        sockets = self.by_worker[number] = {}
+        try:
+            for name in PUBLIC if public else ():
+                port = self.ports.get(name) or getattr(self.wanted, name)
+                sockets[name] = _listen(self.bind, name, port)
+                self.ports[name] = sockets[name].getsockname()[1]
+            sockets[SHARD] = _listen_for(self.bind, SHARD, self.wanted.shard, number)
+            port = sockets[SHARD].getsockname()[1]
+            self.shard_endpoints[number] = f"{bracketed(self.host)}:{port}"
+            if self.cluster:
+                first = self.wanted.replication
+                sockets[REPLICATION] = _listen_for(self.bind, REPLICATION, first, number)
+        except BaseException:
+            self.shut(number)
+            raise
+
+    def shut(self, number: int) -> None:
+        """Give the ports of a process up (as far as it does not hold them itself)."""
+        self.shard_endpoints.pop(number, None)
+        for listener in self.by_worker.pop(number).values():
+            listener.close()
+
     def close(self) -> None:
-        """Give the workers' ports up (as far as no worker holds them)."""
-        for sockets in self.by_worker:
+        """Give the ports of all processes up."""
+        for sockets in self.by_worker.values():
             for listener in sockets.values():
                 listener.close()
 
 
 def open_listeners(
-    bind: str, ports: PortsSection, workers: int, seats: int = 1, *, advertise: str = ""
+    bind: str,
+    ports: PortsSection,
+    leading: Collection[int],
+    following: Collection[int] = (),
+    *,
+    cluster: bool = False,
+    advertise: str = "",
 ) -> Listeners:
-    """Bind everything or nothing. In a cluster `workers` processes run at each of `seats`.
+    """Bind everything or nothing, for processes of these numbers.
 
     advertise: the host of shard endpoints, as clients are told; else that is `bind`.
     """
-    listeners = Listeners([{} for _ in range(workers * seats)], {}, [])
+    listeners = Listeners(bind, ports, advertise or bind, cluster)
     try:
         for name in PUBLIC:
-            port = getattr(ports, name)
-            _check_free(bind, name, port)
-            for sockets in listeners.by_worker[:workers]:
-                sockets[name] = _listen(bind, name, listeners.ports.get(name, port))
-                listeners.ports[name] = sockets[name].getsockname()[1]
-        for worker, sockets in enumerate(listeners.by_worker):
-            sockets[SHARD] = _listen_for(bind, SHARD, ports.shard, worker)
-            number = sockets[SHARD].getsockname()[1]
-            listeners.shard_endpoints.append(f"{bracketed(advertise or bind)}:{number}")
-            if seats > 1:
-                sockets[REPLICATION] = _listen_for(bind, REPLICATION, ports.replication, worker)
-        if seats > 1:
+            _check_free(bind, name, getattr(ports, name))
+        for number in sorted((*leading, *following)):
+            listeners.open(number, public=number in leading)
+        if cluster:
             _check_free(bind, GOSSIP, ports.gossip)
             listeners.gossip = _listen(bind, GOSSIP, ports.gossip)
     except BaseException:

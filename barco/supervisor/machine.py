@@ -58,7 +58,7 @@ def check_cluster(config: Config) -> Config:
     """The configuration with this broker's place in the cluster, if it is in one."""
     config = resolved(config)
     if len(config.cluster.brokers) > 1:
-        check_cluster_ports(config, worker_count(config))
+        check_cluster_ports(config, REPLICAS * worker_count(config))
     return config
 
 

@@ -13,7 +13,7 @@
 #define SLICES_MAX 256u /* of one range */
 #define CONNECTIONS_MAX 10000
 #define RING_SIZE_MAX 12288u
-#define PEERS_MAX (1u << 20)
+#define PEERS_MAX (1u << 24)
 #define PLACES_MAX 65536u /* slices of the whole ring */
 #define ROUTE_NONE (-1)
 #define ENDPOINT_BYTES_MAX 263u /* a host name has up to 253 */

@@ -123,7 +123,7 @@ class Member:
             listeners={name: [end.fileno() for end in ends] for name, ends in listeners.items()},
             bind=host,
             ports={},
-            shard_endpoints=[f"{host}:{self.shard.shard_port + k}" for k in range(3)],
+            shard_endpoints={k: f"{host}:{self.shard.shard_port + k}" for k in range(3)},
             dev=False,
             **self.shard.limits,
         )

@@ -31,7 +31,7 @@ def test_the_files_are_three_brokers_of_one_cluster(script: ModuleType, tmp_path
     assert len({config.cluster_uuid(each) for each in loaded}) == 1
     assert len({each.broker.data_dir for each in loaded}) == 3
     for each in loaded:
-        config.check_cluster_ports(each, each.broker.workers)
+        config.check_cluster_ports(each, 3 * each.broker.workers)
     text = cluster.config(1).read_text()
     cluster.write()
     assert cluster.config(1).read_text() == text, "the next start is of the same cluster"

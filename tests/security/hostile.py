@@ -27,6 +27,7 @@ from barco.model.generation import (
     Successor,
 )
 from barco.model.placement import Placement
+from barco.model.token import TOKEN_MIN
 from barco.protocol import append_frame, door, frame
 from barco.protocol import replication as r
 from barco.protocol.link import HAND_OFF, REPLICATION, RPC, Hello
@@ -67,6 +68,7 @@ class Liar:
             ordinal=2,
             disk_uuid=self.me.disk_uuid,
             worker=worker,
+            token=TOKEN_MIN,
             session=self.session,
             ring_size=3,
             workers=1,

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from barco import _native, limits
+from barco.limits import PROCESSES_MAX
 from barco.model.placement import Placement
+from barco.model.ranges import peer_of
 from barco.model.replicas import Replicas
 from barco.types import Ordinal, Token
 
@@ -26,7 +28,7 @@ class Core:
     ) -> None:
         process = (Ordinal(ordinal), number)
         self.root = root
-        self.peer = RING.peer(process)
+        self.peer = peer_of(process)
         self.shard = RING.shard_of(process)
         slices = RING.slices_of(self.shard)
         self.reactor = _native.Reactor(
@@ -41,7 +43,7 @@ class Core:
             ring_size=3,
             range_index=self.shard // RING.workers,
             peer=self.peer,
-            peers=RING.peers,
+            peers=3 * PROCESSES_MAX,
             slices=8,
             slice_first=slices.start,
             slice_last=slices.stop - 1,
@@ -183,7 +185,7 @@ def test_a_stale_route_is_not_written_and_not_handed_on(ring):
     """The one that is asked holds the shard, and does not lead it any more."""
     asked, taker, third = ring.cores
     ring.connect(taker, asked)
-    asked.route(asked, RING.peer((Ordinal(2), 2)), "")
+    asked.route(asked, peer_of((Ordinal(2), 2)), "")
     status, head, _ = ring.ask(taker, f"?partitionKey={key_of(asked.shard)}")
     assert status == 503 and "Barco-Outcome: not-written" in head
     assert asked.reactor.stats()["handed_out"] == 0
@@ -225,7 +227,7 @@ def test_an_old_leader_is_waited_for_only_briefly(ring):
     while taker.reactor.stats()["handed_out"] == 0:
         taker.turn()
     began = time.monotonic()
-    taker.route(owner, RING.peer((Ordinal(2), 1)), "")
+    taker.route(owner, peer_of((Ordinal(2), 1)), "")
     status, head, _ = ring.answer(client)
     assert status == 500 and "not-written" not in head
     assert time.monotonic() - began < 0.4, "the next sweep is up to half a second away"

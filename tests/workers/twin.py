@@ -372,7 +372,7 @@ class Broker:
             worker=worker,
             workers=self.workers,
             slices_per_range=self.slices,
-            shard_endpoints=[f"127.0.0.1:{9300 + w}" for w in range(self.workers)],
+            shard_endpoints={w: f"127.0.0.1:{9300 + w}" for w in range(self.workers)},
             cluster_uuid="c" * 32,
             disk_uuid="d" * 32,
             ordinal=0,

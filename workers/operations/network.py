@@ -15,6 +15,7 @@ from typing import Any
 from barco._native import Reactor
 from barco.errors import BarcoError
 from barco.model.options import WorkerOptions
+from barco.model.ranges import peer_of, process_of
 from barco.protocol.link import HAND_OFF, RPC
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.leaders import News
@@ -48,21 +49,20 @@ class Network:
         self._service = service
         self.hello = own_hello(options, session)
         bytes_max = frame_bytes_max(options.event_bytes_max)
-        first = options.peer - options.worker
-        paths = {
-            first + number: socket_path(options.data_dir, number, "rpc")
-            for number in range(options.replicas.processes)
-        }
-        self._others = [peer for peer in paths if peer != options.peer]
+        self._ranges = service.ranges
+        self._paths: dict[int, str] = {}
+        self._find_own()
         self.siblings = Siblings(
             worker=options.peer,
-            paths=paths,
+            paths=self._paths,
             operation=service.operation,
             bytes_max=bytes_max,
             dial=self._dial,
         )
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
-        self.hand_off = HandOff(reactor, options, self.hello, service.neighbours.endpoint)
+        self.hand_off = HandOff(
+            reactor, options, self._ranges, service.neighbours.endpoint, self.hello
+        )
         service.unreached = self._unreached
         self.links = LinkServer(self.hello, options.brokers, options.key, fatal)
         self.links.handle(HAND_OFF, self.hand_off.take)
@@ -79,38 +79,55 @@ class Network:
         os.chmod(rpc_path, 0o600)
         for fd in options.listeners.get("replication", ()):
             self.links.start(fd)
-        for shard in range(options.replicas.shards):
-            self.hand_off.lead(shard, leaders.leader(shard))
+        for held in self._ranges.all:
+            self.hand_off.lead(held.token, leaders.leader(held.token))
         leaders.on_change = self.hand_off.lead
         self._service.neighbours.on_change = self.hand_off.rename
+        self._service.neighbours.on_own = self._meet_own
         self._service.neighbours.vouched = self._vouched
         self.hand_off.start()
         if options.ring_size > 1:
             self._spawn(self._exchange())
 
-    def _vouched(self, shard: int) -> bool:
-        for process in self._options.replicas.holders(shard):
-            if process[0] == self._options.process[0]:
-                peer = self._options.replicas.peer(process)
-                return peer == self._options.peer or self.siblings.reached(peer)
-        return False
+    def _find_own(self) -> None:
+        """The sockets of this broker's processes, by their numbers in the cluster."""
+        self._paths.clear()
+        for peer in self._ranges.peers:
+            self._paths[peer] = socket_path(self._options.data_dir, process_of(peer)[1], "rpc")
+
+    def _meet_own(self) -> None:
+        """This broker has other processes than before."""
+        self._find_own()
+        self._service.leaders.renumber(self._options.process[0])
+        self.hand_off.meet()
+
+    @property
+    def _others(self) -> list[int]:
+        return [peer for peer in self._paths if peer != self._options.peer]
+
+    def _vouched(self, token: int) -> bool:
+        process = self._ranges.holder(token, self._options.process[0])
+        if process is None:
+            return False
+        peer = peer_of(process)
+        return peer == self._options.peer or self.siblings.reached(peer)
 
     def led_by(self, epoch: int, ordinal: int) -> None:
-        """What this worker's own replica says of its shard: who leads that generation.
+        """What this worker's own replica says of its range: who leads that generation.
 
         `barco.workers.peers.leaders.NOBODY` for a generation whose leader has been stopped. The
         siblings are told at once.
         """
-        shard = self._options.shard_number
-        if self._service.leaders.learn(shard, epoch, ordinal):
+        token = self._options.held.token
+        if self._service.leaders.learn(token, epoch, ordinal):
             if ordinal == self._options.process[0]:
                 self.on_lead(epoch)
             for peer in self._others:
-                self._spawn(self._tell(peer, [[shard, epoch, ordinal]]))
+                self._spawn(self._tell(peer, [[token, epoch, ordinal]]))
 
     def _unreached(self) -> list[int]:
-        shards = range(self._options.replicas.shards)
-        return [shard for shard in shards if not self.hand_off.reaches(shard)]
+        tokens = (held.token for held in self._ranges.all)
+        return [token for token in tokens if not self.hand_off.reaches(token)]
 
     async def close(self) -> None:
         """End all connections but those of the reactor."""
@@ -123,14 +140,14 @@ class Network:
         await self.siblings.close()
 
     async def _dial(self, peer: int) -> socket.socket:
-        process = self._options.replicas.process(peer)
-        _, end = await open_link(self._options, process, self.hello, RPC)
+        _, end = await open_link(self._options, process_of(peer), self.hello, RPC)
         return end
 
     async def _exchange(self) -> None:
         """Whatever news got lost: compare notes with one sibling after the other."""
-        for peer in itertools.cycle(self._others):
-            await self._tell(peer, self._service.leaders.all())
+        for turn in itertools.count():
+            if others := self._others:
+                await self._tell(others[turn % len(others)], self._service.leaders.all())
             await asyncio.sleep(EXCHANGE_SECONDS)
 
     async def _tell(self, peer: int, news: list[News]) -> None:

@@ -47,7 +47,7 @@ class Readiness:
 
     async def _behind(self, siblings: SiblingsLike) -> bool:
         leaders, options = self._service.leaders, self._options
-        leader = leaders.peer(options.shard_number)
+        leader = leaders.peer(options.held.token)
         if leader is None:
             return False  # Whoever takes it over does not wait for this one.
         try:

@@ -15,6 +15,7 @@ from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
+from barco.workers.peers.ranges import RingRanges
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -104,15 +105,17 @@ class ShardService:
         self.disks: Callable[[], Mapping[int, str]] = dict
         """By ordinal the disks that the shard's lineage names; set by the host of a replica."""
         self.unreached: Callable[[], list[int]] = list
-        """Shards whose leader is not known, or not connected to; set by the network."""
+        """Tokens of ranges whose leader is not known, or not connected to; set by the network."""
         self.wall_us = wall_us
         self.reactor = reactor
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
-        self.leaders = Leaders(options)
-        """Who leads each shard of the ring."""
-        self.neighbours = Neighbours(options, self.leaders)
+        self.ranges = RingRanges(options)
+        """Which process holds which range of the ring."""
+        self.leaders = Leaders(self.ranges, alone=options.ring_size == 1)
+        """Who leads each of them."""
+        self.neighbours = Neighbours(options, self.ranges, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
         self.membership = GroupView(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
@@ -179,8 +182,8 @@ class ShardService:
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
         taken = 0
-        shards = range(self.options.replicas.shards)
-        leaders = {self.leaders.peer(shard) for shard in shards} - {None, self.options.peer}
+        leaders = {self.leaders.peer(held.token) for held in self.ranges.all}
+        leaders -= {None, self.options.peer}
         others = sorted(worker for worker in leaders if worker is not None)
         answers = await siblings.broadcast("topics", {w: {"topic": None} for w in others})
         for answer in answers.values():
@@ -416,7 +419,7 @@ class ShardService:
             "engineReason": self.reactor.engine_reason,
             "slices": [self.slices.start, self.slices.stop - 1],
             "seat": self.options.seat,
-            "shard": self.options.shard_number,
+            "shard": self.ranges.shard_number(self.options.held.token),
             "lineage": self.lineage(),
             "replication": self.gate.status(),
         }

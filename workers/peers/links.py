@@ -45,6 +45,7 @@ def own_hello(options: WorkerOptions, session: int) -> Hello:
         ordinal=options.ordinal,
         disk_uuid=options.disk_uuid,
         worker=options.worker,
+        token=options.held.token,
         session=session,
         ring_size=options.ring_size,
         workers=options.workers,

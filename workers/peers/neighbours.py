@@ -4,13 +4,15 @@ Nothing here is needed for safety: a worker that hears of a leader late sends ev
 process, which refuses them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from barco.model.options import WorkerOptions
+from barco.model.ranges import from_plain
 from barco.model.replicas import Process
 from barco.workers.peers.leaders import Leaders
+from barco.workers.peers.ranges import RingRanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,21 +29,25 @@ class Neighbour:
     incarnation: int
     state: str
     """alive, suspect, down or left."""
+    processes: Sequence[Sequence[int]] = ()
+    """(number of a process, token of the range that it holds)."""
 
 
 class Neighbours:
     """All brokers that were heard of, this one included. Empty for a single broker."""
 
-    def __init__(self, options: WorkerOptions, leaders: Leaders) -> None:
-        replicas = options.replicas
+    def __init__(self, options: WorkerOptions, ranges: RingRanges, leaders: Leaders) -> None:
         self._options = options
+        self._ranges = ranges
         self._leaders = leaders
-        self._shards = {token_of_shard(options, shard): shard for shard in range(replicas.shards)}
+        self._endpoints = options.shard_endpoints
         self.brokers: dict[int, Neighbour] = {}
         self.version = 0
         self.on_change: Callable[[], None] = lambda: None
-        self.vouched: Callable[[int], bool] = lambda shard: False
-        """Whether a process of this broker holds the shard and can be reached."""
+        self.on_own: Callable[[], None] = lambda: None
+        """Called when this broker has other processes than before."""
+        self.vouched: Callable[[int], bool] = lambda token: False
+        """Whether a process of this broker holds the range and can be reached."""
 
     def host(self, ordinal: int) -> str:
         """The address or name of a broker that clients are told: what it says, by gossip; before it
@@ -56,25 +62,30 @@ class Neighbours:
         """ "host:port" of the shard endpoint of any process of the cluster, as clients call it."""
         ordinal, number = process
         if ordinal == self._options.process[0]:
-            return self._options.shard_endpoint(process)
+            return self._endpoints[number]
         return self._options.endpoint_at(self.host(ordinal), number)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Of this broker's processes, by number."""
+        return [self._endpoints[number] for number in sorted(self._endpoints)]
 
     def apply(self, news: Mapping[str, Any]) -> None:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
         for broker in news["brokers"]:
-            self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
+            heard = self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
+            if self._ranges.tell(heard.ordinal, heard.processes):
+                self._leaders.renumber(heard.ordinal)
         for token, epoch, ordinal, *_ in news["leaders"]:
-            shard = self._shards.get(token)
             # Of what is held here a process of this broker tells, as long as it is there: a word
             # from elsewhere, of an epoch that never comes, would not be outdone.
-            if shard is not None and not self.vouched(shard):
-                self._leaders.learn(shard, epoch, ordinal, hearsay=True)
+            if self._ranges.known(token) and not self.vouched(token):
+                self._leaders.learn(token, epoch, ordinal, hearsay=True)
         self.version = int(news["version"])
         self.on_change()
 
-
-def token_of_shard(options: WorkerOptions, shard: int) -> int:
-    """Where the run of slices of a shard of the ring begins."""
-    replicas = options.replicas
-    index, first = shard // options.workers, replicas.slices_of(shard).start
-    return int(options.placement.token(index)) + first * options.placement.slice_width
+    def apply_own(self, news: Mapping[str, Any]) -> None:
+        """Take a "processes" frame: this broker runs others than before."""
+        self._endpoints = {int(number): text for number, text in news["endpoints"].items()}
+        self._ranges.tell_own(from_plain(news["processes"]))
+        self.on_own()

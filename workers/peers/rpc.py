@@ -22,6 +22,7 @@ from barco.errors import (
     RequestError,
 )
 from barco.log import Seldom
+from barco.model.ranges import process_of
 from barco.protocol.link import Hello
 from barco.workers.peers.rpc_frames import Frames
 
@@ -363,7 +364,8 @@ class Siblings:
                 return (await loop.create_connection(self._calling, sock=end))[1]
         except (OSError, TimeoutError):
             pass
-        raise NotReadyError(f"Worker {worker}, which owns the slice, is restarting.", worker=worker)
+        number = process_of(worker)[1]
+        raise NotReadyError(f"Worker {number}, which owns the slice, is restarting.", worker=number)
 
     def _calling(self) -> _Calling:
         return _Calling(self._bytes_max)

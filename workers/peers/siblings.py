@@ -11,11 +11,13 @@ from pathlib import Path
 from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.model.options import WorkerOptions
+from barco.model.ranges import peer_of, process_of
 from barco.model.replicas import Process
 from barco.protocol.link import HAND_OFF as LINK_HAND_OFF
 from barco.protocol.link import Hello
 from barco.types import Ordinal
 from barco.workers.peers.links import open_link
+from barco.workers.peers.ranges import RingRanges
 
 RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_SOON = 0.2
@@ -52,21 +54,22 @@ _run_dirs: dict[str, int] = {}
 
 class HandOff:
     """Keeps the outgoing hand-off connections: to every sibling of this broker, and to each process
-    of another broker that leads a shard."""
+    of another broker that leads a range."""
 
     def __init__(
         self,
         reactor: Reactor,
         options: WorkerOptions,
+        ranges: RingRanges,
+        endpoint: Callable[[Process], str],
         hello: Hello | None = None,
-        endpoint: Callable[[Process], str] | None = None,
     ) -> None:
-        """endpoint: where clients call the process that leads a shard; else as configured."""
+        """endpoint: where clients call a process."""
         self._reactor = reactor
         self._options = options
-        self._replicas = options.replicas
+        self._ranges = ranges
         self._hello = hello
-        self._endpoint = endpoint or options.shard_endpoint
+        self._endpoint = endpoint
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._listener: socket.socket | None = None
         self._led_by: dict[int, int] = {}
@@ -83,40 +86,42 @@ class HandOff:
         os.chmod(path, 0o600)
         self._listener.listen(64)
         self._reactor.listen(self._listener.fileno(), HAND_OFF)
-        first = self._options.peer - self._options.worker
-        for sibling in range(first, first + self._replicas.processes):
+        self.meet()
+
+    def meet(self) -> None:
+        """Connects to all processes that this broker has now."""
+        for sibling in self._ranges.peers:
             if sibling != self._options.peer:
                 self.connect(sibling)
 
     def take(self, theirs: Hello, end: socket.socket) -> None:
         """A connection that a worker of another broker has opened to hand events off."""
         process = (Ordinal(theirs.ordinal), theirs.worker)
-        self._reactor.adopt_peer(end.detach(), self._replicas.peer(process))
+        self._reactor.adopt_peer(end.detach(), peer_of(process))
 
-    def lead(self, shard: int, leader: Process | None) -> None:
-        """From now on this process gets the events of the shard; None: nobody does."""
+    def lead(self, token: int, leader: Process | None) -> None:
+        """From now on this process gets the events of the range; None: nobody does."""
         if leader is None:
-            self._led_by.pop(shard, None)
-            self._route(shard, -1, "")
+            self._led_by.pop(token, None)
+            self._route(token, -1, "")
             return
-        peer = self._led_by[shard] = self._replicas.peer(leader)
+        peer = self._led_by[token] = peer_of(leader)
         if peer != self._options.peer:
             self.connect(peer)
-        self._route(shard, peer, self._endpoint(leader))
+        self._route(token, peer, self._endpoint(leader))
 
     def rename(self) -> None:
         """Brokers have said by which addresses clients call them: so do answers from now on."""
-        for shard, peer in self._led_by.items():
-            endpoint = self._endpoint(self._replicas.process(peer))
-            self._route(shard, peer, endpoint)
+        for token, peer in self._led_by.items():
+            self._route(token, peer, self._endpoint(process_of(peer)))
 
-    def _route(self, shard: int, peer: int, endpoint: str) -> None:
-        numbers = self._replicas.numbers_of(shard)
+    def _route(self, token: int, peer: int, endpoint: str) -> None:
+        numbers = self._ranges.numbers_of(token)
         self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
 
-    def reaches(self, shard: int) -> bool:
-        """Whether events for the shard get to its leader from here."""
-        peer = self._led_by.get(shard)
+    def reaches(self, token: int) -> bool:
+        """Whether events for the range get to its leader from here."""
+        peer = self._led_by.get(token)
         return peer is not None and (peer == self._options.peer or peer in self._standing)
 
     def connect(self, peer: int) -> None:
@@ -134,14 +139,13 @@ class HandOff:
         self.connect(peer)
 
     def _wanted(self, peer: int) -> bool:
-        sibling = self._replicas.process(peer)[0] == self._options.process[0]
-        return sibling or peer in self._led_by.values()
+        return peer in self._ranges.peers or peer in self._led_by.values()
 
     async def _connect(self, peer: int) -> None:
         delay = RETRY_SECONDS_FIRST
         began = time.monotonic()
         while self._wanted(peer):
-            end = await self._try(self._replicas.process(peer))
+            end = await self._try(process_of(peer))
             if end is not None:
                 self._standing.add(peer)
                 self._reactor.attach_peer(peer, end.detach())

@@ -5,6 +5,7 @@ import logging
 from barco._native import Reactor
 from barco.errors import OperatorError
 from barco.model.options import WorkerOptions
+from barco.model.ranges import peer_of
 from barco.model.token import TOKEN_MIN
 from barco.types import KiB, MiB
 from barco.workers.storage.files import layout
@@ -66,12 +67,10 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         event_bytes_max=options.event_bytes_max,
         body_memory_max=max(options.memory_bytes // 4, 2 * options.request_bytes_max),
         auto_create=options.auto_create,
-        worker=options.held.number % options.workers,
-        workers=options.workers,
         ring_size=options.ring_size,
         range_index=options.range_index,
         peer=options.peer,
-        peers=options.replicas.peers,
+        peers=options.peers,
         slices=options.slices_per_range,
         slice_first=slices.start,
         slice_last=slices.stop - 1,
@@ -82,6 +81,11 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         connections_max=options.connections_max,
         compression=options.compression,
     )
+    if options.ring_size == 1:  # There are no elections: who leads what is known from the start.
+        for held in options.table:
+            process = (options.process[0], held.number)
+            endpoint = options.shard_endpoints[held.number]
+            reactor.set_route(held.first, held.slices, peer_of(process), endpoint)
     for name in ("localhost", *options.hosts):
         reactor.add_host(name)
     return reactor

@@ -23,6 +23,8 @@ class Supervision:
         self.on_view: Callable[[dict[str, Any]], None] = lambda view: None
         self.on_cluster: Callable[[dict[str, Any]], None] = lambda news: None
         """Brokers that changed, and who leads what."""
+        self.on_processes: Callable[[dict[str, Any]], None] = lambda news: None
+        """This broker runs others than before."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -79,6 +81,8 @@ class Supervision:
             self.send({"type": messages.SEEN, "version": message["version"]})
         elif kind == messages.CLUSTER:
             self.on_cluster(message)
+        elif kind == messages.PROCESSES:
+            self.on_processes(message)
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

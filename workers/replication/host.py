@@ -7,17 +7,19 @@ of topics also while it follows, up to what is committed.
 import asyncio
 import functools
 import logging
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco._native import Reactor
 from barco.cluster.state.core import Settings
-from barco.errors import BarcoError
+from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, genesis
 from barco.model.options import WorkerOptions
-from barco.model.ranges import end_of_slice
+from barco.model.ranges import end_of_slice, peer_of
+from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.types import MiB
 from barco.workers.operations.network import Network
@@ -69,7 +71,7 @@ class ReplicaHost:
         fatal: Callable[..., None],
     ) -> None:
         """`opened`: called whenever the shard's operations have been opened here."""
-        assert options.process in options.members, "a worker holds its own shard"
+        assert options.process[0] in options.held.members, "a worker holds its own range"
         self._options = options
         self._reactor = reactor
         self._store = store
@@ -83,15 +85,11 @@ class ReplicaHost:
         self._me = me = identity(options.process[0], options.disk_uuid)
         self.recovered_groups, self.recovery_seconds = 0, 0.0
         """What `open` has walked."""
-        others = [process for process in options.members if process != options.process]
+        others = [ordinal for ordinal in options.held.members if ordinal != me.ordinal]
         dials: dict[int, Dial] = {
-            process[0]: functools.partial(open_link, options, process, network.hello, REPLICATION)
-            for process in others
+            ordinal: functools.partial(self._dial, ordinal) for ordinal in others
         }
-        service.staging.others = [
-            functools.partial(network.siblings.call, options.replicas.peer(process))
-            for process in others
-        ]
+        service.staging.others = [functools.partial(self._ask, ordinal) for ordinal in others]
         self.driver = Driver(
             Settings(
                 me=me,
@@ -114,7 +112,7 @@ class ReplicaHost:
         """Recovers, listens, takes part."""
         began = time.monotonic()
         found = await self._store.recover(self._reactor)
-        if len(self._options.members) == 1:
+        if len(self._options.held.members) == 1:
             found = await one_line(
                 self._store, genesis_of(self._options), self._me, self._bulk, found
             )
@@ -178,10 +176,29 @@ class ReplicaHost:
 
     # --- Peers --------------------------------------------------------------------------------
 
+    def _holder(self, ordinal: int) -> Process:
+        """The process of another member, as its broker tells now."""
+        process = self._service.ranges.holder(self._options.held.token, ordinal)
+        if process is None:
+            raise NotReadyError(f"Broker {ordinal} has no process for this range.")
+        return process
+
+    async def _dial(self, ordinal: int) -> tuple[Hello, socket.socket]:
+        return await open_link(
+            self._options, self._holder(ordinal), self._network.hello, REPLICATION
+        )
+
+    async def _ask(
+        self, ordinal: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+    ) -> Any:
+        peer = peer_of(self._holder(ordinal))
+        return await self._network.siblings.call(peer, op, args, timeout)
+
     def _dialled(self, hello: Hello, end: Any) -> None:
-        process = (hello.ordinal, hello.worker)
-        if process not in self._options.members:
-            log.error("worker %d/%d holds another shard than this one", *process)
+        held = self._options.held
+        if hello.token != held.token or hello.ordinal not in held.members:
+            process = (hello.ordinal, hello.worker)
+            log.error("worker %d/%d holds another range than this one", *process)
             end.close()
             return
         self.driver.take(hello, end)

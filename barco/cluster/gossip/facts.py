@@ -131,9 +131,11 @@ class BrokerInfo:
     ports: tuple[tuple[str, int], ...]
     """(name, number), sorted: the bases of `ports` of its configuration."""
     workers: int
-    """Cores, so shards of its range; it runs a process for each replica that it holds."""
+    """Into how many ranges its part of the ring was cut at format time."""
     version: str
     """Of barco."""
+    processes: tuple[tuple[int, int], ...] = ()
+    """(number, token of the range that it holds) of each of its processes, by number."""
     incarnation: int = 0
     state: int = ALIVE
     by: int = 0
@@ -152,13 +154,14 @@ class BrokerInfo:
     def fact(self) -> Fact:
         """To be spread."""
         who = (self.disk_uuid, self.session, self.address, self.ports, self.workers, self.version)
-        return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), (*who, self.by))
+        body = (*who, self.processes, self.by)
+        return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), body)
 
     @classmethod
     def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> BrokerInfo:
         """The opposite; ProtocolError for what cannot be."""
-        _check(len(body) == 7 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
-        disk_uuid, session, address, ports, workers, barco, by = body
+        _check(len(body) == 8 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
+        disk_uuid, session, address, ports, workers, barco, processes, by = body
         _check(_text(disk_uuid, 32) and _text(address, 253) and _text(barco, 32), BROKER)
         # Answers hold it as it is.
         _check(re.fullmatch(r"[A-Za-z0-9_.:-]*", address) is not None, BROKER)
@@ -168,6 +171,7 @@ class BrokerInfo:
         for port in ports:
             _check(isinstance(port, tuple) and len(port) == 2 and _text(port[0], 32), BROKER)
             _check(_number(port[1], limits.PORT_MAX + 1), BROKER)
+        _check(_is_table(processes), BROKER)
         return cls(
             ordinal=key,
             disk_uuid=disk_uuid,
@@ -176,6 +180,7 @@ class BrokerInfo:
             ports=ports,
             workers=workers,
             version=barco,
+            processes=processes,
             incarnation=version[0],
             state=version[1],
             by=by,
@@ -212,7 +217,7 @@ class LeaderInfo:
         _check(len(body) == 3 and -(2**63) <= key < 2**63, LEADER)
         ordinal, worker, members = body
         _check(_number(ordinal, limits.BROKERS_MAX), LEADER)
-        _check(_number(worker, 3 * limits.WORKERS_MAX), LEADER)
+        _check(_number(worker, limits.PROCESSES_MAX), LEADER)
         _check(isinstance(members, tuple) and len(members) <= 3, LEADER)
         _check(all(_number(member, limits.BROKERS_MAX) for member in members), LEADER)
         epoch, session = version
@@ -340,6 +345,22 @@ def _text(value: Any, length_max: int) -> bool:
 
 def _number(value: Any, end: int = _MAX) -> bool:
     return type(value) is int and 0 <= value < end
+
+
+def _is_table(given: Any) -> bool:
+    """Whether these are processes of a broker: each number and each range once, by number."""
+    if not isinstance(given, tuple) or len(given) > limits.PROCESSES_MAX:
+        return False
+    for each in given:
+        if not isinstance(each, tuple) or len(each) != 2:
+            return False
+        number, token = each
+        if not _number(number, limits.PROCESSES_MAX) or type(token) is not int:
+            return False
+        if not -(2**63) <= token < 2**63:
+            return False
+    in_order = all(one[0] < other[0] for one, other in itertools.pairwise(given))
+    return in_order and len({token for _, token in given}) == len(given)
 
 
 def _check(fine: bool, kind: str) -> None:

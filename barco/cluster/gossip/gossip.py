@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from barco import limits
 from barco.cluster.gossip.dissemination import Store
-from barco.cluster.gossip.facts import BROKER, BUCKETS, LEFT, BrokerInfo, Fact, newer
+from barco.cluster.gossip.facts import BROKER, BUCKETS, LEFT, BrokerInfo, Fact, following, newer
 from barco.cluster.gossip.membership import Membership, Random
 from barco.errors import ProtocolError
 from barco.protocol.gossip import (
@@ -212,6 +212,15 @@ class Gossip:
     def forget(self, kind: str, key: int | str) -> None:
         """Something need not be remembered any more."""
         self.store.forget(kind, key)
+
+    def renew(self, now: float, processes: tuple[tuple[int, int], ...]) -> list[Effect]:
+        """This broker has other processes than it has told."""
+        self._enter(now)
+        me = self.members.me
+        incarnation = following(me.incarnation)
+        self.members.me = replace(me, processes=processes, incarnation=incarnation)
+        self._say(self.members.me)
+        return self._leave(now)
 
     def depart(self, now: float) -> list[Effect]:
         """This broker stops in an orderly way: nobody needs to suspect it."""

@@ -84,6 +84,7 @@ def broker_to_dict(info: BrokerInfo) -> dict[str, Any]:
         "address": info.address,
         "ports": dict(info.ports),
         "workers": info.workers,
+        "processes": [list(each) for each in info.processes],
         "version": info.version,
         "incarnation": info.incarnation,
         "state": info.state_name,

@@ -23,7 +23,7 @@ OPTIONS = WorkerOptions(
     listeners={"produce": [10], "shard": [11]},
     bind="127.0.0.1",
     ports={"produce": 9251},
-    shard_endpoints=["127.0.0.1:9300", "127.0.0.1:9301"],
+    shard_endpoints={0: "127.0.0.1:9300", 1: "127.0.0.1:9301"},
     memory_bytes=2**28,
     event_bytes_max=2**20,
     request_bytes_max=2**24,
@@ -71,14 +71,14 @@ def test_what_is_refused(text: str, words: str) -> None:
 
 def test_the_place_of_a_process() -> None:
     assert (OPTIONS.seat, OPTIONS.slices, OPTIONS.range_index) == (0, range(4, 8), 0)
-    assert OPTIONS.members == ((0, 1),)
+    assert OPTIONS.held.members == (0,) and OPTIONS.peer == 1
     clustered = dataclasses.replace(
         OPTIONS,
         ordinal=1,
         worker=5,
         ring_size=3,
         brokers=["127.0.0.1", "127.0.0.2", "127.0.0.3"],
-        shard_endpoints=[f"127.0.0.2:{9300 + each}" for each in range(6)],
+        shard_endpoints={each: f"127.0.0.2:{9300 + each}" for each in range(6)},
         replication_port=9256,
         shard_port=9300,
     )
@@ -86,7 +86,7 @@ def test_the_place_of_a_process() -> None:
     # C of the range of broker 2, which comes two places before it.
     assert (clustered.seat, clustered.slices, clustered.range_index) == (2, range(4, 8), 2)
     assert clustered.held.token == clustered.placement.slice_bounds(2, 4)[0]
-    assert clustered.members == ((2, 1), (0, 3), (1, 5))
-    assert clustered.link_address(clustered.members[1]) == ("127.0.0.1", 9259)
-    assert clustered.shard_endpoint(clustered.members[0]) == "127.0.0.3:9301"
-    assert clustered.shard_endpoint(clustered.process) == "127.0.0.2:9305"
+    assert clustered.held.members == (2, 0, 1)
+    assert clustered.link_address((0, 3)) == ("127.0.0.1", 9259)
+    assert clustered.endpoint_at("127.0.0.3", 1) == "127.0.0.3:9301"
+    assert clustered.peer < clustered.peers and OPTIONS.peer < OPTIONS.peers

@@ -89,7 +89,7 @@ def test_a_process_more_gets_the_lowest_number_that_is_free() -> None:
 def test_a_broker_has_so_many_processes_and_no_more() -> None:
     some = first_table(Replicas(THREE, 1), Ordinal(0)).at(0)
     entries = [replace(some, number=n, token=some.token + n) for n in range(PROCESSES_MAX)]
-    with pytest.raises(ValueError, match="at most 1024 processes"):
+    with pytest.raises(ValueError, match="at most 768 processes"):
         ProcessTable(tuple(entries)).with_range(replace(some, token=0))
 
 
@@ -100,7 +100,7 @@ def test_a_broker_has_so_many_processes_and_no_more() -> None:
         ({"token": 5}, "does not begin with slice 0"),
         ({"slices": 25}, "25 slices from 0 on, of 24"),
         ({"slices": 0}, "0 slices"),
-        ({"number": PROCESSES_MAX}, "has process 1024"),
+        ({"number": PROCESSES_MAX}, "has process 768"),
         ({"members": (Ordinal(1), Ordinal(2))}, "has members [1, 2]"),
         ({"members": (Ordinal(0), Ordinal(0))}, "has members [0, 0]"),
     ],

@@ -32,7 +32,6 @@ def test_the_order_of_succession() -> None:
 
 def test_slices() -> None:
     replicas = Replicas(Placement(3, 8), 2)
-    assert [replicas.shard_of_slice(1, index) for index in range(8)] == [2] * 4 + [3] * 4
     assert replicas.slices_of(3) == range(4, 8) and replicas.slices_of(2) == range(4)
     assert [replicas.numbers_of(shard) for shard in (0, 3, 5)] == [
         range(4),

@@ -132,7 +132,7 @@ class Worker:
             "pid": os.getpid(),
             "worker": options.worker,
             "core": options.core,
-            "members": options.members,
+            "members": options.held.members,
             "listeners": sorted(options.listeners),
             "version": self.version,
             "consumers": sorted(self.consumers),

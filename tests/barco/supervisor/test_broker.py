@@ -47,8 +47,8 @@ def test_a_broker_of_a_cluster_runs_a_process_for_each_replica(
     states = [broker.state(shard) for shard in range(6)]
     assert [state["worker"] for state in states] == list(range(6))
     assert [state["core"] for state in states[:2]] * 3 == [state["core"] for state in states]
-    assert states[0]["members"] == [[1, 0], [2, 2], [0, 4]]
-    assert states[5]["members"] == [[2, 1], [0, 3], [1, 5]]
+    assert states[0]["members"] == [1, 2, 0]
+    assert states[5]["members"] == [2, 0, 1]
     assert [len(state["listeners"]) for state in states] == [6, 6, 2, 2, 2, 2]
     seen = {json.loads(broker.ask("state", "produce"))["worker"] for _ in range(60)}
     assert seen == {0, 1}

@@ -261,11 +261,11 @@ async def test_a_commit_waits_for_the_next_leader() -> None:
     assert sorted(values(await broker.poll("c", worker=0))) == [1, 5]
     service = broker.services[0]
     assert service is not None
-    service.leaders.learn(SIBLING, 1, NOBODY)
+    service.leaders.learn(service.ranges.all[SIBLING].token, 1, NOBODY)
     commit = asyncio.create_task(
         broker.request("POST", "/v1/consumer/commit", {"consumerId": "c"}, worker=0)
     )
     await asyncio.sleep(0.3)
     assert not commit.done()
-    service.leaders.learn(SIBLING, 2, 0)
+    service.leaders.learn(service.ranges.all[SIBLING].token, 2, 0)
     assert (await commit).status == 204

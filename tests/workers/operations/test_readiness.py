@@ -22,7 +22,7 @@ def service(gate: Gate, *, epoch: int = 3, unreached: list[int] | None = None) -
         gate=gate,
         unreached=lambda: unreached or [],
         leaders=SimpleNamespace(peer=lambda shard: 4),
-        options=SimpleNamespace(ordinal=0, shard_number=1),
+        options=SimpleNamespace(ordinal=0, held=SimpleNamespace(token=1)),
     )
 
 

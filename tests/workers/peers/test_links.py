@@ -11,10 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from barco.errors import NotReadyError, ProtocolError
+from barco.limits import PROCESSES_MAX
 from barco.protocol import door, frame
 from barco.protocol.link import HAND_OFF, RPC, Hello, hello_from, refusal
 from barco.workers.operations.network import Network
 from barco.workers.peers import links
+from barco.workers.peers.ranges import RingRanges
 
 from ..twin import Broker
 
@@ -24,6 +26,7 @@ MINE = Hello(
     ordinal=1,
     disk_uuid="d" * 32,
     worker=0,
+    token=-(2**63),
     session=7,
     ring_size=3,
     workers=2,
@@ -37,7 +40,7 @@ THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
     ("change", "words"),
     [
         ({}, None),
-        ({"link_version": 5}, "links of version 5 are not spoken here, 4 is"),
+        ({"link_version": 6}, "links of version 6 are not spoken here, 5 is"),
         ({"cluster_uuid": "e" * 32}, "another cluster"),
         ({"kind": "telnet"}, "no link of kind"),
         ({"workers": 3}, "workers is 2 here and 3 there"),
@@ -81,7 +84,7 @@ def options_for(port):
         ring_size=3,
         worker=3,
         brokers=["127.0.0.1"] * 3,
-        shard_endpoints=[""] * 6,
+        shard_endpoints=dict.fromkeys(range(6), ""),
         replication_port=port,
         link_key=KEY.hex(),
         shard_port=9300,
@@ -279,7 +282,13 @@ def test_a_recorded_session_is_worth_nothing_and_no_proof_comes_back():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"ordinal": 2}, {"worker": 6}, {"worker": -1}, {"session": 0}, {"disk_uuid": "../../x"}],
+    [
+        {"ordinal": 2},
+        {"worker": PROCESSES_MAX},
+        {"worker": -1},
+        {"session": 0},
+        {"disk_uuid": "../../x"},
+    ],
 )
 def test_nobody_speaks_for_another(changes):
     """The right secret from the address of another broker, or for a worker that there is not."""
@@ -334,6 +343,7 @@ def test_news_that_cannot_be_told_ends_the_process(tmp_path):
             operation=None,
             neighbours=SimpleNamespace(endpoint=None),
             leaders=SimpleNamespace(learn=lambda *news: True, learn_all=lambda news: None),
+            ranges=RingRanges(options),
         )
         network = Network(options, None, service, 7, fatal.append)
         for error in (NotReadyError("It is away."), KeyError("what")):

@@ -249,6 +249,7 @@ def caller(ordinal: int, worker: int) -> Hello:
         ordinal=ordinal,
         disk_uuid="1" * 32,
         worker=worker,
+        token=0,
         session=1,
         ring_size=3,
         workers=1,

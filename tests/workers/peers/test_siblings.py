@@ -5,6 +5,7 @@ import dataclasses
 import os
 import time
 
+from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.siblings import HandOff
 
 from ..twin import Broker
@@ -24,6 +25,10 @@ class Reactor:
         os.close(fd)
 
 
+def hand_off(reactor, options):
+    return HandOff(reactor, options, RingRanges(options), lambda process: "")
+
+
 async def connected(end, seconds):
     """Whether all connections stand, at the latest after so long."""
     if not end._tasks:
@@ -37,7 +42,7 @@ def test_all_stand_in_the_end(tmp_path):
         reactors = [Reactor() for _ in range(3)]
         broker = Broker(workers=3)
         ends = [
-            HandOff(r, dataclasses.replace(broker.options(n), data_dir=str(tmp_path)))
+            hand_off(r, dataclasses.replace(broker.options(n), data_dir=str(tmp_path)))
             for n, r in enumerate(reactors)
         ]
         ends[0].start()
@@ -64,7 +69,7 @@ def test_all_stand_in_the_end(tmp_path):
 def test_a_worker_alone_is_connected(tmp_path):
     async def main():
         options = dataclasses.replace(Broker(workers=1).options(0), data_dir=str(tmp_path))
-        end = HandOff(Reactor(), options)
+        end = hand_off(Reactor(), options)
         end.start()
         assert await connected(end, 0)
         await end.close()

@@ -226,6 +226,7 @@ def hello(peer: Identity) -> Hello:
         ordinal=peer.ordinal,
         disk_uuid=peer.disk_uuid.hex(),
         worker=0,
+        token=TOKEN_MIN,
         session=SESSION if peer == A else 3,
         ring_size=3,
         workers=1,

@@ -1,8 +1,8 @@
 """What the handlers of the routes have in common: the cluster as one worker sees it.
 
-Slices of the whole ring are numbered through from the lowest token. Workers are named by their
-number in the cluster. With one broker a slice's number is its index, a shard is its worker, and
-the worker's number is its own.
+Slices of the whole ring are numbered through from the lowest token. Ranges are named by their
+tokens, workers by their number in the cluster. With one broker a slice's number is its index, and
+a worker's number is its own.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any
 
 from barco import limits
 from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
+from barco.model.ranges import peer_of, process_of
 from barco.workers.groups.views import GroupView
 from barco.workers.http.base.memory import AnswerMemory
 from barco.workers.operations.service import ShardService
@@ -32,18 +33,12 @@ class Context:
         self.options = service.options
         self.siblings = siblings
         self.supervisor = supervisor
-        self.replicas = self.options.replicas
+        self.ranges = service.ranges
         self.peer = self.options.peer
         """This worker's number in the cluster."""
-        first = self.peer - self.options.worker
-        self.processes = range(first, first + self.replicas.processes)
-        """Of this broker, by their numbers in the cluster."""
         self.ready = False
         self.reason = "The shard is being recovered."
-        self.slices_of = [self.replicas.slices_of(shard) for shard in range(self.replicas.workers)]
         self.ring = self.options.placement
-        slices = self.ring.slices_per_range
-        self._shards = [self.replicas.shard_of_slice(*divmod(p, slices)) for p in self.numbers]
         self.leaders = service.leaders
         self.memory = AnswerMemory(self.options.memory_bytes // 4)
         self._deliveries = 0
@@ -56,13 +51,18 @@ class Context:
         return self.service.membership
 
     @property
+    def processes(self) -> list[int]:
+        """Of this broker, by their numbers in the cluster."""
+        return self.ranges.peers
+
+    @property
     def numbers(self) -> range:
         """All slices of the ring."""
         return range(self.ring.size * self.ring.slices_per_range)
 
-    def shard(self, number: int) -> int:
-        """The shard that a slice of the ring is in."""
-        return self._shards[number]
+    def range_of(self, number: int) -> int:
+        """The range that a slice of the ring is in."""
+        return self.ranges.of_slice(number)
 
     def token(self, number: int) -> str:
         """The start of the token range of a slice, as answers spell it."""
@@ -73,28 +73,29 @@ class Context:
         return number % self.ring.slices_per_range
 
     def first_slice(self, worker: int) -> int:
-        """The number of slice 0 of the token range whose shard a worker holds."""
-        shard = self.replicas.shard_of(self.replicas.process(worker))
-        return shard // self.replicas.workers * self.ring.slices_per_range
+        """The number of slice 0 of the token range in which a worker's range begins."""
+        first = self.numbers_of(worker).start
+        return first - first % self.ring.slices_per_range
 
     def numbers_of(self, worker: int) -> range:
-        """The numbers of the slices of the shard that a worker holds."""
-        return self.replicas.numbers_of(self.replicas.shard_of(self.replicas.process(worker)))
+        """The numbers of the slices of the range that a worker holds, or was told to lead."""
+        token = self.ranges.held_by(process_of(worker))
+        return range(0) if token is None else self.ranges.numbers_of(token)
 
     def owner(self, number: int) -> int:
         """The worker that leads a slice; NotReadyError if nobody does."""
-        worker = self.leaders.peer(self.shard(number))
+        worker = self.leaders.peer(self.range_of(number))
         if worker is None:
             raise NoLeaderError("Nobody leads this slice at the moment.")
         return worker
 
     def owners_here(self, numbers: Iterable[int]) -> list[int]:
         """The workers of this broker that lead any of these slices."""
-        found = {self.leaders.peer(shard) for shard in {self.shard(number) for number in numbers}}
+        found = {self.leaders.peer(token) for token in set(map(self.range_of, numbers))}
         return sorted(worker for worker in self.processes if worker in found)
 
     def leading_here(self, args: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-        """The same arguments for every worker of this broker that leads its shard."""
+        """The same arguments for every worker of this broker that leads its range."""
         return dict.fromkeys(self.owners_here(self.numbers), args)
 
     @contextmanager
@@ -125,14 +126,15 @@ class Context:
     async def look_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[int, Any]:
-        """For each shard the result of its leader or, where that does not answer, of another worker
+        """For each range the result of its leader or, where that does not answer, of another worker
         that holds it; a BarcoError stands for itself. For what changes nothing."""
         answers: dict[int, Any] = {}
-        for turn in range(self.replicas.seats):
+        for turn in range(self.ranges.seats):
             asked = {}
-            for shard in range(self.replicas.shards):
-                if turn == 0 or isinstance(answers[shard], BarcoError):
-                    asked[self.holders(shard)[turn]] = shard
+            for held in self.ranges.all:
+                if turn == 0 or isinstance(answers[held.token], BarcoError):
+                    for worker in self.holders(held.token)[turn : turn + 1]:
+                        asked[worker] = held.token
             if not asked:
                 break
             given = await self.siblings.broadcast(op, dict.fromkeys(asked, args), timeout)
@@ -143,17 +145,17 @@ class Context:
     async def ask_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[int, Any]:
-        """As `look_all`, or 503 if nobody who holds a shard can answer."""
+        """As `look_all`, or 503 if nobody who holds a range can answer."""
         answers = await self.look_all(op, args, timeout=timeout)
         for answer in answers.values():
             if isinstance(answer, BarcoError):
                 raise as_not_ready(answer)
         return answers
 
-    def seats(self, shard: int) -> dict[str, Any]:
-        """Where a shard is led and where else it is, for documents."""
-        processes = self.replicas.holders(shard)
-        leader = self.leaders.leader(shard) or processes[0]
+    def seats(self, token: int) -> dict[str, Any]:
+        """Where a range is led and where else it is, for documents."""
+        processes = self.ranges.holders(token)
+        leader = self.leaders.leader(token) or self.ranges.owner(token)
         endpoint = self.service.neighbours.endpoint
         only = self.ring.size == 1
         return {
@@ -164,10 +166,10 @@ class Context:
             "replicaEndpoints": [endpoint(process) for process in processes],
         }
 
-    def holders(self, shard: int) -> list[int]:
-        """The workers that hold a shard: its leader, then the one of this broker, then others."""
-        leader, own = self.leaders.peer(shard), self.processes
-        workers = [self.replicas.peer(process) for process in self.replicas.holders(shard)]
+    def holders(self, token: int) -> list[int]:
+        """The workers that hold a range: its leader, then the one of this broker, then others."""
+        leader, own = self.leaders.peer(token), self.processes
+        workers = [peer_of(process) for process in self.ranges.holders(token)]
         return sorted(workers, key=lambda worker: (worker != leader, worker not in own))
 
     async def ask(self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0) -> Any:
@@ -178,14 +180,15 @@ class Context:
             raise as_not_ready(error) from None
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
-        """Change something on every shard. It may be made twice, so it must be such a change.
+        """Change something on every range. It may be made twice, so it must be such a change.
 
-        A next leader is waited for, as by a commit: before anything is done, and where a shard's
+        A next leader is waited for, as by a commit: before anything is done, and where a range's
         leader goes away meanwhile. What all others have is half done for whoever asked.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + limits.LEADER_WAIT_SECONDS
-        left = set(range(self.replicas.shards))
+        everywhere = {held.token for held in self.ranges.all}
+        left = set(everywhere)
         failures: dict[int, BarcoError] = {}
         while left:
             failures = await self._change(op, args, left, timeout)
@@ -197,17 +200,17 @@ class Context:
             return
         failure = next((each for each in failures.values() if not _passes(each)), None)
         failure = failure or failures[min(left)]
-        if len(left) < self.replicas.shards and failure.status >= 500:
+        if len(left) < len(everywhere) and failure.status >= 500:
             # Written on some: that is neither done nor "not written".
             raise OutcomeUnknownError("Not every worker has made the change: send it again.")
         raise failure
 
     async def _change(
-        self, op: str, args: Mapping[str, Any], shards: Iterable[int], timeout: float
+        self, op: str, args: Mapping[str, Any], tokens: Iterable[int], timeout: float
     ) -> dict[int, BarcoError]:
-        """Ask those who lead these shards, if each has a leader; who did not do it, and why."""
-        leaders = {shard: self.leaders.peer(shard) for shard in shards}
-        asked = {leader: shard for shard, leader in leaders.items() if leader is not None}
+        """Ask those who lead these ranges, if each has a leader; who did not do it, and why."""
+        leaders = {token: self.leaders.peer(token) for token in tokens}
+        asked = {leader: token for token, leader in leaders.items() if leader is not None}
         if len(asked) < len(leaders):
             nobody = NoLeaderError("Nobody leads a part of the ring at the moment.")
             return dict.fromkeys(leaders, nobody)

@@ -109,8 +109,8 @@ class Consume:
         asked. A shard without a leader notes it when the consumer first polls there.
         """
         asked: set[int] = set()
-        for _ in range(self._context.replicas.seats):
-            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+        for _ in range(self._context.ranges.seats):
+            leading = self._leading()
             workers = sorted(worker for worker in leading - asked if worker is not None)
             answers = await self._context.siblings.broadcast(
                 "start_group", dict.fromkeys(workers, start), START_SECONDS_MAX
@@ -119,11 +119,15 @@ class Consume:
             if refused := next((e for e in failures.values() if e.status < 500), None):
                 raise refused
             asked |= answers.keys() - failures.keys()
-            leading = {self._context.leaders.peer(s) for s in range(self._context.replicas.shards)}
+            leading = self._leading()
             if not failures or leading & failures.keys():
                 break
         if failures:
             raise NotReadyError("Not every worker could note the group: register again.")
+
+    def _leading(self) -> set[int | None]:
+        """Who leads each range of the ring; None for a range that nobody leads."""
+        return {self._context.leaders.peer(held.token) for held in self._context.ranges.all}
 
     # --- Polling --------------------------------------------------------------------------------
 

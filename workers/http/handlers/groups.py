@@ -60,7 +60,7 @@ class GroupRoutes:
     async def _positions(self, group: str) -> list[dict[str, Any]]:
         found = []
         context = self._context
-        for shard, answer in (await context.ask_all("positions", {"group": group})).items():
+        for token, answer in (await context.ask_all("positions", {"group": group})).items():
             for place in answer:
                 # Below the start nothing is left to read: it is no lag any more.
                 lag = max(0, place["end"] - max(place["committed"], place["start"]))
@@ -69,7 +69,7 @@ class GroupRoutes:
                         "topic": place["topic"],
                         "token": context.token(place["slice"]),
                         "rangeIndex": context.index(place["slice"]),
-                        "worker": shard,
+                        "worker": context.ranges.shard_number(token),
                         "offset": str(place["committed"]),
                         "deliveredOffset": str(place["delivered"]),
                         "startOffset": str(place["start"]),

@@ -121,25 +121,25 @@ class Read:
         plans = await self._plans(request, topic)
         found = []
         for number in self._context.numbers:
-            shard = self._context.shard(number)
-            known = described[shard].get(topic, {"streams": []})["streams"]
+            token = self._context.range_of(number)
+            known = described[token].get(topic, {"streams": []})["streams"]
             start, end, last = next((s[1:] for s in known if s[0] == number), (0, 0, 0))
-            epoch = told[shard]["epoch"]
+            epoch = told[token]["epoch"]
             found.append(
                 {
                     "token": self._context.token(number),
                     "index": self._context.index(number),
                     "rangeIndex": self._context.index(number),
-                    **self._context.seats(shard),
+                    **self._context.seats(token),
                     "version": epoch,
-                    "generations": told[shard]["lineage"],
+                    "generations": told[token]["lineage"],
                     "start": cursor_text(0, start),
                     "end": cursor_text(epoch, end),
                     "startOffset": str(start),
                     "endOffset": str(end),
                     "lastTimestamp": last,
                 }
-                | _plan_of(plans, shard, number, epoch)
+                | _plan_of(plans, token, number, epoch)
             )
         return json_response({"topic": topic, "slices": found})
 
@@ -221,8 +221,8 @@ class Read:
         the leader is asked as well.
         """
         context = self._context
-        shard = context.shard(number)
-        leader, holders = context.leaders.peer(shard), context.holders(shard)
+        token = context.range_of(number)
+        leader, holders = context.leaders.peer(token), context.holders(token)
         holders.sort(key=lambda worker: worker != context.peer)
         # Of those that only follow none need be as far as a cursor that a leader gave.
         failure: BarcoError = NotReadyError("Nobody who is up to date holds this slice just now.")

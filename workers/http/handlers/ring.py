@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
 
 
@@ -17,17 +18,15 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
         }
         token = str(int(options.placement.token(0)))
         return [{**broker, "token": token, "diskUuid": options.disk_uuid}]
-    placement, replicas = options.placement, context.replicas
-    found = []
+    placement, found = options.placement, []
     # The lineage knows the disks of brokers that nobody has heard of since the last start.
     disks = context.service.disks()
     for index in range(options.ring_size):
         ordinal = placement.leader(index)
         heard = context.service.neighbours.brokers.get(ordinal)
-        first = replicas.peer((ordinal, 0))
         endpoints = [
-            context.service.neighbours.endpoint(replicas.process(first + number))
-            for number in range(replicas.processes)
+            context.service.neighbours.endpoint(process)
+            for process in context.ranges.processes_of(ordinal)
         ]
         broker = {
             "ordinal": ordinal,
@@ -48,14 +47,14 @@ def described_ranges(context: Context) -> list[dict[str, Any]]:
 
     Where nobody is known to lead, that is the owner's process: it will know first.
     """
-    options, replicas, leaders = context.options, context.replicas, context.service.leaders
+    options, leaders = context.options, context.service.leaders
     placement = options.placement
     ranges = []
     for index in range(options.ring_size):
         slices = []
         for slice_ in range(options.slices_per_range):
-            shard = replicas.shard_of_slice(index, slice_)
-            process = leaders.leader(shard) or replicas.holders(shard)[0]
+            token = context.range_of(index * options.slices_per_range + slice_)
+            process = leaders.leader(token) or context.ranges.owner(token)
             described = {
                 "index": slice_,
                 "worker": process[1],
@@ -82,20 +81,20 @@ def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[
 
     answers: what this broker's own processes said; they know the generations that they hold.
     """
-    options, replicas, leaders = context.options, context.replicas, context.service.leaders
-    mine = {replicas.shard_of(replicas.process(peer)): answer for peer, answer in answers.items()}
+    options, ranges, leaders = context.options, context.ranges, context.service.leaders
+    mine = {ranges.held_by(process_of(peer)): answer for peer, answer in answers.items()}
     shards = []
-    for shard in range(replicas.shards):
-        answer = mine.get(shard)
+    for shard, held in enumerate(ranges.all):
+        answer = mine.get(held.token)
         up = isinstance(answer, Mapping)
-        owned = replicas.slices_of(shard)
-        process = leaders.leader(shard)
+        index, first = divmod(held.first, options.slices_per_range)
+        process, owner = leaders.leader(held.token), ranges.owner(held.token)
         described: dict[str, Any] = {
-            "worker": shard % replicas.workers,
+            "worker": owner[1],
             "ordinal": options.ordinal,
-            "endpoint": context.service.neighbours.endpoint(process or replicas.holders(shard)[0]),
-            "token": str(int(options.placement.token(shard // replicas.workers))),
-            "slices": [owned.start, owned.stop - 1],
+            "endpoint": context.service.neighbours.endpoint(process or owner),
+            "token": str(int(options.placement.token(index))),
+            "slices": [first, first + held.slices - 1],
             "up": up,
             "version": answer["epoch"] if isinstance(answer, Mapping) else None,
             "generations": answer["lineage"] if isinstance(answer, Mapping) else [],
@@ -105,9 +104,9 @@ def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[
                 "shard": shard,
                 "ordinal": None if process is None else process[0],
                 "worker": None if process is None else process[1],
-                "members": [list(holder) for holder in replicas.holders(shard)],
+                "members": [list(holder) for holder in ranges.holders(held.token)],
                 "up": process is not None,
-                "version": leaders.epoch(shard) or None,
+                "version": leaders.epoch(held.token) or None,
             }
         shards.append(described)
     return shards

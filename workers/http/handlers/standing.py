@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barco.errors import BarcoError
+from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
 
 ASK_SECONDS = 1.0
@@ -45,12 +46,13 @@ class Standing:
 
 async def look(context: Context, *, thorough: bool = True) -> Standing:
     """As it is now. thorough: leaders elsewhere are asked how their followers are."""
-    options, replicas = context.options, context.replicas
+    options = context.options
     own = await context.siblings.broadcast("standing", context.everyone({}), ASK_SECONDS)
     found = Standing(waiting=[] if context.ready else [context.reason])
-    leaderless, unreached = [], set()
+    leaderless: list[str] = []
+    unreached: set[tuple[int, int]] = set()
     for peer, answer in own.items():
-        worker = replicas.process(peer)[1]
+        worker = process_of(peer)[1]
         if isinstance(answer, BarcoError):
             if context.ready or worker != options.worker:
                 found.waiting.append(f"Worker {worker} is starting.")
@@ -67,7 +69,8 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         if answer.get("storage"):
             shard["storage"] = answer["storage"]
         found.shards.append(shard)
-        unreached |= {(worker, each) for each in answer["unreached"]}
+        shards = map(context.ranges.shard_number, answer["unreached"])
+        unreached |= {(worker, shard) for shard in shards if shard is not None}
     if leaderless:
         found.waiting.append(
             f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two "
@@ -86,36 +89,40 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
 
 def _role(context: Context, peer: int) -> dict[str, Any]:
     """In a cluster: which shard of the ring a process holds, and whether it leads it."""
-    replicas = context.replicas
     if context.options.ring_size == 1:
         return {}
-    shard = replicas.shard_of(replicas.process(peer))
-    seat = replicas.process(peer)[1] // replicas.workers
-    leads = context.service.leaders.peer(shard) == peer
-    return {"shard": shard, "seat": seat, "leads": leads}
+    ranges = context.ranges
+    if (token := ranges.held_by(process_of(peer))) is None:
+        return {}  # It has just ended.
+    seat = ranges.members(token).index(process_of(peer)[0])
+    leads = context.service.leaders.peer(token) == peer
+    return {"shard": ranges.shard_number(token), "seat": seat, "leads": leads}
 
 
 async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
     """Why the broker is not in sync, in words: first of itself, then what leaders say."""
-    replicas, leaders = context.replicas, context.leaders
-    held = {replicas.shard_of(replicas.process(peer)): peer for peer in own}
-    wanted = {shard: leaders.peer(shard) for shard in held}
+    ranges, leaders = context.ranges, context.leaders
+    tokens = {peer: ranges.held_by(process_of(peer)) for peer in own}
+    held = {token: peer for peer, token in tokens.items() if token is not None}
+    held = {token: held[token] for token in sorted(held) if ranges.known(token)}
+    wanted = {token: leaders.peer(token) for token in held}
     away: dict[int, dict[str, Any]] = {
         peer: {} for peer in wanted.values() if peer is not None and peer not in own
     }
     answers = own | await context.siblings.broadcast("standing", away, ASK_SECONDS)
     found: dict[tuple[int, str], list[int]] = {}
-    for shard, peer in sorted(held.items()):
-        answer, leader = own[peer], wanted[shard]
+    for token, peer in held.items():
+        answer, leader, shard = own[peer], wanted[token], ranges.shard_number(token)
+        assert shard is not None, "it is one of the ring"
         for what in of_itself(answer):
             found.setdefault((context.options.ordinal, what), []).append(shard)
         told = answers.get(leader) if leader is not None else None
         if leader is None or not isinstance(told, dict) or not told["leading"]:
             found.setdefault((-1, NOBODY), []).append(shard)
             continue
-        owner = replicas.holders(shard)[0]
-        if replicas.process(leader) != owner:
-            found.setdefault((owner[0], ELSEWHERE), []).append(shard)
+        owner = ranges.members(token)[0]
+        if process_of(leader)[0] != owner:
+            found.setdefault((owner, ELSEWHERE), []).append(shard)
         for each in told["replication"].get("followers", ()):
             if not each["synced"]:
                 what = DOWN if each["state"] == "down" else BEHIND

@@ -134,7 +134,7 @@ class Status:
             "version": options.version,
             "workers": options.workers,
             "slicesPerRange": options.slices_per_range,
-            "shardEndpoints": options.shard_endpoints,
+            "shardEndpoints": self._context.service.neighbours.endpoints,
         }
         if cluster:
             body["brokers"] = described_brokers(self._context)

@@ -12,6 +12,7 @@ from barco.errors import (
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
+from barco.model.ranges import process_of
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
@@ -101,8 +102,7 @@ class Writes:
             raise NotReadyError("This process is about to lead the slices.")
 
     def _misdirected(self, owner: int) -> MisdirectedError:
-        process = self._context.options.replicas.process(owner)
-        endpoint = self._context.service.neighbours.endpoint(process)
+        endpoint = self._context.service.neighbours.endpoint(process_of(owner))
         return MisdirectedError("The slices belong to another worker.", owner=endpoint)
 
     def _checks_times(self, topic: str) -> bool:

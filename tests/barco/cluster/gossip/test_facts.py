@@ -32,6 +32,7 @@ BROKER = BrokerInfo(
     ports=(("gossip", 9255), ("shard", 9300)),
     workers=2,
     version="0.1.0",
+    processes=((0, -(2**63)), (3, 2**63 - 1)),
     incarnation=7,
 )
 LEADER = LeaderInfo(token=-(2**63), epoch=4, ordinal=2, worker=3, session=9, members=(0, 1, 2))
@@ -98,6 +99,17 @@ def test_sessions_of_registrations_are_never_the_same() -> None:
     assert replace(CONSUMER, counter=2**47).session < 2**63
 
 
+def test_the_longest_table_fits() -> None:
+    processes = tuple((number, -(2**63) + number) for number in range(limits.PROCESSES_MAX))
+    told = replace(BROKER, processes=processes).fact()
+    assert len(told.packed) <= limits.GOSSIP_FACT_BYTES_MAX
+    assert BrokerInfo.of(told).processes == processes
+
+
+def test_the_body_that_others_break_is_sound() -> None:
+    Fact.unpack(bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", [[0, 7], [1, 8]], 0]))
+
+
 def bad(*parts: Any) -> bytes:
     packed: bytes = msgpack.packb(parts)
     return packed
@@ -126,9 +138,15 @@ def bad(*parts: Any) -> bytes:
         bad("leader", 0, [1, True], [0, 0, []]),
         bad("leader", 0, [1, 1], [0, 0, [0, 1, 2, 3]]),
         bad("topics", limits.BROKERS_MAX, [1, 1], ["d", 0]),
-        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", 0]),
+        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", 0, 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [1], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[0, 2**63]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[limits.PROCESSES_MAX, 7]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[1, 7], [0, 8]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[0, 7], [1, 7]], 0]),
         msgpack.packb(["leader", 0, [1, 1], msgpack.ExtType(4, b"x")]),
     ],
 )
