@@ -9,7 +9,7 @@ from replicas import Member, RefusedError, Shard, check_history, same_everywhere
 from test_replicas import Writer
 
 from barco.workers.storage.files import layout
-from barco.workers.storage.files.twofold import SECTOR_BYTES
+from barco.workers.storage.files.frames import SECTOR_BYTES
 
 NAMES = layout.LINEAGE_NAME, layout.LINEAGE_COPY_NAME
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.errors import explain, fsync_directory
-from barco.workers.storage.files.lineage import Generation, Lineage
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Generation
 
 ABOUT_NAME = "about.json"
 

@@ -13,7 +13,7 @@ from barco.types import MiB
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import explain
-from barco.workers.storage.files.lineage import Generation
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.files.trash import discard
 
 _WINDOW_BYTES = 1 * MiB

@@ -12,7 +12,8 @@ from barco import _native
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.errors import explain
-from barco.workers.storage.files.lineage import Generation, Lineage
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.index import scan
 from barco.workers.storage.index.sidecar import Sidecar, read_summary
 from barco.workers.storage.reading.chunks import section_damage

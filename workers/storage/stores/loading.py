@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
-from barco.workers.storage.files.lineage import Generation
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS
 from barco.workers.storage.index import scan
 from barco.workers.storage.stores.recovery import SegmentFiles, drive

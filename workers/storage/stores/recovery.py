@@ -14,7 +14,8 @@ from barco.limits import PAGE_BYTES
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain, fsync_directory
-from barco.workers.storage.files.lineage import Generation, Lineage
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.files.slack import cut
 from barco.workers.storage.files.trash import discard, empty_trash

@@ -17,7 +17,7 @@ from barco.errors import BarcoError, DiskFullError
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
-from barco.workers.storage.files.lineage import Generation
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.files.slack import cut
 from barco.workers.storage.files.trash import discard, empty_trash

@@ -12,15 +12,10 @@ from pathlib import Path
 import pytest
 
 from barco.errors import DiskFullError
-from barco.workers.storage.files import layout, twofold
+from barco.workers.storage.files import frames, layout, twofold
 from barco.workers.storage.files.errors import DiskError
-from barco.workers.storage.files.twofold import (
-    SECTOR_BYTES,
-    Twofold,
-    make_frame,
-    merge,
-    read_copies,
-)
+from barco.workers.storage.files.frames import SECTOR_BYTES, make_frame, merge, read_copies
+from barco.workers.storage.files.twofold import Twofold
 
 BODIES = [b"a" * 10, b"b" * 100, bytes(700), b"d" * 3000, b"e" * 40]
 DOUBT = b"doubt"
@@ -29,11 +24,11 @@ HEADER = (0, 4, 8, 16, 20, 24, 28)
 """Where magic, turn, serial, length, prev, the body's crc and the header's begin."""
 
 
-def chain(bodies, frames=()):
-    frames = list(frames) or [make_frame(1, 1, 0, b"")]
+def chain(bodies):
+    made = [make_frame(1, 1, 0, b"")]
     for body in bodies:
-        frames.append(make_frame(1, frames[-1].serial + 1, frames[-1].crc, body))
-    return frames
+        made.append(make_frame(1, made[-1].serial + 1, made[-1].crc, body))
+    return made
 
 
 FRAMES = chain(BODIES)
@@ -83,11 +78,7 @@ def bodies_of(merged):
 def copy_of(data, made={}):  # noqa: B006 - kept on purpose.
     """As `read_copies` has it; from memory, for there are many."""
     if data not in made:
-        copy = twofold.Copy(Path("x"))
-        if data is not None:
-            copy.there = True
-            twofold._parse(copy, data)
-        made[data] = copy
+        made[data] = frames.read_copy("x", data)
     return made[data]
 
 
@@ -162,27 +153,25 @@ def test_it_is_all_there_after_a_start_and_both_are_whole(tmp_path):
             b"more",
         ]
         assert (tmp_path / NAMES[0]).read_bytes() == (tmp_path / NAMES[1]).read_bytes()
-        one, other = read_copies((tmp_path / NAMES[0], tmp_path / NAMES[1]))
+        one, other = read_copies(NAMES, tuple((tmp_path / name).read_bytes() for name in NAMES))
         assert len(one.frames) == len(BODIES) + 2 and not one.hurt and not other.hurt
 
 
-def test_what_is_the_same_in_both_is_taken_apart_once(tmp_path, monkeypatch):
+def test_what_is_the_same_in_both_is_taken_apart_once(monkeypatch):
     parsed = []
 
-    def parse(copy, data, inner=twofold._parse):
+    def parse(copy, data, inner=frames._parse):
         parsed.append(data)
         inner(copy, data)
 
-    monkeypatch.setattr(twofold, "_parse", parse)
-    paths = (tmp_path / NAMES[0], tmp_path / NAMES[1])
+    monkeypatch.setattr(frames, "_parse", parse)
     for name, data in [("whole", WHOLE), *HURTS]:
-        put(tmp_path, data, data)
-        parsed.clear()
-        copies = read_copies(paths)
-        assert len(parsed) == (data is not None), name
         expected = copy_of(data)
-        assert [copy.path for copy in copies] == list(paths)
-        assert [replace(copy, path=expected.path) for copy in copies] == [expected] * 2, name
+        parsed.clear()
+        copies = read_copies(NAMES, (data, data))
+        assert len(parsed) == (data is not None), name
+        assert [copy.name for copy in copies] == list(NAMES)
+        assert [replace(copy, name=expected.name) for copy in copies] == [expected] * 2, name
 
 
 def test_doubt_is_part_of_the_journal_that_begins_anew(tmp_path):
@@ -293,7 +282,7 @@ def test_mutant_not_made_stable_at_a_start(tmp_path, monkeypatch):
 
 
 def test_mutant_corruption_taken_for_torn(monkeypatch):
-    monkeypatch.setattr(twofold, "_is_torn", lambda rest, last: True)
+    monkeypatch.setattr(frames, "_is_torn", lambda rest, last: True)
     with pytest.raises(AssertionError):
         check_last_frame(lambda data: _parsed(data))
 
@@ -306,10 +295,7 @@ def test_mutant_one_copy_alone():
 
 
 def _parsed(data):
-    copy = twofold.Copy(Path("x"))
-    copy.there = True
-    twofold._parse(copy, data)
-    return copy
+    return frames.read_copy("x", data)
 
 
 def check_last_frame(parsed=copy_of):

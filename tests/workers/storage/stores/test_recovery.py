@@ -14,9 +14,9 @@ from single import Life, start
 from barco.errors import DataDirError, OperatorError
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.errors import CorruptLogError
+from barco.workers.storage.files.frames import SECTOR_BYTES, make_frame
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.files.segment import SegmentPool
-from barco.workers.storage.files.twofold import SECTOR_BYTES, make_frame
 from barco.workers.storage.stores import recovery
 
 CAPACITY = 64 * 1024
