@@ -65,6 +65,11 @@ NOT_EVEN_SO = {
 
 PURE = ("barco.types", "barco.errors", "barco.limits", "barco.model", "barco.protocol")
 PURE_MACHINES = ("barco.cluster", "barco.supervisor.control")
+PURE_BYTES = (
+    *("barco.workers.storage.files.frames", "barco.workers.storage.files.records"),
+    *("barco.workers.storage.index.scan", "barco.workers.storage.index.torn"),
+)
+"""What a start makes of the bytes that it finds: files are kept by their neighbours."""
 COROUTINES = ("barco.workers.http",)
 """They may wait, but for nothing that they have not been given."""
 
@@ -100,7 +105,7 @@ def within(name: str, prefix: str) -> bool:
 
 def impure_for(name: str) -> set[str]:
     """The modules that this one has no business with."""
-    if any(within(name, pure) for pure in PURE + PURE_MACHINES):
+    if any(within(name, pure) for pure in PURE + PURE_MACHINES + PURE_BYTES):
         return IMPURE
     if any(within(name, pure) for pure in COROUTINES):
         return IMPURE - {"asyncio"}

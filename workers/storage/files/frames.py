@@ -16,6 +16,8 @@ it). The latter is data loss: it is `doubtful`, and whoever has the journal has 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -56,6 +58,16 @@ class Frame:
     """All of it, whole sectors."""
 
 
+class Tail(Enum):
+    """What is behind the last sound frame of a copy."""
+
+    NOTHING = 0
+    TORN = 1
+    """It can be an append that never ended."""
+    DAMAGED = 2
+    """It was all there once."""
+
+
 @dataclass(slots=True)
 class Copy:
     """What is in one of the files."""
@@ -69,6 +81,10 @@ class Copy:
     hurt: str = ""
     """What is wrong behind these; "": nothing, or an append that never ended."""
     torn_bytes: int = 0
+    last: int = 0
+    """The last frame that is sound; 0: none."""
+    tail: Tail = Tail.NOTHING
+    """What is behind that one."""
 
     @property
     def turn(self) -> int:
@@ -92,27 +108,31 @@ class Merged:
     torn_bytes: int
 
 
-class Chain:
+class Chain(NamedTuple):
     """Where the journal ends: what the next append is a frame of."""
 
-    def __init__(self, merged: Merged) -> None:
-        """After these frames."""
-        self._turn = max(merged.turn, 1)
-        last = merged.frames[-1] if merged.frames else None
-        self._serial, self._crc = (last.serial, last.crc) if last is not None else (0, 0)
-        self.end = sum(len(frame.data) for frame in merged.frames)
-        """Bytes of each copy."""
+    turn: int
+    serial: int
+    crc: int
+    end: int
+    """Bytes of each copy."""
 
-    def next(self, body: bytes) -> Frame:
+    def frame(self, body: bytes) -> Frame:
         """What this body would be."""
         assert len(body) <= BODY_BYTES_MAX
-        return make_frame(self._turn, self._serial + 1, self._crc, body)
+        return make_frame(self.turn, self.serial + 1, self.crc, body)
 
-    def add(self, frame: Frame) -> None:
-        """It is in both copies."""
-        assert frame.serial == self._serial + 1 and frame.prev == self._crc, "frames are chained"
-        self._serial, self._crc = frame.serial, frame.crc
-        self.end += len(frame.data)
+    def after(self, frame: Frame) -> "Chain":
+        """This frame is in both copies."""
+        assert (frame.serial, frame.prev) == (self.serial + 1, self.crc), "frames are chained"
+        return Chain(self.turn, frame.serial, frame.crc, self.end + len(frame.data))
+
+
+def chain_of(merged: Merged) -> Chain:
+    """After what was found, which is never nothing (`load`)."""
+    last = merged.frames[-1]
+    end = sum(len(frame.data) for frame in merged.frames)
+    return Chain(last.turn, last.serial, last.crc, end)
 
 
 def make_frame(turn: int, serial: int, prev: int, body: bytes) -> Frame:
@@ -193,8 +213,9 @@ def _is_old(data: bytes) -> bool:
 
 
 def _parse(copy: Copy, data: bytes) -> None:
-    at = good_end = 0
+    at = good_end = end = 0
     last: Frame | None = None
+    newest: Frame | None = None
     broken = False
     while at < len(data):
         frame = _frame_at(data, at)
@@ -204,18 +225,20 @@ def _parse(copy: Copy, data: bytes) -> None:
             continue
         copy.frames.setdefault(frame.serial, frame)
         at += len(frame.data)
+        newest, end = frame, at
         broken = broken or not _follows(frame, last)
         if not broken:
             last, good_end = frame, at
     copy.good = last.serial if last is not None else 0
-    rest = data[good_end:]
+    copy.last = newest.serial if newest is not None else 0
+    if rest := data[end:]:
+        copy.tail = Tail.TORN if _is_torn(rest, newest) else Tail.DAMAGED
     if not data:
         copy.hurt = "it is empty"
-    elif any(frame.serial > copy.good for frame in copy.frames.values()):
+    elif good_end != end or copy.tail is Tail.DAMAGED:
         copy.hurt = f"frame {copy.good + 1} is damaged"
-    elif rest:
-        copy.hurt = "" if _is_torn(rest, last) else f"frame {copy.good + 1} is damaged"
-        copy.torn_bytes = 0 if copy.hurt else len(rest)
+    else:
+        copy.torn_bytes = len(rest)
 
 
 def _follows(frame: Frame, last: Frame | None) -> bool:
@@ -289,9 +312,7 @@ def merge(copies: list[Copy]) -> Merged:
         differ = differ or found[0].crc != found[-1].crc
         frames.append(found[0])
     end = len(frames)
-    lost = differ or any(copy.hurt and copy.good >= end for copy in live)
-    # What looks like an append that never ended was one if the other copy does not have it either.
-    lost = lost or any(copy.torn_bytes and _spoilt(copies, copy, end) for copy in live)
+    lost = differ or any(_ends_amiss(copies, copy, end) for copy in live)
     beyond = {serial: f for copy in live for serial, f in copy.frames.items() if serial > end}
     for copy in copies:
         if copy.hurt:
@@ -300,16 +321,22 @@ def merge(copies: list[Copy]) -> Merged:
             hurt.append(f"{copy.name} is gone")
         elif copy.there and copy not in live:
             hurt.append(f"{copy.name} is older than the other copy")
-        elif copy.there and copy.good < end - 1:
+        elif copy.there and copy.good < end - (not lost):
             hurt.append(f"{copy.name} ends after frame {copy.good} of {end}")
     behind = [beyond[serial] for serial in sorted(beyond)]
     return Merged(frames, behind, turn, lost or bool(behind), hurt, torn)
 
 
-def _spoilt(copies: list[Copy], torn: Copy, end: int) -> bool:
-    """Whether the copy beside this one, which is torn behind the last frame, can not tell."""
-    others = [copy for copy in copies if copy is not torn]
-    return torn.good == end and any(not o.there or o.hurt or o.turn != torn.turn for o in others)
+def _ends_amiss(copies: list[Copy], copy: Copy, end: int) -> bool:
+    """Whether what is behind the last common frame in this copy was told, or may have been. What
+    looks like an append that never ended was one if the other copy, which goes as far, does not
+    have it either; what else is wrong with that one is no matter."""
+    if copy.last != end or copy.tail is Tail.NOTHING:
+        return False
+    if copy.tail is Tail.DAMAGED:
+        return True
+    others = [each for each in copies if each is not copy]
+    return any(each.last != end or each.turn != copy.turn for each in others)
 
 
 def _begun_anew(merged: Merged, doubt: bytes) -> list[Frame]:

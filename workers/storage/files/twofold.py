@@ -30,7 +30,7 @@ class Twofold:
         self._room = paths[0].with_name(layout.LINEAGE_ROOM_NAME)
         self._writable = writable
         self._frames = merged.frames
-        self._chain = frames.Chain(merged)
+        self._chain = frames.chain_of(merged)
         self.doubtful = merged.doubtful
         self.hurt = merged.hurt
         self.torn_bytes = merged.torn_bytes
@@ -55,7 +55,7 @@ class Twofold:
         """Returns when it is stable in both files. An error is the last thing that it says."""
         if not self._writable:
             raise DiskError(f"cannot append to {self._paths[0]}: an append before this one failed")
-        frame, end = self._chain.next(body), self._chain.end
+        frame, end = self._chain.frame(body), self._chain.end
         failures: list[BarcoError] = []
 
         def write(path: Path) -> None:
@@ -73,7 +73,7 @@ class Twofold:
             for path in self._paths:
                 _cut(path, end)
             raise failures[0]
-        self._chain.add(frame)
+        self._chain = self._chain.after(frame)
 
     def _write_anew(self) -> None:
         data = frames.bytes_of(self._frames)

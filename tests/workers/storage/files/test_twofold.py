@@ -122,6 +122,50 @@ def test_different_frames_may_be_damaged_in_the_two():
         assert bodies_of(merged) == BODIES and not merged.doubtful and len(merged.hurt) == 2
 
 
+def at_frame(number, change):
+    """WHOLE, of which these bytes of a frame (from 0) are changed."""
+    start = sum(len(frame.data) for frame in FRAMES[:number])
+    end = start + len(FRAMES[number].data)
+    return WHOLE[:start] + change(WHOLE[start:end]) + WHOLE[end:]
+
+
+def flip(data):
+    return data[:16] + bytes([data[16] ^ 1]) + data[17:]
+
+
+def half(data):
+    return data[: len(data) // SECTOR_BYTES // 2 * SECTOR_BYTES]
+
+
+def test_the_last_frame_is_damaged_in_both_and_each_has_lost_another():
+    """It was forgotten in silence: only what is wrong first was looked at in each."""
+    last = len(FRAMES) - 1
+    one, other = at_frame(1, flip), at_frame(2, flip)
+    start = len(WHOLE) - len(FRAMES[last].data)
+    one, other = (each[:start] + flip(each[start:]) for each in (one, other))
+    merged = merge([copy_of(one), copy_of(other)])
+    assert bodies_of(merged) == BODIES[:-1] and merged.doubtful
+
+
+def test_a_copy_that_ends_earlier_says_nothing_of_a_torn_one():
+    """The last frame was told: one copy has lost a sector of it, the other is an older one."""
+    long = WHOLE[: -len(FRAMES[-1].data)]
+    assert len(FRAMES[-2].data) > SECTOR_BYTES
+    torn = long[: -len(FRAMES[-2].data)] + half(FRAMES[-2].data)
+    for ends in range(1, len(FRAMES) - 2):
+        older = b"".join(frame.data for frame in FRAMES[:ends])
+        assert merge([copy_of(torn), copy_of(older)]).doubtful
+        assert merge([copy_of(older), copy_of(torn)]).doubtful
+
+
+def test_an_append_that_never_ended_beside_damage_that_is_elsewhere():
+    """The other copy goes as far, and has nothing of it, whatever else it has lost."""
+    torn = WHOLE + half(NEXT.data)
+    for other in [at_frame(number, flip) for number in range(len(FRAMES) - 1)]:
+        merged = merge([copy_of(torn), copy_of(other)])
+        assert bodies_of(merged) == BODIES and not merged.doubtful and merged.hurt
+
+
 def appended():
     """What a power cut can leave of an append: any of its sectors, and the file as long as any."""
     sectors = [NEXT.data[at : at + SECTOR_BYTES] for at in range(0, len(NEXT.data), SECTOR_BYTES)]
