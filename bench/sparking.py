@@ -163,13 +163,14 @@ def row_source() -> Any:
 
 def bytes_sent(server: Broker, topic: str, columns: tuple[str, ...]) -> int:
     """What the broker sends for some columns of a whole topic."""
+    from barco.client.wire.access import Access
     from barco.spark.base.fetch import Brokers, SliceFetch, Source
     from barco.spark.read.plan import slices_of
 
     total = 0
-    described = Brokers([endpoint_of(server)], 10.0).slices(topic)
+    described = Brokers(Access.of(endpoint_of(server)), 10.0).slices(topic)
     for each in slices_of(topic, described):
-        source = Source(topic, each.token, each.index, (each.endpoint,))
+        source = Source(topic, each.token, each.index, Access.of(each.endpoint))
         fetch = SliceFetch(source, columns, fetch_bytes=4 * MiB, timeout_s=30)
         at = each.start
         while at < each.end:

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from barco.client.base.errors import BadAnswerError, TransportError, response_error
 from barco.client.base.loopthread import LoopThread
-from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
-from barco.client.wire.http1 import Request, Response, split_endpoint
+from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.wire.access import Access, Endpoints
+from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError
 
@@ -27,16 +28,11 @@ TRY_TIMEOUT_S = 15.0
 class AsyncAdmin:
     """Asks any of the brokers it was given. Everything can also be done with curl."""
 
-    def __init__(
-        self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0
-    ) -> None:
-        self._endpoints = as_endpoints(endpoint)
-        if not self._endpoints:
-            raise ValueError("give at least one endpoint, as 127.0.0.1:9250")
-        for each in self._endpoints:
-            split_endpoint(each)
+    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0) -> None:
+        access = Access.of(endpoint)
+        self._endpoints = access.endpoints
         self._timeout_s = timeout_s
-        self._pool = Pool(connections_max=2)
+        self._pool = Pool(access, connections_max=2)
 
     async def status(self) -> Document:
         """How the broker is, also if it is not ready yet (`ready` says so)."""
@@ -186,9 +182,7 @@ class AsyncAdmin:
 class Admin:
     """As AsyncAdmin, for threads."""
 
-    def __init__(
-        self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0
-    ) -> None:
+    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0) -> None:
         self._admin = AsyncAdmin(endpoint, timeout_s=timeout_s)
         self._thread = LoopThread("barco-admin")
 

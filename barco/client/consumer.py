@@ -22,7 +22,8 @@ from barco import limits
 from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import ClosedError, response_error
 from barco.client.base.loopthread import LoopThread
-from barco.client.base.names import DEFAULT_ENDPOINT, as_endpoints, check_topic
+from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.delivery import retry_after
 from barco.client.wire.discovery import Directory
@@ -173,7 +174,7 @@ class AsyncConsumer:
         self,
         topics: str | Sequence[str],
         group: str = "default",
-        endpoint: str | Sequence[str] = DEFAULT_ENDPOINT,
+        endpoint: Endpoints = DEFAULT_ENDPOINT,
         **options: Any,
     ) -> None:
         self.topics = [topics] if isinstance(topics, str) else list(topics)
@@ -185,8 +186,9 @@ class AsyncConsumer:
             options["consumer_id"] = f"{socket.gethostname()[:64]}-{secrets.token_hex(8)}"
         self.options = ConsumerOptions(**options)
         self.group = group
-        self._directory = Directory(as_endpoints(endpoint))
-        self._pool = Pool(connections_max=2)
+        self._access = Access.of(endpoint)
+        self._directory = Directory(self._access)
+        self._pool = Pool(self._access, connections_max=2)
         self._members: list[_Membership] = []
         self._ring: Placement | None = None
         self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
@@ -331,7 +333,8 @@ class AsyncConsumer:
         places: dict[str, dict[int, str]] = {}
         for event in taken:
             places.setdefault(event.topic, {})[self._place(event)] = event.next_cursor
-        async with AsyncAdmin([member.endpoint for member in self._members]) as admin:
+        there = self._access.to(*(member.endpoint for member in self._members))
+        async with AsyncAdmin(there) as admin:
             for topic, cursors in places.items():
                 await admin.seek(self.group, topic, cursors)
 
@@ -400,7 +403,7 @@ class Consumer:
         self,
         topics: str | Sequence[str],
         group: str = "default",
-        endpoint: str | Sequence[str] = DEFAULT_ENDPOINT,
+        endpoint: Endpoints = DEFAULT_ENDPOINT,
         **options: Any,
     ) -> None:
         self._consumer = AsyncConsumer(topics, group, endpoint, **options)

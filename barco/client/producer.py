@@ -17,13 +17,13 @@ from barco.client.base.future import Delivery
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import (
     DEFAULT_ENDPOINT,
-    as_endpoints,
     check_timestamp,
     check_topic,
     to_bytes,
     to_key,
 )
 from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
+from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import Ack, SliceKey
 from barco.client.wire.ring import Ring
 
@@ -40,8 +40,8 @@ class AsyncProducer:
     and then, as with asyncio's StreamWriter. Options: see `ProducerOptions`.
     """
 
-    def __init__(self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any) -> None:
-        self._sender = Sender(as_endpoints(endpoint), ProducerOptions(**options))
+    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
+        self._sender = Sender(Access.of(endpoint), ProducerOptions(**options))
 
     async def start(self) -> Self:
         """Finds the brokers. `async with` does it."""
@@ -116,8 +116,8 @@ class Producer:
     block waits for every event. Options: see `ProducerOptions`.
     """
 
-    def __init__(self, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any) -> None:
-        self._sender = Sender(as_endpoints(endpoint), ProducerOptions(**options))
+    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
+        self._sender = Sender(Access.of(endpoint), ProducerOptions(**options))
         self._thread = LoopThread("barco-producer")
         try:
             self._thread.run(self._sender.start())

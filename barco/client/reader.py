@@ -17,6 +17,7 @@ from barco.client.base.errors import BadAnswerError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.http1 import Request, Response
@@ -138,13 +139,12 @@ class _SliceReader:
 class AsyncReader:
     """Reads a topic in one asyncio loop: `async for event in reader`. See `read`."""
 
-    def __init__(
-        self, topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
-    ) -> None:
+    def __init__(self, topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
         self.topic = check_topic(topic)
         self.options = ReaderOptions(**options)
-        self._admin = AsyncAdmin(endpoint)
-        self._pool = Pool(connections_max=64)
+        access = Access.of(endpoint)
+        self._admin = AsyncAdmin(access)
+        self._pool = Pool(access, connections_max=64)
         self._tasks: dict[asyncio.Task[list[Event]], _SliceReader] = {}
 
     async def batches(self) -> AsyncIterator[list[Event]]:
@@ -206,9 +206,7 @@ class AsyncReader:
         await self.close()
 
 
-def read(
-    topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
-) -> Iterator[Event]:
+def read(topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> Iterator[Event]:
     """The events of a topic from `start` to the end that it has now, or on for ever (`follow`).
 
         for event in barco.read("trips", start=1_700_000_000_000_000):
@@ -223,7 +221,7 @@ def read(
 
 
 def read_batches(
-    topic: str, endpoint: str | Sequence[str] = DEFAULT_ENDPOINT, **options: Any
+    topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any
 ) -> Iterator[list[Event]]:
     """As `read`, a request's worth of one slice at a time."""
     reader = AsyncReader(topic, endpoint, **options)

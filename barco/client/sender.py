@@ -23,6 +23,7 @@ from barco.client.base.errors import (
     TransportError,
 )
 from barco.client.wire import delivery
+from barco.client.wire.access import Access
 from barco.client.wire.batching import (
     Batch,
     BatchAck,
@@ -82,13 +83,15 @@ class ProducerOptions:
 class Sender:
     """The producer's engine; AsyncProducer and Producer are its two faces."""
 
-    def __init__(self, endpoints: Sequence[str], options: ProducerOptions) -> None:
+    def __init__(self, access: Access, options: ProducerOptions) -> None:
         self.options = options
         self.ring: Ring | None = None
         self._lock = threading.RLock()  # Guards the machine; a callback may send again under it.
         self._room = threading.Condition(self._lock)
-        self._directory = Directory(endpoints)
-        self._pool = Pool(connections_max=options.connections, pipeline_max=options.pipeline)
+        self._directory = Directory(access)
+        self._pool = Pool(
+            access, connections_max=options.connections, pipeline_max=options.pipeline
+        )
         batch_bytes = min(options.batch_bytes, options.buffer_bytes)
         limits = Limits(batch_bytes, options.linger_ms / 1000)
         # A producer's sequence is one for each topic and slice: events with keys and events

@@ -54,7 +54,7 @@ def reach(endpoints: str, topic: str) -> None:
     LoadError: it is none. BarcoError: nobody answers there.
     """
     options = _options({"endpoints": endpoints, "topic": topic})
-    Brokers(options.endpoints, REACH_SECONDS).get("/v1/topology")
+    Brokers(options.access, REACH_SECONDS).get("/v1/topology")
 
 
 def _options(given: dict[str, str]) -> WriteOptions:
@@ -180,7 +180,9 @@ class Job:
 
     def _ask(self, shard: str, holder: str, seconds: float) -> Progress | None:
         try:
-            told = Brokers([holder], seconds).get(f"/v1/writes/{self.writer}/0")
+            told = Brokers(self._options.access.to(holder), seconds).get(
+                f"/v1/writes/{self.writer}/0"
+            )
         except NotFoundError:
             return Progress(shard, 0, 0, 0)
         except (BarcoError, OSError):
@@ -265,7 +267,7 @@ def to_parquet(
 ) -> int:
     """The events of a topic as they are now; returns how many."""
     # Spark makes the directory before it asks for the first event.
-    Brokers(WriteOptions.parse({"endpoints": endpoints}).endpoints, REACH_SECONDS).slices(topic)
+    Brokers(WriteOptions.parse({"endpoints": endpoints}).access, REACH_SECONDS).slices(topic)
     reader = spark.read.format("barco").option("endpoints", endpoints)
     frame = reader.option("subscribe", topic).load()
     frame.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)

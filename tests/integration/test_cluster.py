@@ -23,6 +23,7 @@ import barco
 from barco import _native
 from barco import config as settings
 from barco.cli.commands.format import format_for
+from barco.client.wire.access import Access
 from barco.client.wire.codec import token_of
 from barco.client.wire.http1 import Request
 from barco.client.wire.transport import Pool
@@ -79,7 +80,7 @@ def request(cluster, ordinal, method, target, body=b"", *, port=9250):
 
 def ask(endpoint, method, target, body=b"", kind="application/json"):
     async def main():
-        pool = Pool(connections_max=1)
+        pool = Pool(Access.of(endpoint), connections_max=1)
         try:
             headers = (("Content-Type", kind),)
             answer = await pool.request(

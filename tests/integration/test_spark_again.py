@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import RunningBroker
 from test_spark_write import options, stored
 
+from barco.client.wire.access import Access
 from barco.spark.write.commit import (
     CommitError,
     Shard,
@@ -77,7 +78,7 @@ def ask(tasks: list[Staged], batch: int, endpoint: str, state: str) -> None:
         for index, count in each.rows[endpoint]["t"].items():
             rows[str(index)] = rows.get(str(index), 0) + count
     body = {"state": state, "attempts": [each.attempt for each in there], "rows": {"t": rows}}
-    shard = Shard(endpoint, 60)
+    shard = Shard(Access.of(endpoint), endpoint, 60)
     answer = shard.put(write_path("job", batch), json.dumps(body).encode(), "application/json")
     shard.close()
     assert answer.status == 200, answer

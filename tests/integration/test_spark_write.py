@@ -25,6 +25,7 @@ from test_timestamps import chunks_of
 
 import barco
 from barco import _native
+from barco.client.wire.access import Access
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.http1 import Response
 from barco.client.wire.ring import Ring
@@ -48,7 +49,7 @@ ROWS = 4000
 
 def options(broker: RunningBroker, **more: Any) -> WriteOptions:
     endpoint = f"127.0.0.1:{broker.port('discovery')}"
-    return WriteOptions(endpoints=(endpoint,), topic="t", timeout_s=60, **more)
+    return WriteOptions(access=Access.of(endpoint), topic="t", timeout_s=60, **more)
 
 
 def batches(first: int, count: int = ROWS, size: int = 500) -> "Iterator[pa.RecordBatch]":
@@ -199,7 +200,7 @@ def _step(staged: list[Staged], batch: int, endpoints: list[str], step: int) -> 
                 into = rows.setdefault(topic, {})
                 into[index] = into.get(index, 0) + count
     body = {"state": state, "attempts": [each.attempt for each in staged], "rows": rows}
-    shard = Shard(endpoint, 60)
+    shard = Shard(Access.of(endpoint), endpoint, 60)
     answer = shard.put(write_path("job", batch), json.dumps(body).encode(), "application/json")
     shard.close()
     assert answer.status == 200, answer
@@ -275,7 +276,7 @@ def test_rows_that_cannot_be_events_are_named(
 def test_a_job_of_too_many_tasks_is_refused_by_the_first_that_is_too_many() -> None:
     """Nobody is asked: there is nobody at the endpoint."""
     nobody = Ring.build({TOKEN_MIN: 1}, {SliceKey(TOKEN_MIN, 0): "127.0.0.1:1"})
-    given = WriteOptions(endpoints=("127.0.0.1:1",), topic="t", timeout_s=1)
+    given = WriteOptions(access=Access.of("127.0.0.1:1"), topic="t", timeout_s=1)
     rows = columns_with({})
     task = Task(given, nobody, 0, Staged("w", 10_000, new_attempt(10_000)))
     with pytest.raises(StageError, match=r"task 10000.*10,000.*coalesce\(1000\)"):
@@ -351,7 +352,7 @@ def values_of(broker: RunningBroker, partition: int) -> list[bytes]:
 
 
 def test_many_topics_in_one_pass(broker: RunningBroker) -> None:
-    given = WriteOptions(endpoints=options(broker).endpoints, timeout_s=60)
+    given = WriteOptions(access=options(broker).access, timeout_s=60)
     names = [f"many-{n % 37}" for n in range(ROWS)]
     values = [b"%d" % n for n in range(ROWS)]
     keys = [b"k%d" % (n % 11) if n % 3 else None for n in range(ROWS)]
@@ -403,7 +404,7 @@ def test_a_task_that_stages_nothing_says_that_it_is_alive(broker: RunningBroker)
 
 
 def test_several_topics_and_times(broker: RunningBroker) -> None:
-    given = WriteOptions(endpoints=options(broker).endpoints, timeout_s=60)
+    given = WriteOptions(access=options(broker).access, timeout_s=60)
     # More than a batch's timestamps span.
     hours = [1_700_000_000_000_000 + n * 3_600_000_000 for n in range(100)]
     rows = pa.record_batch(

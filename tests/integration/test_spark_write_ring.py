@@ -23,6 +23,7 @@ from test_cluster import PATIENCE_S, RING, ask, key_in, leaders, load_script, un
 from test_spark_write import ROWS, batches
 
 import barco
+from barco.client.wire.access import Access
 from barco.client.wire.codec import token_of
 from barco.errors import BarcoError
 from barco.spark.write.commit import (
@@ -61,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def options(cluster: Any, topic: str) -> WriteOptions:
-    return WriteOptions(endpoints=tuple(cluster.endpoints), topic=topic, timeout_s=PATIENCE_S)
+    return WriteOptions(access=Access.of(cluster.endpoints), topic=topic, timeout_s=PATIENCE_S)
 
 
 def stage(given: WriteOptions, rows: Any, partition: int = 0, writer: str = "job") -> Staged:
@@ -172,7 +173,9 @@ def test_a_leader_dies_in_a_commit_of_several_groups(cluster: Any, driver: str) 
             path, body = write_path("job", 0), body_of(staged, home)
             for state in (b"prepared", b"committed"):
                 for endpoint in staged.holders[home] if state == b"prepared" else [home]:
-                    Shard(endpoint, 60).once(path, body.replace(b"STATE", state), JSON)
+                    Shard(Access.of(endpoint), endpoint, 60).once(
+                        path, body.replace(b"STATE", state), JSON
+                    )
         except (BarcoError, OSError) as error:
             errors.append(error)
 

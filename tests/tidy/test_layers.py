@@ -89,6 +89,8 @@ IMPURE = {
     "uuid",
 }
 
+CONNECTING = ("create_connection", "open_connection", "create_unix_connection", "socket")
+
 ENVIRONMENT = {
     "barco.config",
     "barco.workers.replication.mutants",
@@ -193,6 +195,19 @@ def test_the_environment_is_read_in_one_place() -> None:
             text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             if text in ("os.environ", "os.getenv", "os.environb") and name not in ENVIRONMENT:
                 wrong.append(f"{tree.relative(path)}:{node.lineno}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_clients_connect_in_one_place() -> None:
+    """How brokers are reached is one thing to change (barco/client/wire/access.py)."""
+    wrong = []
+    for name, path in tree.modules().items():
+        if not name.startswith(("barco.client.", "barco.spark.", "barco.cli.")):
+            continue
+        for node in ast.walk(tree.parsed(path)):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called.rpartition(".")[2] in CONNECTING and name != "barco.client.wire.access":
+                wrong.append(f"{tree.relative(path)}: {called}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from barco.client.base.names import as_endpoints, check_topic
-from barco.client.wire.http1 import split_endpoint
+from barco.client.base.names import check_topic
+from barco.client.wire.access import Access
 from barco.config import endpoint_default
 
 JAVA_MIN = 17
@@ -64,7 +64,7 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
 
 def endpoint(text: str) -> str:
     """For argparse: one or more endpoints."""
-    return _checked(lambda: [split_endpoint(each) for each in as_endpoints(text)] and text, text)
+    return _checked(lambda: Access.of(text) and text, text)
 
 
 def topic(text: str) -> str:

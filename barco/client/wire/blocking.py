@@ -6,7 +6,8 @@ ahead. Nothing is tried again here: what a lost answer means is for the caller t
 
 import socket
 
-from barco.client.wire.http1 import Answers, HttpError, Request, Response, split_endpoint
+from barco.client.wire.access import Access
+from barco.client.wire.http1 import Answers, HttpError, Request, Response
 from barco.types import KiB, MiB
 
 RECEIVE_BYTES = 1 * MiB
@@ -19,11 +20,11 @@ COPIED_BYTES_MAX = 64 * KiB
 class Link:
     """A connection that is opened when it is needed, and the request on it without an answer."""
 
-    def __init__(self, endpoint: str, *, timeout_s: float) -> None:
+    def __init__(self, access: Access, endpoint: str, *, timeout_s: float) -> None:
         self.endpoint = endpoint
         self.pending = ""
         """The target of the request that has not been answered; else nothing."""
-        self._address = split_endpoint(endpoint)
+        self._access = access
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._answers = Answers()
@@ -79,6 +80,5 @@ class Link:
 
     def _open(self) -> None:
         self.close()
-        self._socket = socket.create_connection(self._address, timeout=self._timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = self._access.connect_blocking(self.endpoint, self._timeout_s)
         self._answers = Answers()

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from barco.client.base.errors import BadAnswerError, DiscoveryError, response_error
+from barco.client.wire.access import Access
 from barco.client.wire.http1 import Request, split_endpoint
 from barco.client.wire.ring import Ring, ring_from_topology, single_endpoint_ring
 from barco.client.wire.transport import Pool
@@ -31,13 +31,9 @@ class Brokers:
 class Directory:
     """Asks the endpoints it was given, one after the other, until one answers."""
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
-        if not endpoints:
-            raise ValueError("give at least one endpoint, as 127.0.0.1:9250")
-        for endpoint in endpoints:
-            split_endpoint(endpoint)
-        self._endpoints = list(endpoints)
-        self._pool = Pool(connections_max=1)
+    def __init__(self, access: Access) -> None:
+        self._endpoints = access.endpoints
+        self._pool = Pool(access, connections_max=1)
 
     async def ring(self, timeout_s: float) -> Ring:
         """Every slice and its owner. A broker without a topology gets everything itself."""

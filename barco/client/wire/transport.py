@@ -16,7 +16,8 @@ from barco.client.base.errors import (
     RequestTimeoutError,
     TransportError,
 )
-from barco.client.wire.http1 import Answers, HttpError, Request, Response, split_endpoint
+from barco.client.wire.access import Access
+from barco.client.wire.http1 import Answers, HttpError, Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -99,11 +100,12 @@ class Connection(asyncio.Protocol):
 class _Endpoint:
     """The connections to one host and port, and the places in their pipelines."""
 
-    def __init__(self, name: str, connections_max: int, pipeline_max: int) -> None:
+    def __init__(self, access: Access, name: str, connections_max: int, pipeline_max: int) -> None:
         self.name = name
         self.connections: list[Connection] = []
         self.places = asyncio.Semaphore(connections_max * pipeline_max)
         self.opening = asyncio.Lock()
+        self._access = access
         self._connections_max = connections_max
 
     async def connection(self) -> Connection:
@@ -133,13 +135,9 @@ class _Endpoint:
         return next((each for each in self.connections if each.outstanding == 0), None)
 
     async def _open(self) -> Connection:
-        host, port = split_endpoint(self.name)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self.name), host, port
-                )
+                connection = await self._access.connect(self.name, lambda: Connection(self.name))
         except (OSError, TimeoutError) as error:
             raise ConnectError(
                 f"cannot connect to {self.name}: {_reason(error)}: is a broker running there?"
@@ -151,8 +149,9 @@ class _Endpoint:
 class Pool:
     """Connections by endpoint. `pipeline_max` 1 gives every request a connection to itself."""
 
-    def __init__(self, *, connections_max: int = 4, pipeline_max: int = 1) -> None:
+    def __init__(self, access: Access, *, connections_max: int = 4, pipeline_max: int = 1) -> None:
         assert connections_max >= 1 and pipeline_max >= 1
+        self._access = access
         self._connections_max = connections_max
         self._pipeline_max = pipeline_max
         self._endpoints: dict[str, _Endpoint] = {}
@@ -161,7 +160,7 @@ class Pool:
         """The answer, whatever its status; TransportError if there is none in time."""
         place = self._endpoints.get(endpoint)
         if place is None:
-            place = _Endpoint(endpoint, self._connections_max, self._pipeline_max)
+            place = _Endpoint(self._access, endpoint, self._connections_max, self._pipeline_max)
             self._endpoints[endpoint] = place
         sent = False
         try:

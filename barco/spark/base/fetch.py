@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from barco.client.wire.access import Access
 from barco.client.wire.blocking import Link
 from barco.client.wire.http1 import Request, Response
 from barco.errors import BarcoError, BusyError, CorruptDataError, NotFoundError, PeerError
@@ -41,8 +42,8 @@ class DataLossError(BarcoError):
 class Brokers:
     """Asks any of some brokers, for the driver."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
-        self._endpoints = list(endpoints)
+    def __init__(self, access: Access, timeout_s: float) -> None:
+        self._access = access
         self._timeout_s = timeout_s
 
     def topics(self) -> list[str]:
@@ -64,7 +65,7 @@ class Brokers:
         pause = PAUSE_FIRST_S
         while True:
             said = ""
-            for endpoint in list(self._endpoints):
+            for endpoint in self._access.endpoints:
                 try:
                     return self._ask(endpoint, path)
                 except BusyError as error:
@@ -77,7 +78,7 @@ class Brokers:
             pause = min(2 * pause, PAUSE_MAX_S)
 
     def _ask(self, endpoint: str, path: str) -> dict[str, Any]:
-        link = Link(endpoint, timeout_s=SOCKET_SECONDS)
+        link = Link(self._access, endpoint, timeout_s=SOCKET_SECONDS)
         try:
             answer = link.exchange(_asking(path, "application/json"))
         finally:
@@ -99,8 +100,8 @@ class Source:
     topic: str
     token: int
     slice: int
-    endpoints: tuple[str, ...]
-    """The owner's first."""
+    access: Access
+    """The owner's endpoint first."""
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ class SliceFetch:
         self, source: Source, columns: Sequence[str], *, fetch_bytes: int, timeout_s: float
     ) -> None:
         self._source = source
-        self._endpoints = list(source.endpoints)
+        self._endpoints = list(source.access.endpoints)
         self._base = f"/v1/topic/{quote(source.topic)}/slices/{source.token}/{source.slice}/events"
         self._query: dict[str, Any] = {"maxBytes": fetch_bytes}
         if set(columns) != {"key", "value", "timestamp"}:
@@ -198,7 +199,7 @@ class SliceFetch:
         if self._link is not None and self._link.pending not in ("", path):
             self._drop()
         if self._link is None:
-            self._link = Link(self._endpoint, timeout_s=SOCKET_SECONDS)
+            self._link = Link(self._source.access, self._endpoint, timeout_s=SOCKET_SECONDS)
         if not self._link.pending:
             self._link.send(_asking(path, CHUNKS))
         self.requests += 1
@@ -244,7 +245,8 @@ class SliceFetch:
     def _find_owner(self) -> None:
         """Who leads the slice may have changed: ask, and begin there."""
         try:
-            slices = Brokers(self._endpoints, 0.0).slices(self._source.topic)
+            everybody = self._source.access.to(*self._endpoints)
+            slices = Brokers(everybody, 0.0).slices(self._source.topic)
         except (BarcoError, OSError, ValueError, KeyError):
             return
         for each in slices:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from barco.client.base.names import DEFAULT_ENDPOINT
+from barco.client.wire.access import Access
 from barco.limits import GROUP_NAME_BYTES_MAX, POLL_BYTES_MAX
 from barco.protocol.cursor import Cursor
 from barco.types import MiB
 
 T = TypeVar("T")
 
-DEFAULT_ENDPOINTS = ("127.0.0.1:9250",)
+DEFAULT_ACCESS = Access.of(DEFAULT_ENDPOINT)
 EARLIEST, LATEST = -2, -1
 """In offsets by partition, as Kafka has them."""
 
@@ -74,7 +76,7 @@ class Places:
 class ReadOptions:
     """Options of a read, checked. Made once on the driver, and sent to the tasks."""
 
-    endpoints: tuple[str, ...] = DEFAULT_ENDPOINTS
+    access: Access = DEFAULT_ACCESS
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """A regular expression that whole names match; `topics` is empty then."""
@@ -109,7 +111,7 @@ class ReadOptions:
         reading = Reading(given)
         topics, pattern, assigned = _subscription(reading)
         options = cls(
-            endpoints=endpoints_of(reading),
+            access=access_of(reading),
             topics=topics,
             pattern=pattern,
             assigned=assigned,
@@ -198,11 +200,11 @@ class Reading:
                 )
 
 
-def endpoints_of(reading: Reading) -> tuple[str, ...]:
+def access_of(reading: Reading) -> Access:
     """The brokers to ask, host:port each; any that answers knows the others."""
-    found: tuple[str, ...] = DEFAULT_ENDPOINTS
+    found = DEFAULT_ACCESS
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
-        found = reading.take(name, _endpoints, found)
+        found = reading.take(name, _access, found)
     return found
 
 
@@ -219,7 +221,7 @@ def _group(text: str) -> str:
     return text
 
 
-def _endpoints(text: str) -> tuple[str, ...]:
+def _access(text: str) -> Access:
     words = _words(text)
     for word in words:
         host, _, port = word.rpartition(":")
@@ -227,7 +229,7 @@ def _endpoints(text: str) -> tuple[str, ...]:
             raise ValueError(f"{word!r} is not HOST:PORT")
     if not words:
         raise ValueError("give at least one HOST:PORT")
-    return words
+    return Access.of(words)
 
 
 def _subscription(

@@ -40,7 +40,7 @@ def tell(frozen: Frozen, options: ReadOptions) -> None:
     while len(_first) > PLANS_MAX:
         del _first[next(iter(_first))]
     try:
-        brokers = Brokers(options.endpoints, ANSWER_SECONDS)
+        brokers = Brokers(options.access, ANSWER_SECONDS)
         news = {
             topic: sum(int(each["endOffset"]) for each in brokers.slices(topic)) - end
             for topic, end in list(frozen.ends.items())[:TOPICS_MAX]

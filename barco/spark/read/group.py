@@ -4,9 +4,10 @@ groups sees the query. Only told: the query itself goes by its checkpoint."""
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import quote
 
+from barco.client.wire.access import Access
 from barco.protocol.cursor import Cursor
 from barco.spark.write.commit import Shard
 
@@ -21,10 +22,10 @@ Places = Mapping[str, Mapping[int, Cursor]]
 class GroupPositions:
     """Those of one group."""
 
-    def __init__(self, group: str, endpoints: Sequence[str]) -> None:
+    def __init__(self, group: str, access: Access) -> None:
         self._path = f"/v1/groups/{quote(group, safe='')}/positions"
         self._group = group
-        self._endpoints = endpoints
+        self._access = access
         self._told: dict[str, dict[int, Cursor]] = {}
         self._not_before = 0.0
 
@@ -52,8 +53,8 @@ class GroupPositions:
         slices = {str(partition): str(cursor) for partition, cursor in cursors.items()}
         body = json.dumps({"topic": topic, "to": {"slices": slices}}).encode()
         said = ""
-        for endpoint in self._endpoints:
-            shard = Shard(endpoint, 0, socket_s=ANSWER_SECONDS)
+        for endpoint in self._access.endpoints:
+            shard = Shard(self._access, endpoint, 0, socket_s=ANSWER_SECONDS)
             try:
                 answer = shard.once(self._path, body, "application/json")
                 if answer.status == 200:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from barco.client.wire.access import Access
 from barco.limits import POLL_BYTES_MAX
 from barco.spark.base.fetch import DataLossError, Source
 from barco.spark.base.options import OptionError, Place, ReadOptions
@@ -118,16 +119,16 @@ class Ranges(InputPartition):
 
     def __repr__(self) -> str:
         parts = [
-            f"{r.source.topic}/{r.partition}[{r.start}:{r.end}) at {r.source.endpoints[0]}"
+            f"{r.source.topic}/{r.partition}[{r.start}:{r.end}) at {r.source.access.endpoints[0]}"
             for r in self.ranges
         ]
         return f"Ranges({', '.join(parts)})"
 
 
-def range_of(slice_: Slice, start: int, end: int, endpoints: Sequence[str]) -> Range:
+def range_of(slice_: Slice, start: int, end: int, access: Access) -> Range:
     """Events of a slice, from its owner, else from a replica, else through any broker."""
-    places = tuple(dict.fromkeys([slice_.endpoint, *slice_.replicas, *endpoints]))
-    source = Source(slice_.topic, slice_.token, slice_.index, places)
+    places = tuple(dict.fromkeys([slice_.endpoint, *slice_.replicas, *access.endpoints]))
+    source = Source(slice_.topic, slice_.token, slice_.index, access.to(*places))
     return Range(source, slice_.partition, start, end, _bytes_between(slice_, start, end))
 
 
@@ -316,7 +317,7 @@ def packed(ranges: Sequence[Range], target: int, most: int, *, alone: bool = Fal
     """
     by_shard: dict[str, list[Range]] = {}
     for range_ in ranges:
-        by_shard.setdefault(range_.source.endpoints[0], []).append(range_)
+        by_shard.setdefault(range_.source.access.endpoints[0], []).append(range_)
     shards = [
         [[range_] for range_ in found] if alone else _filled(found, target, most)
         for found in by_shard.values()

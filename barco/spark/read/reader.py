@@ -158,7 +158,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Where the slices are now, cut into ranges of a good size."""
         options = self._options
-        brokers = Brokers(options.endpoints, options.timeout_s)
+        brokers = Brokers(options.access, options.timeout_s)
         topics = topics_of(brokers, options)
         times = look_up_times(brokers, topics, [*options.starting.times(), *options.ending.times()])
         ranges: list[tuple[Range, Slice]] = []
@@ -169,7 +169,7 @@ class BatchReader(DataSourceReader):
             start = start_of(slice_, options, times)
             end = end_of(slice_, options, times)
             if start < end:
-                ranges.append((range_of(slice_, start, end, options.endpoints), slice_))
+                ranges.append((range_of(slice_, start, end, options.access), slice_))
         tasks = list(tasks_of(ranges, options)) or [Ranges(())]
         if not options.ending.given:
             ends = dict.fromkeys(topics, 0)

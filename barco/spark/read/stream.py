@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held_since: float | None = None
         self._group: GroupPositions | None = None
         if options.group is not None:
-            self._group = GroupPositions(options.group, options.endpoints)
+            self._group = GroupPositions(options.group, options.access)
 
     # --- Positions ------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{slice_.start} are gone"
                 )
                 first = min(slice_.start, cursor.offset)
-            ranges.append((range_of(slice_, first, cursor.offset, options.endpoints), slice_))
+            ranges.append((range_of(slice_, first, cursor.offset, options.access), slice_))
         return list[InputPartition](tasks_of(ranges, options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -242,7 +242,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- The brokers ----------------------------------------------------------------------------
 
     def _brokers(self) -> Brokers:
-        return Brokers(self._options.endpoints, self._options.timeout_s)
+        return Brokers(self._options.access, self._options.timeout_s)
 
     def _look(self, split_bytes: int = 0) -> Ends:
         """The ends of all slices, as they are now; with `split_bytes` also where to cut them."""

@@ -3,6 +3,7 @@ nobody adds to for an hour has no driver any more, as far as a shard can know.""
 
 import threading
 
+from barco.client.wire.access import Access
 from barco.client.wire.ring import Ring
 from barco.limits import STAGED_SECONDS_MAX
 from barco.spark.write.commit import Shard
@@ -16,9 +17,10 @@ _BODY = b'{"state":"staged"}'
 class Alive(threading.Thread):
     """From now until `end`: a sign of life to every process that holds a shard."""
 
-    def __init__(self, ring: Ring, path: str) -> None:
+    def __init__(self, access: Access, ring: Ring, path: str) -> None:
         super().__init__(name="barco-alive", daemon=True)
         self._endpoints = sorted({each for holders in ring.holders.values() for each in holders})
+        self._access = access
         self._path = path
         self._ended = threading.Event()
         self.start()
@@ -26,7 +28,7 @@ class Alive(threading.Thread):
     def run(self) -> None:
         while not self._ended.wait(ALIVE_SECONDS):
             for endpoint in self._endpoints:
-                shard = Shard(endpoint, 0, socket_s=ANSWER_SECONDS)
+                shard = Shard(self._access, endpoint, 0, socket_s=ANSWER_SECONDS)
                 try:
                     shard.once(self._path, _BODY, "application/json")
                 except OSError:

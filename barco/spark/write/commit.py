@@ -30,13 +30,14 @@ from urllib.parse import quote
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from barco.client.wire.access import Access
 from barco.client.wire.blocking import Link
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.ring import Ring, ring_from_topology
 from barco.errors import BarcoError, PeerError
 from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.base.fetch import Brokers
-from barco.spark.base.options import DEFAULT_ENDPOINTS, OptionError, Reading, endpoints_of
+from barco.spark.base.options import DEFAULT_ACCESS, OptionError, Reading, access_of
 from barco.spark.write.earlier import Earlier, earlier_of
 from barco.types import KiB
 
@@ -79,7 +80,7 @@ class CommitError(BarcoError):
 class WriteOptions:
     """Options of a write, checked. Made on the driver, and sent to the tasks."""
 
-    endpoints: tuple[str, ...] = DEFAULT_ENDPOINTS
+    access: Access = DEFAULT_ACCESS
     topic: str | None = None
     """None: the rows have a column that says it."""
     writer: str = ""
@@ -102,7 +103,7 @@ class WriteOptions:
         reading = Reading(given)
         by_path = reading.take("path", _topic, None)
         options = cls(
-            endpoints=endpoints_of(reading),
+            access=access_of(reading),
             topic=reading.take("topic", _topic, by_path),
             writer=reading.take("writerId", _writer, ""),
             batch=reading.take("batchId", _batch, 0),
@@ -219,7 +220,7 @@ def new_attempt(partition: int) -> str:
 
 def ring_of(options: WriteOptions) -> Ring:
     """Every slice and the endpoint of its owner, as any of the brokers tells it."""
-    return ring_from_topology(Brokers(options.endpoints, options.timeout_s).get("/v1/topology"))
+    return ring_from_topology(Brokers(options.access, options.timeout_s).get("/v1/topology"))
 
 
 class Shard:
@@ -227,6 +228,7 @@ class Shard:
 
     def __init__(
         self,
+        access: Access,
         endpoint: str,
         timeout_s: float,
         sleep: Callable[[float], None] = time.sleep,
@@ -235,7 +237,7 @@ class Shard:
         self.endpoint = endpoint
         self._timeout_s = timeout_s
         self._sleep = sleep
-        self._link = Link(endpoint, timeout_s=socket_s)
+        self._link = Link(access, endpoint, timeout_s=socket_s)
 
     def put(self, path: str, body: bytes, kind: str) -> Response:
         """The answer, other than "not now"; PeerError if there is none in time.
@@ -326,7 +328,7 @@ class _Preparing(threading.Thread):
         super().__init__(name=f"barco-prepare-{endpoint}", daemon=True)
         self.error: BaseException | None = None
         self._given_up = threading.Event()
-        self._shard = Shard(endpoint, options.timeout_s, self._sleep)
+        self._shard = Shard(options.access, endpoint, options.timeout_s, self._sleep)
         self._request = (path, body, "application/json")
         self.start()
 
@@ -376,7 +378,7 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
     while True:
         endpoint = share.holders[turn % len(share.holders)]
         turn += 1
-        shard = Shard(endpoint, options.timeout_s)
+        shard = Shard(options.access, endpoint, options.timeout_s)
         try:
             answer = shard.once(path, body, "application/json")
         except OSError as error:
@@ -399,7 +401,7 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
         pause = min(2 * pause, PAUSE_MAX_S)
     for other in share.holders:  # What is left there goes later, if it does not go now.
         if other not in share.missed | {endpoint}:
-            Shard(other, PATIENCE_SECONDS, socket_s=PATIENCE_SECONDS).delete(path)
+            _give_up(options, other, path, PATIENCE_SECONDS)
 
 
 def later_of(told: Mapping[str, Any], topics: Iterable[str]) -> int | None:
@@ -430,7 +432,7 @@ def _collect(
 
 def _skip(options: WriteOptions, writer: str, batch: int) -> None:
     """The batch counts as stored, because the option says so and something of it is."""
-    earlier = earlier_of(write_path(writer, batch), ring_of(options))
+    earlier = earlier_of(options.access, write_path(writer, batch), ring_of(options))
     if not earlier.known:
         unsure = "" if earlier.all_told else ", or its shard does not answer"
         raise CommitError(
@@ -449,7 +451,7 @@ def _standing(options: WriteOptions, staged: Staged, batch: int, shares: Iterabl
         for index, count in slices.items()
     }
     try:
-        earlier = earlier_of(write_path(staged.writer, batch), ring_of(options))
+        earlier = earlier_of(options.access, write_path(staged.writer, batch), ring_of(options))
     except (BarcoError, OSError):
         earlier = Earlier(all_told=False)
     return earlier.words(staged.writer, batch, wanted)
@@ -466,10 +468,15 @@ def abort(options: WriteOptions, writer: str, batch: int) -> None:
         {(ring.endpoints[key], ring.holders[key]) for key in ring.slices}
     ):
         # A copy may be needed by the next leader of what this one has begun.
-        if Shard(leader, ABORT_SECONDS, socket_s=ABORT_SECONDS).delete(path):
+        if _give_up(options, leader, path, ABORT_SECONDS):
             for other in holders:
                 if other not in ring.away | {leader}:
-                    Shard(other, ABORT_SECONDS, socket_s=ABORT_SECONDS).delete(path)
+                    _give_up(options, other, path, ABORT_SECONDS)
+
+
+def _give_up(options: WriteOptions, endpoint: str, path: str, seconds: float) -> bool:
+    """Has one process forget a write, if it answers; whether it has nothing of it any more."""
+    return Shard(options.access, endpoint, seconds, socket_s=seconds).delete(path)
 
 
 def staged_of(messages: Sequence[Any]) -> list[Staged]:

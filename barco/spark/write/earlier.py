@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from barco.client.wire.access import Access
 from barco.client.wire.ring import Ring
 from barco.errors import BarcoError, NotFoundError
 from barco.spark.base.fetch import Brokers
@@ -66,11 +67,11 @@ class Earlier:
         return "nothing of it is visible"
 
 
-def earlier_of(path: str, ring: Ring) -> Earlier:
+def earlier_of(access: Access, path: str, ring: Ring) -> Earlier:
     """Asks one holder of each shard, or the next if it does not answer."""
     found = Earlier()
     for holders in sorted({*ring.holders.values()}):
-        told = _told(path, holders)
+        told = _told(access, path, holders)
         if told is None:
             found.all_told = False
             continue
@@ -81,12 +82,12 @@ def earlier_of(path: str, ring: Ring) -> Earlier:
     return found
 
 
-def _told(path: str, holders: Sequence[str]) -> Mapping[str, Any] | None:
+def _told(access: Access, path: str, holders: Sequence[str]) -> Mapping[str, Any] | None:
     """What a shard knows of a write, from whoever knows most of it; None if nobody tells."""
     found: Mapping[str, Any] | None = None
     for holder in holders:
         try:
-            told = Brokers([holder], PATIENCE_SECONDS).get(path)
+            told = Brokers(access.to(holder), PATIENCE_SECONDS).get(path)
         except NotFoundError:
             told = {"committed": {}}
         except (BarcoError, OSError):

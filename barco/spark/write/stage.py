@@ -61,7 +61,7 @@ class _Sender(threading.Thread):
         self.queue: queue.Queue[tuple[str, bytes] | None] = queue.Queue(QUEUED_MAX)
         self.error: BaseException | None = None
         self._given_up = threading.Event()
-        self._shard = Shard(endpoint, options.timeout_s, self._sleep)
+        self._shard = Shard(options.access, endpoint, options.timeout_s, self._sleep)
         self.start()
 
     def run(self) -> None:
@@ -231,7 +231,7 @@ class Task:
             for _ in batches:  # Spark computes them: state of a stream may hang on it.
                 pass
             return self._staged
-        alive = Alive(self._ring, self._write)
+        alive = Alive(self._options.access, self._ring, self._write)
         try:
             for batch in batches:
                 self._add(batch)

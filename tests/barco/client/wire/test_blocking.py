@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from barco.client.wire.access import Access
 from barco.client.wire.blocking import COPIED_BYTES_MAX, Link
 from barco.client.wire.http1 import Request
 
@@ -49,7 +50,7 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket, int], None]], tuple[S
 
     def make(talk):
         made.append(Server(talk))
-        links.append(Link(made[-1].endpoint, timeout_s=20))
+        links.append(Link(Access.of(made[-1].endpoint), made[-1].endpoint, timeout_s=20))
         return made[-1], links[-1]
 
     yield make

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from barco.client.wire.access import Access
 from barco.protocol.cursor import Cursor
 from barco.spark.base.fetch import SliceFetch, Source
 from barco.types import Epoch, Offset
@@ -56,7 +57,7 @@ class Broker:
             assert self.news.wait_for(lambda: len(self.asked) >= count, 10)
 
     def fetch(self, slice_: int) -> SliceFetch:
-        source = Source("t", 0, slice_, (self.endpoint,))
+        source = Source("t", 0, slice_, Access.of(self.endpoint))
         return SliceFetch(source, ("key",), fetch_bytes=1, timeout_s=10)
 
 

@@ -14,7 +14,7 @@ def parse(*, stream: bool = False, **given: str) -> ReadOptions:
 
 def test_defaults() -> None:
     options = parse()
-    assert options.topics == ("t",) and options.endpoints == ("127.0.0.1:9250",)
+    assert options.topics == ("t",) and options.access.endpoints == ("127.0.0.1:9250",)
     assert options.starting.of("t", 0, "?") == "earliest"
     assert options.ending.of("t", 0, "?") == "latest"
     assert parse(stream=True).starting.of("t", 0, "?") == "latest"
@@ -24,7 +24,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize("name", ("endpoints", "bootstrap.servers", "kafka.bootstrap.servers"))
 def test_endpoints_by_any_name(name: str) -> None:
     options = ReadOptions.parse({"subscribe": "t", name: "a:1, b:2"}, stream=False)
-    assert options.endpoints == ("a:1", "b:2")
+    assert options.access.endpoints == ("a:1", "b:2")
 
 
 def test_load_with_a_name_is_subscribe() -> None:

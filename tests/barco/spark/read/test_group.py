@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from barco.client.wire.access import Access
 from barco.protocol.cursor import Cursor
 from barco.spark.read.group import GroupPositions
 from barco.types import Epoch, Offset
@@ -33,7 +34,7 @@ def test_only_what_has_changed_is_told() -> None:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        group = GroupPositions("a b", ["127.0.0.1:9", f"127.0.0.1:{server.server_port}"])
+        group = GroupPositions("a b", Access.of(["127.0.0.1:9", f"127.0.0.1:{server.server_port}"]))
         for offset in (5, 5, 6):
             group.tell({"t": {0: at(offset), 3: at(7)}})
         server.shutdown()
@@ -45,7 +46,7 @@ def test_only_what_has_changed_is_told() -> None:
 
 
 def test_nobody_there_is_told_once_and_waited_for_never(capsys: pytest.CaptureFixture[str]) -> None:
-    group = GroupPositions("g", ["127.0.0.1:9"])
+    group = GroupPositions("g", Access.of("127.0.0.1:9"))
     for offset in range(50):
         group.tell({"t": {0: at(offset)}})
     assert capsys.readouterr().err.count("positions of group g were not stored") == 1

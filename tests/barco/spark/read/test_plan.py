@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from barco.client.wire.access import Access
 from barco.spark.base.fetch import DataLossError
 from barco.spark.base.options import OptionError, ReadOptions
 from barco.spark.read.plan import (
@@ -97,7 +98,7 @@ def test_cutting_loses_nothing(seed: int) -> None:
     rng = random.Random(seed)
     start, end = sorted(rng.sample(range(2000), 2))
     splits = sorted({(rng.randrange(2000), rng.randrange(1, 900)) for _ in range(20)})
-    whole = range_of(a_slice(end=2000), start, end, ["e:9"])
+    whole = range_of(a_slice(end=2000), start, end, Access.of("e:9"))
     pieces = cut(whole, splits, rng.randrange(1, 2000), rng.randrange(3000))
     assert covers(pieces, start, end)
     given = options(minPartitions=str(rng.randrange(1, 40)), maxRecordsPerPartition="100")
@@ -107,12 +108,15 @@ def test_cutting_loses_nothing(seed: int) -> None:
 
 
 def test_small_slices_of_a_shard_share_a_task_and_shards_take_turns() -> None:
-    ranges = [range_of(a_slice(n, size=100), 0, 1000, []) for n in range(8)]
+    ranges = [range_of(a_slice(n, size=100), 0, 1000, Access(())) for n in range(8)]
     tasks = packed(ranges, 1000, 1000)
     assert len(tasks) == 2
-    assert [{r.source.endpoints[0] for r in task.ranges} for task in tasks] == [{"e:1"}, {"e:2"}]
+    assert [{r.source.access.endpoints[0] for r in task.ranges} for task in tasks] == [
+        {"e:1"},
+        {"e:2"},
+    ]
     tasks = packed(ranges, 250, 250)
-    first = [task.ranges[0].source.endpoints[0] for task in tasks]
+    first = [task.ranges[0].source.access.endpoints[0] for task in tasks]
     assert first == ["e:1", "e:2", "e:1", "e:2"]
     assert sorted(r.partition for task in tasks for r in task.ranges) == list(range(8))
     assert len(packed(ranges, 1000, 1000, alone=True)) == 8
@@ -125,12 +129,12 @@ def test_tasks_of_one_shard_are_even(seed: int) -> None:
     target = rng.randrange(50, 5000)
     most = target + target // 2
     sizes = [rng.randrange(1, target) for _ in range(rng.randrange(1, 40))]
-    ranges = [range_of(a_slice(0, size=size), 0, 1000, []) for size in sizes]
+    ranges = [range_of(a_slice(0, size=size), 0, 1000, Access(())) for size in sizes]
     tasks = packed(ranges, target, most)
     assert [r for task in tasks for r in task.ranges] == ranges
     bytes_of = [sum(r.stored_bytes for r in task.ranges) for task in tasks]
     assert max(bytes_of) <= most
-    even = [range_of(a_slice(0, size=target // 4), 0, 1000, []) for _ in range(8)]
+    even = [range_of(a_slice(0, size=target // 4), 0, 1000, Access(())) for _ in range(8)]
     assert [len(task.ranges) for task in packed(even, target, most)] == [4, 4]
 
 
@@ -152,7 +156,7 @@ def test_sizes_of_partitions() -> None:
 
 
 def test_what_is_left_of_a_slice_is_no_task_of_its_own() -> None:
-    whole = range_of(a_slice(end=100, size=1000), 0, 100, ["e:9"])
+    whole = range_of(a_slice(end=100, size=1000), 0, 100, Access.of("e:9"))
     splits = [(n, 100) for n in range(10, 100, 10)]
     assert [p.stored_bytes for p in cut(whole, splits, 400, 600)] == [400, 600]
     assert [p.stored_bytes for p in cut(whole, splits, 400, 599)] == [400, 400, 200]
