@@ -1,7 +1,8 @@
 /* Who is let in: while descriptors or places are short, connections that ask for nothing make room
  * for who comes, those first whose address holds many; nobody makes room for an address that holds
- * more than its own. Where all of them are busy the newcomer is told so. What is not HTTP, and the
- * files of the log, are kept clear of that by descriptors that no client gets. */
+ * more than its own. Where all of them are busy the newcomer is told so, in the words of what is
+ * spoken there. Other processes, and the files of the log, are kept clear of that by descriptors
+ * that no client gets. */
 #define _GNU_SOURCE
 #include "broker/admit.h"
 
@@ -13,8 +14,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "broker/answer.h"
 
 
 /* Descriptors that clients leave free, for files, other processes and what is being closed. */
@@ -101,39 +100,42 @@ static uint32_t weight_of_newcomer(const struct admission *admission, int fd)
     return weight_of(held == 0 ? 1 : held);
 }
 
-void admit_came(struct client *client)
+void admit_came(struct guest *guest)
 {
-    struct admission *admission = &conn_reactor(&client->conn)->admission;
-    client->address = class_of(client->conn.fd);
+    const struct protocol *protocol = guest->conn.protocol;
+    struct admission *admission = &conn_reactor(&guest->conn)->admission;
+    assert(protocol->clients && protocol->bytes >= sizeof *guest);
+    assert(protocol->engaged && protocol->holds && protocol->slim && protocol->turned_away);
+    guest->address = class_of(guest->conn.fd);
     admission->places++;
-    admission->held[client->address]++;
-    assert(admission->held[client->address] <= admission->places);
+    admission->held[guest->address]++;
+    assert(admission->held[guest->address] <= admission->places);
 }
 
-void admit_gone(const struct client *client)
+void admit_gone(const struct guest *guest)
 {
-    struct admission *admission = &conn_reactor(&client->conn)->admission;
-    assert(admission->places > 0 && admission->held[client->address] > 0);
+    struct admission *admission = &conn_reactor(&guest->conn)->admission;
+    assert(admission->places > 0 && admission->held[guest->address] > 0);
     admission->places--;
-    admission->held[client->address]--;
+    admission->held[guest->address]--;
 }
 
 /* ---- who goes ---- */
 
 /* Whether it makes no request, or does not go on with what it began. */
-static bool is_spare(const struct reactor *reactor, const struct conn *conn, bool patient)
+static bool is_spare(const struct reactor *reactor, const struct conn *conn, enum engaged engaged,
+                     bool patient)
 {
-    const struct client *client = client_of(conn);
     const int64_t age = reactor->loop.now_ms - conn->since_ms;
-    if (client->state == STATE_LINGER)
+    if (engaged == ENGAGED_LEAVES)
         return conn->out_first == NULL;
     if (conn->sending && reactor->loop.now_ms - conn->send_ms >= UNREAD_MS)
         return true;
-    if (client->state != STATE_HEAD || !has_no_slots(conn) || conn->out_first != NULL)
+    if (engaged == ENGAGED || conn->out_first != NULL)
         return false;
     if (conn->in_len > 0)
         return age >= UNREAD_MS;
-    return age >= (client->slot_end == 0 ? SILENT_MS : patient ? IDLE_MS : 0);
+    return age >= (engaged == ENGAGED_NEVER ? SILENT_MS : patient ? IDLE_MS : 0);
 }
 
 /* Those first whose address holds most, by powers of two; of these who have not asked, then those
@@ -141,14 +143,14 @@ static bool is_spare(const struct reactor *reactor, const struct conn *conn, boo
  * was just now, unless it is one of a swarm; and whose address holds less than the newcomer's. */
 static int64_t standing(const struct reactor *reactor, const struct conn *conn, uint32_t newcomer)
 {
-    if (!is_client(conn) || conn->closed)
+    if (!is_guest(conn) || conn->closed)
         return INT64_MAX;
-    const struct client *client = client_of(conn);
-    const uint32_t weight = weight_of(reactor->admission.held[client->address]);
+    const uint32_t weight = weight_of(reactor->admission.held[guest_of(conn)->address]);
     const bool swarm = newcomer != ANYBODY && weight >= newcomer + SWARM;
-    if (weight < newcomer || !is_spare(reactor, conn, !swarm))
+    const enum engaged engaged = conn->protocol->engaged(conn);
+    if (weight < newcomer || !is_spare(reactor, conn, engaged, !swarm))
         return INT64_MAX;
-    const bool asked = client->state == STATE_HEAD && client->slot_end != 0 && conn->in_len == 0;
+    const bool asked = (engaged == ENGAGED || engaged == ENGAGED_NOT) && conn->in_len == 0;
     assert(weight <= 32 && conn->since_ms < 1LL << ASKED_BIT);
     return (int64_t)(32 - weight) << (ASKED_BIT + 1) | (int64_t)asked << ASKED_BIT | conn->since_ms;
 }
@@ -215,16 +217,18 @@ static void see_off(struct turned_away *away)
 }
 
 /* The answer, and the descriptor for a moment more, so that it is read before the end. */
-static void turn_away(struct reactor *reactor, const struct transport *transport, int fd)
+static void turn_away(struct reactor *reactor, const struct listener *listener, int fd)
 {
     struct admission *admission = &reactor->admission;
     char answer[640];
-    const size_t len = answer_refusal(reactor, PROBLEM_FULL, answer, sizeof answer);
-    assert(len + 1 < sizeof answer); /* it is whole */
     admission->refused++;
     read_over(fd);
-    if (transport->bare) /* otherwise nothing can be said yet */
+    /* Before a handshake nothing can be said, and to other processes there is nothing to say. */
+    if (listener->transport->bare && listener->protocol->clients) {
+        const size_t len = listener->protocol->turned_away(&reactor->loop, answer, sizeof answer);
+        assert(len < sizeof answer);
         send(fd, answer, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
     shutdown(fd, SHUT_WR);
     struct turned_away *away = &admission->away[admission->next_away++ % TURNED_AWAY_MAX];
     if (away->fd >= 0)
@@ -240,7 +244,7 @@ static void refuse_from_reserve(struct reactor *reactor, const struct listener *
         close(admission->reserve);
         const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            turn_away(reactor, listener->transport, fd);
+            turn_away(reactor, listener, fd);
             for (unsigned i = 0; i < TURNED_AWAY_MAX; i++)
                 if (admission->away[i].fd == fd)
                     see_off(&admission->away[i]);
@@ -263,7 +267,7 @@ void admit_accepted(struct loop *loop, struct listener *listener, int fd)
         return;
     }
     if (listener->protocol->clients && !has_place(reactor, fd)) {
-        turn_away(reactor, listener->transport, fd);
+        turn_away(reactor, listener, fd);
         return;
     }
     loop_adopt(loop, fd, listener->protocol, listener->transport);

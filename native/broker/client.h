@@ -2,7 +2,7 @@
 #ifndef BARCO_CLIENT_H
 #define BARCO_CLIENT_H
 
-#include "broker/core.h"
+#include "broker/guest.h"
 #include "broker/produce.h"
 #include "http/http1.h"
 #include "loop/output.h"
@@ -45,15 +45,9 @@ struct request {
 };
 
 struct client {
-    struct conn conn;
+    struct guest guest;
     uint8_t state;
-    bool asks;    /* its last request was one for the upper layer */
-    bool refuser; /* its requests were refused one after the other, and none was good since */
-    uint8_t address; /* its class, of ADDRESS_CLASSES */
-    struct client *next_yielded, **prev_yielded; /* prev NULL: it has not */
-    struct client *next_held;
-    uint32_t held;   /* bytes; only while some are shed */
-    int32_t refused; /* requests, since it last yielded */
+    bool asks; /* its last request was one for the upper layer */
     size_t head_seen;
     struct request request;
     uint64_t discard;
@@ -65,12 +59,6 @@ struct client {
 };
 
 extern const struct protocol client_protocol;
-
-/* Not protocol->clients: whoever else serves clients is no struct client. */
-static inline bool is_client(const struct conn *conn)
-{
-    return conn->protocol == &client_protocol;
-}
 
 static inline struct client *client_of(const struct conn *conn) { return (struct client *)conn; }
 
@@ -100,7 +88,7 @@ static inline bool client_paused(const struct conn *conn)
     const struct client *client = client_of(conn);
     if (client->state != STATE_HEAD)
         return conn->blocked;
-    return conn->blocked || client->prev_yielded != NULL ||
+    return conn->blocked || client->guest.prev_yielded != NULL ||
            client->slot_end - client->slot_first >= SLOTS_MAX ||
            client->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }
@@ -111,7 +99,7 @@ static inline bool client_paused(const struct conn *conn)
 static inline void note_wary(struct client *client)
 {
     const bool proven = client->slot_end != 0 && !client->asks;
-    client->conn.wary = client->refuser || (client->state == STATE_HEAD && !proven);
+    client->guest.conn.wary = client->guest.refuser || (client->state == STATE_HEAD && !proven);
 }
 
 #endif

@@ -51,11 +51,11 @@ uint16_t control_ask(struct conn *conn, uint32_t number, uint8_t *head, uint32_t
     struct reactor *reactor = conn_reactor(conn);
     struct asking *asking = &reactor->asking;
     const bool alone = client->control_open == 0;
-    struct lane *lane = &asking->lanes[alone][client->address];
+    struct lane *lane = &asking->lanes[alone][client->guest.address];
     const uint64_t open_max = reactor->options.memory_max / CONTROL_REQUEST_BYTES;
     /* The queue is full, or half of it is of this address's; or most that waits is. */
     if (asking->count >= ASKING_MAX || lane->count >= ASKING_MAX / 2 ||
-        asking->open[client->address] >= open_max - open_max / 4)
+        asking->open[client->guest.address] >= open_max - open_max / 4)
         return PROBLEM_CROWDED;
     struct asked *asked = malloc(sizeof *asked);
     if (asked == NULL)

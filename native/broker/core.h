@@ -24,7 +24,7 @@
 #define FRAME_BYTES_PER_MS 64
 
 struct asked;
-struct client;
+struct guest;
 struct host;
 
 #define TURNED_AWAY_MAX 8u
@@ -40,7 +40,7 @@ struct turned_away {
 struct admission {
     uint32_t files_max; /* that the process may have open */
     uint32_t newest;    /* the number of the descriptor that was accepted last */
-    uint32_t places;    /* connections with HTTP that are not being closed */
+    uint32_t places;    /* connections of clients that are not being closed */
     uint32_t held[ADDRESS_CLASSES]; /* how many of these are whose */
     uint32_t promised;  /* of those ousted in that turn, whose place nobody has got yet */
     uint64_t promised_turn;
@@ -149,7 +149,7 @@ struct reactor {
     struct asking asking;
     struct admission admission;
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
-    struct client *yielded, **yielded_end; /* whose requests are refused, see shed.c */
+    struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     int64_t refused_us;                  /* when they had a turn */
     uint64_t input_bytes; /* kept input of all connections */
     struct conn **peers; /* outgoing hand-off connections by peer */

@@ -380,15 +380,15 @@ void reactor_drain(struct reactor *reactor)
 {
     reactor->draining = true;
     for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
-        if (is_client(conn) && client_of(conn)->state == STATE_HEAD && conn->in_len == 0 &&
-            has_no_slots(conn) && conn->out_first == NULL)
+        if (is_guest(conn) && conn->in_len == 0 && conn->out_first == NULL &&
+            conn->protocol->engaged(conn) < ENGAGED_LEAVES)
             conn_close(conn);
 }
 
 bool reactor_idle(const struct reactor *reactor)
 {
     for (const struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
-        if (is_client(conn) && conn->out_first != NULL && !conn->closed)
+        if (is_guest(conn) && conn->out_first != NULL && !conn->closed)
             return false;
     return log_idle(reactor->log);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "broker/admit.h"
+#include "broker/answer.h"
 #include "broker/control.h"
 #include "broker/dispatch.h"
 #include "broker/host.h"
@@ -99,7 +100,7 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     if (problem != PROBLEM_NONE)
         return problem;
     reactor->control_bytes += slot->held = held;
-    reactor->asking.open[client->address]++;
+    reactor->asking.open[client->guest.address]++;
     reactor->control_open++;
     client->control_open++;
     request->head = NULL;
@@ -142,7 +143,7 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     if (problem != PROBLEM_NONE)
         conn_problem(conn, slot, problem);
     else
-        client->refuser = false;
+        client->guest.refuser = false;
     note_wary(client);
 }
 
@@ -402,8 +403,8 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0;
     while (used < len && !conn->closed) {
-        if (client_of(conn)->refused >= REFUSED_PER_TURN)
-            client_yield(conn);
+        if (guest_of(conn)->refused >= REFUSED_PER_TURN)
+            guest_yield(guest_of(conn));
         if (client_paused(conn)) {
             conn->stopped = true; /* the reason may be gone before the connection is tended */
             break;
@@ -415,6 +416,18 @@ static size_t input_all(struct conn *conn, const uint8_t *bytes, size_t len)
     }
     assert(used <= len); /* no more than there was */
     return used;
+}
+
+static void client_slim(struct conn *conn)
+{
+    struct client *client = client_of(conn);
+    if (conn->in_len == 0 && conn->in != NULL)
+        conn_drop_input(conn);
+    if (has_no_slots(conn)) {
+        free(client->slots);
+        client->slots = NULL;
+        client->slot_capacity = 0;
+    }
 }
 
 static void consume_kept(struct conn *conn)
@@ -496,11 +509,31 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
 
 /* ---- the protocol ---- */
 
+static enum engaged client_engaged(const struct conn *conn)
+{
+    const struct client *client = client_of(conn);
+    if (client->state == STATE_LINGER)
+        return ENGAGED_LEAVES;
+    if (client->state != STATE_HEAD || !has_no_slots(conn))
+        return ENGAGED;
+    return client->slot_end == 0 ? ENGAGED_NEVER : ENGAGED_NOT;
+}
+
+static size_t client_holds(const struct conn *conn)
+{
+    return client_of(conn)->slot_capacity * sizeof(struct slot);
+}
+
+static size_t client_turned_away(const struct loop *loop, char *out, size_t capacity)
+{
+    return answer_refusal((const struct reactor *)loop, PROBLEM_FULL, out, capacity);
+}
+
 static void client_opened(struct conn *conn)
 {
     conn->kept = &conn_reactor(conn)->input_bytes;
     note_wary(client_of(conn));
-    admit_came(client_of(conn));
+    admit_came(guest_of(conn));
 }
 
 static void client_tended(struct conn *conn)
@@ -529,14 +562,14 @@ static void client_half_closed(struct conn *conn)
 
 static void client_closed(struct conn *conn)
 {
-    admit_gone(client_of(conn));
+    admit_gone(guest_of(conn));
     conn_abandoned(conn);
 }
 
 static void client_freed(struct conn *conn)
 {
     struct client *client = client_of(conn);
-    client_unyield(client);
+    guest_unyield(guest_of(conn));
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
@@ -547,6 +580,10 @@ static void client_freed(struct conn *conn)
 const struct protocol client_protocol = {
     .bytes = sizeof(struct client),
     .clients = true,
+    .engaged = client_engaged,
+    .holds = client_holds,
+    .slim = client_slim,
+    .turned_away = client_turned_away,
     .opened = client_opened,
     .input = client_input,
     .resume = consume_kept,

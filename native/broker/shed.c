@@ -3,7 +3,8 @@
 #include "broker/shed.h"
 
 #include <assert.h>
-#include <stdlib.h>
+
+#include "loop/output.h"
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
  * is busy with refusals all the time is what the scheduler of the machine makes wait for others. */
@@ -17,11 +18,10 @@
 #define SHED_SIZES 9u  /* powers of two from the one to the other */
 #define SHED_HONEST 2u /* of them that are spared */
 
-/* Kept input, answers in memory of our own and the room for requests under way. */
+/* Kept input, answers in memory of our own and what its protocol keeps for it. */
 static size_t held_by(const struct conn *conn)
 {
-    const struct client *client = client_of(conn);
-    size_t held = conn->in_capacity + client->slot_capacity * sizeof *client->slots;
+    size_t held = conn->in_capacity + conn->protocol->holds(conn);
     for (const struct output *output = conn->out_first; output != NULL; output = output->next)
         held += output->capacity;
     return held;
@@ -30,18 +30,6 @@ static size_t held_by(const struct conn *conn)
 static uint64_t all_held(const struct reactor *reactor)
 {
     return reactor->input_bytes + outputs_own_bytes();
-}
-
-void client_slim(struct conn *conn)
-{
-    struct client *client = client_of(conn);
-    if (conn->in_len == 0 && conn->in != NULL)
-        conn_drop_input(conn);
-    if (has_no_slots(conn)) {
-        free(client->slots);
-        client->slots = NULL;
-        client->slot_capacity = 0;
-    }
 }
 
 static bool is_stalled(const struct reactor *reactor, const struct conn *conn, int64_t ms)
@@ -58,25 +46,26 @@ static bool goes_on(uint64_t held, uint64_t most, unsigned closed)
 /* Whether it does what makes memory short: reads nothing, or is refused all the time. */
 static bool is_offender(const struct reactor *reactor, const struct conn *conn)
 {
-    return client_of(conn)->refuser || is_stalled(reactor, conn, STALL_MS);
+    return guest_of(conn)->refuser || is_stalled(reactor, conn, STALL_MS);
 }
 
 /* Notes what connections hold: in a list for each power of two. */
-static void sort_held(struct reactor *reactor, struct client *lists[2][SHED_SIZES])
+static void sort_held(struct reactor *reactor, struct guest *lists[2][SHED_SIZES])
 {
     for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next) {
-        if (!is_client(conn) || conn->closed)
+        if (!is_guest(conn) || conn->closed)
             continue;
-        client_slim(conn);
-        client_of(conn)->held = (uint32_t)held_by(conn);
+        struct guest *guest = guest_of(conn);
+        conn->protocol->slim(conn);
+        guest->held = (uint32_t)held_by(conn);
         unsigned size = SHED_SIZES;
-        while (size > 0 && client_of(conn)->held < SHED_BYTES_MIN << (size - 1))
+        while (size > 0 && guest->held < SHED_BYTES_MIN << (size - 1))
             size--;
         if (size == 0)
             continue;
-        struct client **list = &lists[!is_offender(reactor, conn)][size - 1];
-        client_of(conn)->next_held = *list;
-        *list = client_of(conn);
+        struct guest **list = &lists[!is_offender(reactor, conn)][size - 1];
+        guest->next_held = *list;
+        *list = guest;
     }
 }
 
@@ -87,13 +76,13 @@ void shed_held(struct reactor *reactor)
     const uint64_t most = reactor->options.memory_max / 2;
     if (all_held(reactor) <= most)
         return;
-    struct client *lists[2][SHED_SIZES] = {{NULL}};
+    struct guest *lists[2][SHED_SIZES] = {{NULL}};
     sort_held(reactor, lists);
     uint64_t held = all_held(reactor);
     unsigned closed = 0;
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned size = SHED_SIZES; size-- > (pass == 0 ? 0 : SHED_HONEST);)
-            for (struct client *each = lists[pass][size]; each != NULL; each = each->next_held) {
+            for (struct guest *each = lists[pass][size]; each != NULL; each = each->next_held) {
                 if (!goes_on(held, most, closed++))
                     return;
                 held -= each->held;
@@ -110,7 +99,7 @@ uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
     for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
         for (struct conn *conn = reactor->loop.conns; conn != NULL && freed < bytes;
              conn = conn->next)
-            if (is_client(conn) && !conn->closed && conn->out_bytes >= size &&
+            if (is_guest(conn) && !conn->closed && conn->out_bytes >= size &&
                 is_stalled(reactor, conn, STALL_MS)) {
                 freed += conn->out_bytes;
                 reactor->shed++;
@@ -122,33 +111,32 @@ uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
 /* ---- turns ---- */
 
 /* The connection sends one refused request after the other: those of others come first. */
-void client_yield(struct conn *conn)
+void guest_yield(struct guest *guest)
 {
-    struct reactor *reactor = conn_reactor(conn);
-    struct client *client = client_of(conn);
-    client->refused = 0;
-    client->refuser = true;
-    note_wary(client);
-    if (client->prev_yielded != NULL)
+    struct reactor *reactor = conn_reactor(&guest->conn);
+    guest->refused = 0;
+    guest->refuser = true;
+    guest->conn.wary = true;
+    if (guest->prev_yielded != NULL)
         return;
     assert(*reactor->yielded_end == NULL);
-    client->next_yielded = NULL;
-    client->prev_yielded = reactor->yielded_end;
-    *reactor->yielded_end = client;
-    reactor->yielded_end = &client->next_yielded;
+    guest->next_yielded = NULL;
+    guest->prev_yielded = reactor->yielded_end;
+    *reactor->yielded_end = guest;
+    reactor->yielded_end = &guest->next_yielded;
 }
 
-void client_unyield(struct client *client)
+void guest_unyield(struct guest *guest)
 {
-    if (client->prev_yielded == NULL)
+    if (guest->prev_yielded == NULL)
         return;
-    assert(*client->prev_yielded == client);
-    *client->prev_yielded = client->next_yielded;
-    if (client->next_yielded != NULL)
-        client->next_yielded->prev_yielded = client->prev_yielded;
+    assert(*guest->prev_yielded == guest);
+    *guest->prev_yielded = guest->next_yielded;
+    if (guest->next_yielded != NULL)
+        guest->next_yielded->prev_yielded = guest->prev_yielded;
     else
-        conn_reactor(&client->conn)->yielded_end = client->prev_yielded;
-    client->prev_yielded = NULL;
+        conn_reactor(&guest->conn)->yielded_end = guest->prev_yielded;
+    guest->prev_yielded = NULL;
 }
 
 int64_t refuse_in_us(const struct reactor *reactor)
@@ -163,14 +151,14 @@ void resume_yielded(struct reactor *reactor)
 {
     reactor->refused_us = reactor->loop.monotonic_us;
     for (unsigned n = 0; n < REFUSERS_AT_ONCE && reactor->yielded != NULL; n++) {
-        struct client *client = reactor->yielded;
-        assert(client->prev_yielded == &reactor->yielded);
-        client_unyield(client);
-        if (client->conn.closed)
+        struct guest *guest = reactor->yielded;
+        assert(guest->prev_yielded == &reactor->yielded);
+        guest_unyield(guest);
+        if (guest->conn.closed)
             continue;
-        client->conn.stopped = true; /* so that the kept input is looked at again */
-        client->refused = -RESUMED_MORE;
-        conn_mark_dirty(&client->conn);
+        guest->conn.stopped = true; /* so that the kept input is looked at again */
+        guest->refused = -RESUMED_MORE;
+        conn_mark_dirty(&guest->conn);
     }
 }
 

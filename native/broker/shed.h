@@ -2,13 +2,11 @@
 #ifndef BARCO_SHED_H
 #define BARCO_SHED_H
 
-#include "broker/client.h"
+#include "broker/guest.h"
 
-/* Gives back what the connection has room for and does not use. */
-void client_slim(struct conn *conn);
 /* Requests of others come first; little is read of it at a time from now on. */
-void client_yield(struct conn *conn);
-void client_unyield(struct client *client);
+void guest_yield(struct guest *guest);
+void guest_unyield(struct guest *guest);
 
 /* Once a turn: closes connections while all of them hold more than they may. */
 void shed_held(struct reactor *reactor);

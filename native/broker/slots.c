@@ -43,7 +43,7 @@ void slot_clear(struct conn *conn, struct slot *slot)
     assert(slot->control <= client->control_open);
     conn_reactor(conn)->control_bytes -= slot->held;
     control_forget(conn, slot);
-    conn_reactor(conn)->asking.open[client->address] -= slot->control;
+    conn_reactor(conn)->asking.open[client->guest.address] -= slot->control;
     conn_reactor(conn)->control_open -= slot->control;
     client->control_open -= slot->control;
     slot->held = 0;
@@ -104,6 +104,6 @@ void conn_problem(struct conn *conn, struct slot *slot, uint16_t problem)
     slot->kind = SLOT_PROBLEM;
     slot->problem = problem;
     conn_reactor(conn)->problems++;
-    client_of(conn)->refused++;
+    guest_of(conn)->refused++;
     conn_answer(conn, slot);
 }

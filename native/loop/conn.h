@@ -20,9 +20,26 @@ struct output;
 struct source;
 struct transport;
 
+/* What a connection of a client has under way. */
+enum engaged {
+    ENGAGED_NEVER,  /* has asked for nothing yet */
+    ENGAGED_NOT,    /* has all answers, and may ask again */
+    ENGAGED_LEAVES, /* is not heard any more: what was said is read, then it ends */
+    ENGAGED,        /* asks, or waits for answers */
+};
+
 struct protocol {
     size_t bytes;  /* of the structure that begins with a struct conn */
-    bool clients;  /* its connections are those of clients: their long answers wait (send.c) */
+    bool clients;  /* its connections are those of clients: counted, shed and drained, and their
+                    * long answers wait. The structure begins with a struct guest (broker/), and
+                    * the next four are there. */
+    enum engaged (*engaged)(const struct conn *conn);
+    /* Bytes that it keeps besides kept input and what is to be sent. */
+    size_t (*holds)(const struct conn *conn);
+    /* Gives back what it does not use of them. */
+    void (*slim)(struct conn *conn);
+    /* What is said to whom there is no place for, who has said nothing yet; its length. */
+    size_t (*turned_away)(const struct loop *loop, char *out, size_t capacity);
     void (*opened)(struct conn *conn);
     /* What came; what is not complete is kept by conn_keep(). */
     void (*input)(struct conn *conn, const uint8_t *bytes, size_t len);

@@ -84,9 +84,9 @@ static void forget_all(void)
     reactor->upcall_count = 0;
     for (uint32_t i = 0; i < 3; i++) {
         struct conn *conn = table[i];
-        if (is_client(conn)) { /* a turn has passed: who was refused often goes on */
-            client_unyield(client_of(conn));
-            client_of(conn)->refused = 0;
+        if (is_guest(conn)) { /* a turn has passed: who was refused often goes on */
+            guest_unyield(guest_of(conn));
+            guest_of(conn)->refused = 0;
         }
         outputs_free(conn->out_first);
         conn->out_first = conn->out_last = NULL;
