@@ -53,9 +53,6 @@ class BrokerSection:
     advertise: str = _key(
         "", "address or host name that clients are told; empty: bind, or cluster.brokers' entry"
     )
-    hosts: tuple[str, ...] = _key(
-        (), "names by which clients may call the broker, and web pages' origins that may; *: any"
-    )
     data_dir: str = _key(
         "", "where the log is; empty: $STATE_DIRECTORY, $XDG_STATE_HOME/barco or ./barco-data"
     )
@@ -101,6 +98,15 @@ class PortsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientsSection:
+    """[clients]: how a worker's ports for clients take them. Workers are handed all of it."""
+
+    hosts: tuple[str, ...] = _key(
+        (), "names by which clients may call the broker, and web pages' origins that may; *: any"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsSection:
     """[topics]: what a topic has that nobody configured."""
 
@@ -139,12 +145,14 @@ class Config:
     broker: BrokerSection = field(default_factory=BrokerSection)
     cluster: ClusterSection = field(default_factory=ClusterSection)
     ports: PortsSection = field(default_factory=PortsSection)
+    clients: ClientsSection = field(default_factory=ClientsSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     storage: StorageSection = field(default_factory=StorageSection)
 
     def __post_init__(self) -> None:
         _check_broker(self)
+        _check_clients(self)
         _check_ports(self)
         _check_storage(self)
         _check_sizes(self)
@@ -341,35 +349,31 @@ def _require(condition: bool, dotted: str, value: object, rule: str) -> None:
         raise ConfigError(f"{dotted} = {value!r}: {rule}")
 
 
+def _check_clients(config: Config) -> None:
+    hosts, most = config.clients.hosts, limits.HOSTS_MAX
+    _require(len(hosts) <= most, "clients.hosts", hosts, f"{most} at most")
+    for host in hosts:
+        rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
+        named = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
+        _require(named is not None, "clients.hosts", host, rule)
+
+
 def _check_broker(config: Config) -> None:
     broker, cluster = config.broker, config.cluster
     check_address(broker.bind, "broker.bind")
     check_advertise(broker.advertise)
     for address in cluster.brokers:
         check_address(address, "cluster.brokers")
-    most = limits.HOSTS_MAX
-    _require(len(broker.hosts) <= most, "broker.hosts", broker.hosts, f"{most} at most")
-    for host in broker.hosts:
-        rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
-        named = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
-        _require(named is not None, "broker.hosts", host, rule)
     distinct = len(set(cluster.brokers)) == len(cluster.brokers)
     _require(distinct, "cluster.brokers", list(cluster.brokers), "an address is there twice")
     most = limits.BROKERS_MAX - 1
     fits = -1 <= broker.ordinal <= most
     _require(fits, "broker.ordinal", broker.ordinal, f"must be from 0 to {most}")
-    _require(
-        ring_size_valid(max(1, len(cluster.brokers))),
-        "cluster.brokers",
-        list(cluster.brokers),
-        "a ring has 1 broker, or 3, 6, 12, 24 and so on",
-    )
-    _require(
-        not cluster.uuid or re.fullmatch("[0-9a-f]{32}", cluster.uuid) is not None,
-        "cluster.uuid",
-        cluster.uuid,
-        "must be 32 hexadecimal digits, lower case",
-    )
+    fits = ring_size_valid(max(1, len(cluster.brokers)))
+    rule = "a ring has 1 broker, or 3, 6, 12, 24 and so on"
+    _require(fits, "cluster.brokers", list(cluster.brokers), rule)
+    fits = not cluster.uuid or re.fullmatch("[0-9a-f]{32}", cluster.uuid) is not None
+    _require(fits, "cluster.uuid", cluster.uuid, "must be 32 hexadecimal digits, lower case")
     slices = cluster.slices_per_range
     _require(
         1 <= slices <= limits.SLICES_PER_RANGE_MAX and slices.bit_count() == 1,

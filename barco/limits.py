@@ -93,7 +93,7 @@ CONFIG_KEY_DOTS_MAX = 16
 """In a key as it is written; broker.bind has one."""
 
 HOSTS_MAX = 1_000
-"""Names in broker.hosts: each request's Host is looked up among them."""
+"""Names in clients.hosts: each request's Host is looked up among them."""
 
 CONNECTIONS_MAX = 10_000
 CONNECTIONS_FLOOR = 16

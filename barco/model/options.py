@@ -78,8 +78,8 @@ class WorkerOptions:
     """The address from which other brokers are called."""
     advertise: str = ""
     """The address or name of this broker that clients are told; empty: `bind`."""
-    hosts: list[str] = field(default_factory=list)
-    """Names and origins that requests may give besides addresses and localhost."""
+    clients: dict[str, Any] = field(default_factory=dict)
+    """Section [clients] of the configuration, whole: who serves them reads what it needs."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: dict[int, str]

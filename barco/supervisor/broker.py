@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -291,7 +291,7 @@ class Broker:
             listeners={name: [listener.fileno()] for name, listener in sockets.items()},
             bind=machine.source_of(config),
             advertise=machine.advertised_by(config),
-            hosts=[*config.broker.hosts, *filter(None, [config.broker.advertise])],
+            clients=asdict(config.clients),
             ports=self._listeners.ports,
             shard_endpoints=self._listeners.shard_endpoints,
             engine=config.broker.engine,

@@ -88,11 +88,11 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                 "a batch with a producer id must lie in one slice", 0, 0},
     [PROBLEM_FOREIGN_HOST] = {403, "foreign-host",
                               "Host names no host of this broker: use an address, localhost or a "
-                              "name in broker.hosts",
+                              "name in clients.hosts",
                               1, 0},
     [PROBLEM_FOREIGN_ORIGIN] = {403, "foreign-origin",
                                 "a page of another origin sent this: if it may, add its origin to "
-                                "broker.hosts",
+                                "clients.hosts",
                                 1, 0},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_FULL] = {503, "too-many-connections",

@@ -37,7 +37,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
         (BROKER + "ordinal = " + "9" * 10_000 + ".5", "inf is not a whole number"),
         (BROKER + "ordinal = nan", "nan is not a whole number"),
         (BROKER + "ordinal = 0x" + "f" * 10_000, "thousands of digits is not a whole number"),
-        (BROKER + "hosts = [0x" + "f" * 10_000 + "]", "is not a list"),
+        ("[clients]\n" + "hosts = [0x" + "f" * 10_000 + "]", "is not a list"),
         (BROKER + "bind = 0x" + "f" * 10_000, "is not text"),
         (".".join(["a"] * 100_000) + " = 1", "nested too deep"),
         (".".join(['"a=b"'] * 100_000) + " = 1", "nested too deep"),
@@ -46,8 +46,8 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
         ("x = " + "{a = " * 2_000 + "1" + "}" * 2_000, "nested too deep"),
         ("x = " + "[" * 100_000, "barco.toml "),
         ('"\\' * 400_000, "is not TOML"),
-        (BROKER + "hosts = [" + "'a'," * 200_000 + "]", "1000 at most"),
-        (BROKER + "hosts = [" + "1," * 200_000 + "]", "is not a list"),
+        ("[clients]\n" + "hosts = [" + "'a'," * 200_000 + "]", "1000 at most"),
+        ("[clients]\n" + "hosts = [" + "1," * 200_000 + "]", "is not a list"),
         ("[cluster]\nbrokers = [" + "'127.0.0.1'," * 50_000 + "]", "there twice"),
         (BROKER + "k" * 300_000 + " = 1", "unknown key"),
         (BROKER + '"a\\u001b[2J\\nb" = 1', r"unknown key broker.a\x1b[2J\nb"),
@@ -104,7 +104,7 @@ def test_places(
         ("BARCO_BROKER_BIND", "9" * 100_000),
         ("BARCO_BROKER_BIND", "a\nb"),
         ("BARCO_BROKER_" + "X" * 10_000, "1"),
-        ("BARCO_BROKER_HOSTS", "a," * 50_000),
+        ("BARCO_CLIENTS_HOSTS", "a," * 50_000),
     ],
     ids=lambda pair: f"{pair[0][:30]}={pair[1][:5]!r}",
 )
@@ -125,12 +125,12 @@ def test_what_looks_deep_and_is_not(tmp_path: Path) -> None:
     dots = ".".join(["a"] * 100)
     path = tmp_path / "barco.toml"
     path.write_text(
-        f"# {dots} = 1\r\n[broker] # {dots}\r\nhosts = ['{dots}', \"{dots}\"] # {dots} = 2\r\n"
-        f'data_dir = """{dots} \\"""{dots}"""\r\n',
+        f"# {dots} = 1\r\n[clients] # {dots}\r\nhosts = ['{dots}', \"{dots}\"] # {dots} = 2\r\n"
+        f'[broker]\r\ndata_dir = """{dots} \\"""{dots}"""\r\n',
         "utf-8",
     )
     loaded = config.load(path, {})
-    assert loaded.broker.hosts == (dots, dots)
+    assert loaded.clients.hosts == (dots, dots)
     assert loaded.broker.data_dir == f'{dots} """{dots}'
 
 

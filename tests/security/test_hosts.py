@@ -74,7 +74,7 @@ def test_configured_names(
     attacked: AttackedBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     names = "events.example.org,https://pages.example.org:8443"
-    other = AttackedBroker(tmp_path_factory.mktemp("named") / "data", broker_hosts=names)
+    other = AttackedBroker(tmp_path_factory.mktemp("named") / "data", clients_hosts=names)
     other.begin()
     try:
         assert ask(other, "Events.Example.org:9252").status == 200

@@ -86,7 +86,8 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
             process = (options.process[0], held.number)
             endpoint = options.shard_endpoints[held.number]
             reactor.set_route(held.first, held.slices, peer_of(process), endpoint)
-    for name in ("localhost", *options.hosts):
+    hosts = ("localhost", options.advertise, *options.clients.get("hosts", ()))
+    for name in filter(None, hosts):
         reactor.add_host(name)
     return reactor
 
