@@ -278,6 +278,12 @@ GOSSIP_SYNC_SECONDS = 10.0
 GOSSIP_RECONNECT_SECONDS = 2.0
 """How often one of the brokers that are down, or were never heard of, is tried."""
 
+ROUTE_BYTES_MAX = 64
+"""Of one route as msgpack: seven numbers and three members take 46 at most."""
+
+TARGET_BYTES_MAX = 2 * MiB
+"""Of the brokers that a cluster shall consist of: 150 bytes each, BROKERS_MAX of them."""
+
 GOSSIP_FACT_BYTES_MAX = 12 * KiB
 """A consumer of 64 topics with the longest names takes 9 KiB."""
 

@@ -14,7 +14,7 @@ FLOORS = (
     # The machines of the control plane.
     *("barco.cluster", "barco.cluster.state", "barco.cluster.replica"),
     "barco.cluster.logs",
-    *("barco.cluster.gossip", "barco.cluster.groups"),
+    *("barco.cluster.gossip", "barco.cluster.groups", "barco.cluster.ring"),
     # The library, and Spark upon it.
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
