@@ -63,6 +63,8 @@ class Disk:
         """Logs whose groups after this one can be read until the next sync: theirs has failed."""
         self.loose_journal = NOTHING
         """So many records of the journal are stable."""
+        self.damaged = False
+        """Frames of the journal can not be read, and no start has written it anew since."""
         self.full = False
         self.witness: dict[Gid, int] = {}
         """What was committed, as the headers of a log's groups say."""
@@ -162,6 +164,8 @@ class Disk:
             "votes that were read are lost with the power", when=left < len(self.journal)
         )
         del self.journal[rng.randint(left, len(self.journal)) :]
+        if self.damaged:  # The power does not heal them: the next start finds them as this one did.
+            self.journal.append(DoubtRecord(UNKNOWN, 0))
         self.sync()
         self._vote_again()
 
@@ -174,6 +178,7 @@ class Disk:
         self.doomed.clear()
         self.loose.clear()
         self.loose_journal = NOTHING
+        self.damaged = False
 
     def doom(self, gid: Gid) -> None:
         """Its appends fail: they can be read, until somebody syncs."""
@@ -241,6 +246,7 @@ class Disk:
             record for record, is_left in zip(self.journal, left, strict=True) if is_left
         ]
         self.journal.append(DoubtRecord(UNKNOWN, 0))
+        self.damaged = True
         self._vote_again()
 
     def _vote_again(self) -> None:

@@ -384,8 +384,7 @@ class Oracle:
             # What was decided and nobody has heard of yet can hang on its votes.
             if gid not in self.decided or member in brokers and not self._knows(member, gid):
                 return False
-        newest = max((gid.epoch for gid in self.opened), default=1)
-        if any(broker.disk.doubts() >= newest for broker in self.world.brokers):
+        if any(self._lacks_vote(broker) for broker in self.world.brokers):
             return False
         for generation in self.opened.values():
             if any(member not in brokers for member in generation.members):
@@ -395,6 +394,14 @@ class Oracle:
                 if not self.world.brokers[member.ordinal].disk.holds(gid, value.tail):
                     return False
         return True
+
+    def _lacks_vote(self, broker: Broker) -> bool:
+        """Whether it is in doubt about what is open, or ends in what is decided and may be known to
+        nobody but one that is away."""
+        recent = {gid for gid in self.opened if gid.epoch > 1}
+        recent |= {parent.gid for gid in recent for parent in self.opened[gid].parents}
+        doubts, decided = broker.disk.doubts(), broker.disk.decided
+        return any(gid.epoch <= doubts and not decided(gid) for gid in recent)
 
     def _knows(self, member: Identity, gid: Gid) -> bool:
         return self.world.brokers[member.ordinal].disk.decided(gid)

@@ -28,6 +28,7 @@ from barco.types import Ordinal
 
 from .mutants import Mutant
 from .plan import run
+from .world import World
 
 SECONDS = 30.0
 RUNS_MAX = 400
@@ -69,8 +70,8 @@ class SuspectCounts(Replica):
 
 MUTANTS = {
     "votes all the same": (VotesAllTheSame, 7),
-    "doubts what it knows": (DoubtsWhatItKnows, 63),
-    "forgets the doubt": (ForgetsTheDoubt, 261),
+    "doubts what it knows": (DoubtsWhatItKnows, 244),
+    "forgets the doubt": (ForgetsTheDoubt, 139),
 }
 """And the seed that is known to catch it; after a change others are tried."""
 
@@ -86,10 +87,31 @@ def test_mutant_is_caught(name: str) -> None:
     raise AssertionError(f"{name} passed for good")
 
 
-@pytest.mark.parametrize("seed", range(60))
+FALSE_ALARMS = (900134, 900309)
+"""Of a disk whose damage a power cut healed; and of progress asked of two of whom one had no vote
+in what only the third could end."""
+
+
+@pytest.mark.parametrize("seed", [*range(60), *FALSE_ALARMS])
 def test_a_journal_that_lost_records(seed: int) -> None:
     outcome = run(seed, SECONDS, forget=True)
     assert outcome.violation is None, f"seed {outcome.seed}: {outcome.violation}"
+
+
+def test_who_was_never_told_of_a_generation_has_forgotten_no_vote_in_it() -> None:
+    """Two have accepted what begins it, and the one that proposed it loses its journal before it
+    hears of that: seeds 131558 and 131606, until a new process waited for the others (A6)."""
+    world = World(1)
+    broker, oracle = world.brokers[0], world.oracle
+    (first,) = world.ranges
+    child = dataclasses.replace(first, gid=Gid(first.gid.token, 2))  # type: ignore[arg-type]
+    oracle.opened[child.gid] = oracle.generations[child.gid] = child
+    lost = (broker.disk.identity, child.gid)
+    oracle.forgot(broker.disk.identity)
+    assert lost not in oracle.forgotten
+    oracle.recorded(broker, OpenedRecord(child))
+    oracle.forgot(broker.disk.identity)
+    assert lost in oracle.forgotten
 
 
 def proposer_hears(kind: type[Replica]) -> list[Message]:
