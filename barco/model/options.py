@@ -27,6 +27,10 @@ TIMESTAMPS = ("plausible", "any")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
 
 
+DATA_FORMAT = 1
+"""Of data directories. What one broker writes the others of its cluster read."""
+
+
 def cluster_mark(uuid: str) -> str:
     """Tells clusters apart in answers to anybody; the uuid itself is for brokers."""
     return hashlib.sha256(b"barco mark " + uuid.encode()).hexdigest()[:16]

@@ -33,8 +33,12 @@ class Hello:
     disk_uuid: str
     session: int
     brokers: int
+    """At format time, as are slices and workers: the cut of the ring. How many its configuration
+    lists it does not say: they may differ while a cluster grows."""
     slices_per_range: int
     workers: int
+    format: int
+    """Of its data directory."""
     replaces: str = ""
     """The disk that this one stands in for (`barco replace`)."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from barco.errors import ProtocolError
 from barco.limits import PROCESSES_MAX
+from barco.model.options import DATA_FORMAT
 
 LINK_VERSION = 5
 """Of the hello and of everything behind it. Workers that speak another one do not connect."""
@@ -39,8 +40,12 @@ class Hello:
     session: int
     """Of this start of the worker, never used twice."""
     ring_size: int
+    """Brokers at format time, as are slices and workers: the cut of the ring. How many brokers its
+    configuration lists it does not say: they may differ while a cluster grows."""
     workers: int
     slices_per_range: int
+    format: int = DATA_FORMAT
+    """Of its data directory."""
     link_version: int = LINK_VERSION
 
     def to_message(self) -> dict[str, Any]:
@@ -64,20 +69,23 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
     return Hello(**message)
 
 
-def refusal(mine: Hello, theirs: Hello) -> str | None:
-    """Why a worker that says this is not let in; None if it is. One line, without secrets."""
+def refusal(mine: Hello, theirs: Hello, brokers: int) -> str | None:
+    """Why a worker that says this is not let in; None if it is. One line, without secrets.
+
+    brokers: how many this one's configuration lists.
+    """
     if theirs.link_version != mine.link_version:
         return f"links of version {theirs.link_version} are not spoken here, {mine.link_version} is"
     if theirs.cluster_uuid != mine.cluster_uuid:
         return "this is another cluster: correct cluster.brokers and cluster.uuid"
     if theirs.kind not in KINDS:
         return f"there is no link of kind {theirs.kind!r}"
-    for name in ("ring_size", "workers", "slices_per_range"):
+    for name in ("ring_size", "workers", "slices_per_range", "format"):
         ours, other = getattr(mine, name), getattr(theirs, name)
         if ours != other:
             return f"{name} is {ours} here and {other} there: make the configurations the same"
-    if not 0 <= theirs.ordinal < mine.ring_size:
-        return f"there is no broker {theirs.ordinal} in a ring of {mine.ring_size}"
+    if not 0 <= theirs.ordinal < brokers:
+        return f"there is no broker {theirs.ordinal} in a ring of {brokers}"
     if theirs.ordinal == mine.ordinal:
         return f"broker {mine.ordinal} is this one: two brokers have the same ordinal"
     if not 0 <= theirs.worker < PROCESSES_MAX or theirs.session <= 0:

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 import barco
+from barco import limits
 from barco.cluster.gossip.facts import (
     BROKER,
     CONSUMER,
@@ -79,19 +80,20 @@ class Cluster:
         self._registrations = Registrations(
             slices,
             ordinal=hello.ordinal,
-            ring=hello.brokers,
+            ring=len(addresses),
             counter=started,
             unix_seconds=time.time,
         )
         self._control = Control(self._registrations, self._take_receipt)
         machine = Gossip(
             me,
-            hello.brokers,
+            len(addresses),
             random=random.SystemRandom(),
             now=asyncio.get_running_loop().time(),
-            accept=self._registrations.accept,
+            accept=self._accept,
         )
         self._ordinal = hello.ordinal
+        self._small = len(addresses) <= limits.GOSSIP_DIRECT_BROKERS
         self.node = GossipNode(
             machine, hello, addresses, bind=bind, on_effect=self._effect, key=key
         )
@@ -208,6 +210,16 @@ class Cluster:
             sends = self._control.delivered(effect.receipt, effect.missing)
             self._send(self._dispatch(sends))
 
+    def _accept(self, fact: Fact, teller: int) -> bool:
+        """Which processes another broker runs only that broker says, where each tells each other
+        directly: a wrong word of a third one would send what is meant for it elsewhere. What is
+        said of this broker itself is taken, and denied."""
+        if self._small and fact.kind == BROKER and fact.key not in (teller, self._ordinal):
+            known = self._topology.brokers.get(int(fact.key))
+            if known is not None and BrokerInfo.of(fact).processes != known.processes:
+                return False
+        return self._registrations.accept(fact, teller)
+
     def _changed(self, changed: Changed, now: float) -> None:
         fact = changed.fact
         if fact.kind == CONSUMER:
@@ -292,9 +304,10 @@ def join(
         ordinal=identity.ordinal,
         disk_uuid=identity.disk_uuid,
         session=session,
-        brokers=len(brokers),
+        brokers=identity.ring_size,
         slices_per_range=identity.slices_per_range,
         workers=identity.workers,
+        format=identity.format,
         replaces=identity.replaces,
     )
     me = BrokerInfo(

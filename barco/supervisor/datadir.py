@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from barco.errors import DataDirError, InUseError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
+from barco.model.options import DATA_FORMAT
 from barco.model.placement import Placement, ring_size_valid
 from barco.model.ranges import (
     ProcessTable,
@@ -31,7 +32,6 @@ from barco.model.ranges import (
 from barco.model.replicas import Replicas
 from barco.types import Ordinal
 
-FORMAT = 1
 IDENTITY = "broker.json"
 PROCESSES = "processes.json"
 NEW = ".new"
@@ -47,7 +47,7 @@ LOCK_SECONDS_MAX = 3.0
 class Identity:
     """broker.json: who wrote this directory, and the shape that can not change."""
 
-    format: int = FORMAT
+    format: int = DATA_FORMAT
     cluster_uuid: str
     disk_uuid: str
     ordinal: int
@@ -144,9 +144,9 @@ def load(path: Path) -> Identity | None:
         identity = Identity(**given)
     except (ValueError, TypeError):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
-    if identity.format != FORMAT:
+    if identity.format != DATA_FORMAT:
         raise DataDirError(
-            f"{path} has format {identity.format}, this version of barco reads {FORMAT}"
+            f"{path} has format {identity.format}, this version of barco reads {DATA_FORMAT}"
         )
     if not _plausible(identity):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
@@ -162,9 +162,9 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
     try:
         given = json.loads(file.read_text("ascii"))
         table = from_plain(given["processes"])
-        if given["format"] != FORMAT:
+        if given["format"] != DATA_FORMAT:
             raise DataDirError(
-                f"{file} has format {given['format']}, this version of barco reads {FORMAT}"
+                f"{file} has format {given['format']}, this version of barco reads {DATA_FORMAT}"
             )
         if given["check"] != _check(given["processes"]):
             raise ValueError("its checksum is another")
@@ -220,7 +220,7 @@ def adopt_table(path: Path, identity: Identity) -> ProcessTable:
 
 def _table_text(table: ProcessTable) -> str:
     processes = to_plain(table)
-    whole = {"format": FORMAT, "processes": processes, "check": _check(processes)}
+    whole = {"format": DATA_FORMAT, "processes": processes, "check": _check(processes)}
     return json.dumps(whole, indent=1)
 
 

@@ -133,6 +133,7 @@ class GossipNode:
         self.counters = Traffic()
         self.refusals: dict[int, str] = {}
         """Why peers are refused or refuse, by ordinal, until it has been settled."""
+        self._ring = len(addresses)
         self._hello = hello
         self._key = key
         self._bind = bind
@@ -402,7 +403,7 @@ class GossipNode:
 
     def _refusal(self, theirs: Hello, address_fits: bool) -> str:
         known = self.machine.members.info(theirs.ordinal)
-        return refusal(self._hello, theirs, known, address_fits=address_fits)
+        return refusal(self._hello, theirs, known, ring=self._ring, address_fits=address_fits)
 
     def _refused(self, ordinal: int, what: str, refuse: Refuse) -> None:
         self.counters.refusals += 1

@@ -169,6 +169,7 @@ def liar(cluster: LocalCluster, seed: int) -> GossipNode:
         brokers=3,
         slices_per_range=identity.slices_per_range,
         workers=identity.workers,
+        format=identity.format,
         replaces=identity.replaces,
     )
     me = BrokerInfo(

@@ -156,7 +156,7 @@ class LinkServer:
                 end.close()
 
     def _refusal(self, theirs: Hello, host: str) -> str | None:
-        why = refusal(self._hello, theirs)
+        why = refusal(self._hello, theirs, len(self._brokers))
         if why is None and self._brokers[theirs.ordinal] != host:
             why = (
                 f"broker {theirs.ordinal} has another address than {host}: make cluster.brokers the"

@@ -6,11 +6,14 @@ from barco.cluster.gossip.facts import BrokerInfo
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
 
 
-def refusal(mine: Hello, theirs: Hello, known: BrokerInfo | None, *, address_fits: bool) -> str:
+def refusal(
+    mine: Hello, theirs: Hello, known: BrokerInfo | None, *, ring: int, address_fits: bool
+) -> str:
     """Why the other broker is refused, in one line that says what to do; "" if it is not.
 
-    known: what is known of a broker of that ordinal. address_fits: whether the other one speaks
-    from the address that the configuration gives to that ordinal.
+    ring: how many brokers this one's configuration lists. known: what is known of a broker of that
+    ordinal. address_fits: whether the other one speaks from the address that the configuration
+    gives to that ordinal.
     """
     if theirs.protocol != GOSSIP_VERSION:
         return (
@@ -24,18 +27,14 @@ def refusal(mine: Hello, theirs: Hello, known: BrokerInfo | None, *, address_fit
             f" {mine.ordinal}: correct cluster.brokers, or format the data directory for this"
             " cluster"
         )
-    if (theirs.brokers, theirs.slices_per_range, theirs.workers) != (
-        mine.brokers,
-        mine.slices_per_range,
-        mine.workers,
-    ):
+    if _shape(theirs) != _shape(mine):
         return (
-            f"another shape: broker {theirs.ordinal} has {_shape(theirs)}, broker {mine.ordinal}"
-            f" {_shape(mine)}: these have to be the same everywhere"
+            f"another shape: broker {theirs.ordinal} was formatted for {_shape(theirs)}, broker"
+            f" {mine.ordinal} for {_shape(mine)}: these have to be the same everywhere"
         )
-    if not 0 <= theirs.ordinal < mine.brokers:
+    if not 0 <= theirs.ordinal < ring:
         return (
-            f"broker.ordinal = {theirs.ordinal} is not in a ring of {mine.brokers}: correct it, or"
+            f"broker.ordinal = {theirs.ordinal} is not in a ring of {ring}: correct it, or"
             " cluster.brokers"
         )
     if theirs.ordinal == mine.ordinal or not address_fits:
@@ -58,5 +57,6 @@ def _wrong_disk(theirs: Hello, known: BrokerInfo | None) -> str:
 
 def _shape(hello: Hello) -> str:
     return (
-        f"{hello.brokers} brokers, {hello.slices_per_range} slices a range, {hello.workers} workers"
+        f"{hello.brokers} brokers, {hello.slices_per_range} slices a range, {hello.workers}"
+        f" workers, format {hello.format}"
     )

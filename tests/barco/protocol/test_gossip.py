@@ -33,6 +33,7 @@ WHO: dict[str, Any] = {
     "brokers": 3,
     "slices_per_range": 8,
     "workers": 2,
+    "format": 1,
 }
 
 

@@ -32,6 +32,7 @@ def hello(ordinal: int, brokers: int, **changes: Any) -> Hello:
         brokers=brokers,
         slices_per_range=8,
         workers=2,
+        format=1,
     )
     return replace(made, **changes)
 

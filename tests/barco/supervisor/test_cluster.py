@@ -5,13 +5,21 @@ import random
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from gossiping import hello, host, until
 
-from barco.cluster.gossip.facts import BrokerInfo
-from barco.supervisor.cluster import Cluster, ring_slices
+from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo
+from barco.model.placement import Placement
+from barco.model.ranges import first_table
+from barco.model.replicas import Replicas
+from barco.protocol.gossip import Push
+from barco.supervisor.cluster import Cluster, ring_slices, told
 from barco.supervisor.control import Sends
+from barco.types import Ordinal
+
+TABLES = [first_table(Replicas(Placement(3, 8), 1), Ordinal(ordinal)) for ordinal in range(3)]
 
 
 class Site:
@@ -27,6 +35,7 @@ class Site:
             ports=(("discovery", 9250), ("gossip", addresses[ordinal][1])),
             workers=2,
             version="0.1.0",
+            processes=told(TABLES[ordinal]),
             incarnation=incarnation,
         )
         self.sent: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
@@ -87,6 +96,16 @@ class Site:
         """The states of brokers, as a worker was told."""
         frames = [m for m in self.sent[worker] if m["type"] == "cluster"]
         return {b["ordinal"]: b["state"] for frame in frames for b in frame["brokers"]}
+
+    def processes(self, of: int, worker: int = 0) -> list[list[list[int]]]:
+        """Each different table of a broker, as a worker was told."""
+        frames = [m for m in self.sent[worker] if m["type"] == "cluster"]
+        told = [b["processes"] for m in frames for b in m["brokers"] if b["ordinal"] == of]
+        return [each for number, each in enumerate(told) if told.index(each) == number]
+
+    def incarnation(self, of: int) -> int:
+        """Of a broker, as its supervisor knows it."""
+        return BrokerInfo.of(self.cluster.node.machine.store.get(BROKER, of)).incarnation
 
     def leaders(self, worker: int = 0) -> dict[int, list[int]]:
         """Who leads what, as a worker was told."""
@@ -182,6 +201,35 @@ def test_who_leads_what_reaches_every_worker_and_the_newest_epoch_wins() -> None
             sites[1].tell(0, frame)
             for site in sites:
                 await until(lambda site=site: site.leaders(1) == {token: [3, 2, 1, 8]})
+
+    asyncio.run(run())
+
+
+def test_each_broker_tells_which_processes_it_has() -> None:
+    """At its start, and when they are others; what a third one says of them is not believed."""
+
+    async def run() -> None:
+        async with three() as sites:
+            first = [list(each) for each in told(TABLES[1])]
+            for site in sites:
+                assert site.processes(1) == [first]
+            machine, node = sites[2].cluster.node.machine, sites[2].cluster.node
+            known = BrokerInfo.of(machine.store.get(BROKER, 1))
+            lie = replace(known, processes=((5, 5),), incarnation=known.incarnation + 7)
+            node.run(machine.publish(lie.fact(), node.now()))
+            less = TABLES[1].without(TABLES[1].at(2).token)
+            sites[1].cluster.renew(less)
+            for site in sites:
+                now = [list(each) for each in told(less)]
+                await until(lambda site=site, now=now: site.processes(1)[-1] == now)
+            assert sites[0].processes(1) == sites[1].processes(1) == [first, now]
+            # A state that a third one tells is another matter.
+            node = sites[0].cluster.node
+            known = BrokerInfo.of(node.machine.store.get(BROKER, 1))
+            gone = Push(facts=(replace(known, state=DOWN, by=2).fact().packed,))
+            denied = known.incarnation
+            node.run(node.machine.receive(2, gone, node.now()))
+            await until(lambda: sites[0].incarnation(1) > denied)
 
     asyncio.run(run())
 

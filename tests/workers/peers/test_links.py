@@ -45,12 +45,13 @@ THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
         ({"kind": "telnet"}, "no link of kind"),
         ({"workers": 3}, "workers is 2 here and 3 there"),
         ({"ring_size": 6}, "ring_size is 3 here and 6 there"),
+        ({"format": 2}, "format is 1 here and 2 there"),
         ({"ordinal": 3}, "there is no broker 3"),
         ({"ordinal": 1}, "two brokers have the same ordinal"),
     ],
 )
 def test_who_is_let_in(change, words):
-    why = refusal(MINE, dataclasses.replace(THEIRS, **change))
+    why = refusal(MINE, dataclasses.replace(THEIRS, **change), 3)
     assert (why is None) if words is None else words in why
 
 

@@ -19,6 +19,7 @@ MINE = Hello(
     brokers=3,
     slices_per_range=8,
     workers=2,
+    format=1,
 )
 THEIRS = replace(MINE, ordinal=1, disk_uuid="b" * 32, session=2)
 KNOWN = BrokerInfo(
@@ -34,8 +35,15 @@ KNOWN = BrokerInfo(
 
 
 def test_the_right_one_is_let_in() -> None:
-    assert refusal(MINE, THEIRS, None, address_fits=True) == ""
-    assert refusal(MINE, THEIRS, KNOWN, address_fits=True) == ""
+    assert refusal(MINE, THEIRS, None, ring=3, address_fits=True) == ""
+    assert refusal(MINE, THEIRS, KNOWN, ring=3, address_fits=True) == ""
+
+
+def test_lists_of_brokers_may_differ_while_a_ring_grows() -> None:
+    """What was cut at format time may not."""
+    fourth = replace(THEIRS, ordinal=3)
+    assert refusal(MINE, fourth, None, ring=6, address_fits=True) == ""
+    assert "not in a ring of 3" in refusal(MINE, fourth, None, ring=3, address_fits=True)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +56,16 @@ def test_the_right_one_is_let_in() -> None:
         ({"ordinal": 3}, True, "not in a ring of 3"),
         ({"slices_per_range": 16}, True, "another shape"),
         ({"workers": 4}, True, "another shape"),
+        ({"brokers": 6}, True, "another shape"),
+        ({"format": 2}, True, "another shape"),
         ({"disk_uuid": "e" * 32}, True, "barco replace"),
     ],
 )
 def test_the_wrong_one_is_told_why(changes: dict[str, Any], address_fits: bool, words: str) -> None:
-    reason = refusal(MINE, replace(THEIRS, **changes), KNOWN, address_fits=address_fits)
+    reason = refusal(MINE, replace(THEIRS, **changes), KNOWN, ring=3, address_fits=address_fits)
     assert words in reason and "\n" not in reason
 
 
 def test_a_disk_that_stands_in_for_the_old_one_is_let_in() -> None:
     replacing = replace(THEIRS, disk_uuid="e" * 32, replaces="b" * 32)
-    assert refusal(MINE, replacing, KNOWN, address_fits=True) == ""
+    assert refusal(MINE, replacing, KNOWN, ring=3, address_fits=True) == ""
