@@ -14,9 +14,10 @@ from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.config import Config
-from barco.errors import BarcoError, DataDirError, ProtocolError
+from barco.errors import BarcoError, ConfigError, ProtocolError
 from barco.model.options import WorkerOptions
-from barco.model.ranges import ProcessTable
+from barco.model.ranges import HeldRange, ProcessTable, flaw, to_plain
+from barco.protocol import messages
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
@@ -70,7 +71,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     os.umask(0o077)
     lock = datadir.claim(plan.data_dir)
     try:
-        identity = identify(plan)
+        identity = datadir.identify(plan.data_dir, plan.config, plan.known_disk)
         table = datadir.adopt_table(plan.data_dir, identity)
         datadir.prepare(plan.data_dir)
         files = machine.raise_file_limit()
@@ -96,72 +97,6 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
             listeners.close()
     finally:
         os.close(lock)
-
-
-def identify(plan: ServePlan) -> Identity:
-    """The data directory's identity; an empty directory is formatted for this machine."""
-    config = plan.config
-    identity = datadir.load(plan.data_dir)
-    slices = config.cluster.slices_per_range
-    if identity is None:
-        if (known := plan.known_disk(config)) is not None:
-            raise DataDirError(
-                f"{plan.data_dir} is empty, and broker {config.broker.ordinal} of this cluster is"
-                f" known with disk {known}: bring its data directory back or, if it is lost, run"
-                " barco replace with the same options, then barco serve"
-            )
-        identity = datadir.format_data_dir(
-            plan.data_dir,
-            workers=machine.worker_count(config),
-            slices_per_range=slices,
-            ordinal=config.broker.ordinal,
-            cluster_uuid=configuration.cluster_uuid(config),
-            ring_size=max(1, len(config.cluster.brokers)),
-        )
-        extra = {"data_dir": str(plan.data_dir), "workers": identity.workers}
-        log.info("data directory formatted", extra=extra)
-        return identity
-    check_membership(plan, identity)
-    if config.broker.workers not in (0, identity.workers):
-        raise DataDirError(
-            f"{plan.data_dir} was formatted for {identity.workers} workers, not for"
-            f" {config.broker.workers}: leave --workers out, or pass another --data-dir"
-        )
-    if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):
-        raise DataDirError(
-            f"{plan.data_dir} was formatted with {identity.slices_per_range} slices, not with"
-            f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
-        )
-    return identity
-
-
-def check_membership(plan: ServePlan, identity: Identity) -> None:
-    """Refuse a directory that belongs to another cluster, or to another broker of it."""
-    config, path = plan.config, plan.data_dir
-    ring_size = max(1, len(config.cluster.brokers))
-    if (identity.ring_size == 1) != (ring_size == 1):
-        kinds = {True: "a single broker", False: "a broker of a cluster"}
-        raise DataDirError(
-            f"{path} was formatted for {kinds[identity.ring_size == 1]}, not for"
-            f" {kinds[ring_size == 1]}: pass the --config it was made with, or another --data-dir"
-        )
-    if ring_size > 1 and identity.ring_size != ring_size:
-        raise DataDirError(
-            f"{path} was formatted for a cluster of {identity.ring_size} brokers, and"
-            f" cluster.brokers lists {ring_size}: a cluster can not grow or shrink in this version;"
-            " restore the list it was made with, or load the events into a new cluster"
-        )
-    wanted = configuration.cluster_uuid(config)
-    if wanted and identity.cluster_uuid != wanted:
-        raise DataDirError(
-            f"{path} belongs to cluster {identity.cluster_uuid}, the configuration is of cluster"
-            f" {wanted}: correct cluster.uuid or cluster.brokers, or pass another --data-dir"
-        )
-    if ring_size > 1 and identity.ordinal != config.broker.ordinal:
-        raise DataDirError(
-            f"{path} belongs to the broker with ordinal {identity.ordinal}, this one has"
-            f" {config.broker.ordinal}: correct broker.ordinal, or pass another --data-dir"
-        )
 
 
 class Broker:
@@ -209,6 +144,8 @@ class Broker:
             )
         self._lock = lock
         self._keepers = {number: self._keeper(number) for number in table.numbers}
+        self._lives: dict[int, asyncio.Task[None]] = {}
+        """What runs each keeper."""
 
     async def run(self) -> int:
         """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
@@ -226,27 +163,103 @@ class Broker:
                 self._key,
             )
             await self._cluster.start(self._listeners.gossip)
-        keepers = [asyncio.create_task(keeper.run()) for keeper in self._keepers.values()]
+        for worker in self._keepers:
+            self._keep(worker)
         chores = [asyncio.create_task(chore) for chore in self._chores()]
-        stop = asyncio.create_task(self._stop.wait())
         try:
-            await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
-            await self._drain(keepers)
+            await self._stop.wait()
+            await self._drain()
         finally:
-            for task in (*chores, stop, *keepers):
+            lives = list(self._lives.values())
+            for task in (*chores, *lives):
                 task.cancel()
-            await asyncio.gather(*chores, stop, *keepers, return_exceptions=True)
+            await asyncio.gather(*chores, *lives, return_exceptions=True)
             if self._cluster is not None:
                 await self._cluster.close()
-        for keeper in keepers:
-            if not keeper.cancelled() and (error := keeper.exception()) is not None:
+        for life in lives:
+            if not life.cancelled() and (error := life.exception()) is not None:
                 raise error
         if self._signals > 1:
             raise BarcoError("stopped before the workers had drained, on a second signal")
         log.info("broker stopped", extra={"pid": os.getpid()})
         return 0
 
+    # --- Ranges that come and go --------------------------------------------------------------
+
+    @property
+    def table(self) -> ProcessTable:
+        """The broker's processes, as they are now."""
+        return self._table
+
+    def add_range(self, held: HeldRange) -> HeldRange:
+        """Start a process for a range that this broker has none for; how it is held now.
+
+        The number that `held` names is not used: the lowest that is free is given. What the process
+        holds then is what its directory has, or nothing: it says that it is ready, and waits. The
+        table is on the disk before it is started, by an fsync in the supervisor's thread. A
+        BarcoError, with nothing changed: there is no number or port, or no such range.
+        """
+        identity, config = self._identity, self._plan.config
+        try:
+            table = self._table.with_range(held)
+        except ValueError as error:
+            raise ConfigError(f"no process for the range at {held.token}: {error}") from None
+        if (what := flaw(table, identity.cut, identity.member)) is not None:
+            raise ConfigError(f"no process for the range at {held.token}: {what}")
+        if self._cluster is not None:
+            configuration.check_cluster_ports(config, table.numbers[-1] + 1)
+        made = table.holding(held.token)
+        assert made is not None, "it has just been put there"
+        self._listeners.open(made.number, public=made.members[0] == identity.member)
+        try:
+            datadir.write_table(self._plan.data_dir, table)
+        except BarcoError:
+            self._listeners.shut(made.number)
+            raise
+        self._table = table
+        self._keepers[made.number] = self._keeper(made.number)
+        self._keep(made.number)
+        self._tell_own()
+        return made
+
+    async def end_range(self, token: int) -> None:
+        """End the process of a range, in an orderly way, and give its number back.
+
+        Its directory stays: what is in it is somebody else's to decide. A process that is killed
+        before that is written down is started again at the next start.
+        """
+        held = self._table.holding(token)
+        assert held is not None and len(self._table) > 1, "one of several is ended"
+        keeper, life = self._keepers.pop(held.number), self._lives.pop(held.number)
+        keeper.stop()
+        _, late = await asyncio.wait([life], timeout=limits.DRAIN_SECONDS_MAX)
+        if late:
+            keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
+            await asyncio.wait([life])
+        self._listeners.shut(held.number)
+        table = self._table.without(token)
+        datadir.write_table(self._plan.data_dir, table)
+        self._table = table
+        self._tell_own()
+
+    def _tell_own(self) -> None:
+        """To this broker's processes and to the other brokers: these are the processes now."""
+        endpoints = {str(n): text for n, text in self._listeners.shard_endpoints.items()}
+        news = {"processes": to_plain(self._table), "endpoints": endpoints}
+        self._send([(worker, {"type": messages.PROCESSES} | news) for worker in self._keepers])
+        if self._cluster is not None:
+            self._cluster.renew(self._table)
+
     # --- Workers ------------------------------------------------------------------------------
+
+    def _keep(self, number: int) -> None:
+        life = self._lives[number] = asyncio.create_task(self._keepers[number].run())
+        life.add_done_callback(lambda done: self._ended(number))
+
+    def _ended(self, number: int) -> None:
+        """Who is not to be kept any more ends the broker, unless that was wanted."""
+        if number in self._keepers:
+            self._stop.set()
 
     def _keeper(self, worker: int) -> Keeper:
         sockets = self._listeners.by_worker[worker]
@@ -430,7 +443,7 @@ class Broker:
     def _hang_up(self) -> None:
         log.info("SIGHUP ignored: settings are read at the start; restart to change them")
 
-    async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def _drain(self) -> None:
         """Ask all to finish; who has not after a while is killed, which loses nothing."""
         self._notifier.send(STOPPING=1)
         self._stop.set()
@@ -439,6 +452,7 @@ class Broker:
         self._listeners.close()
         if self._cluster is not None:
             self._cluster.depart()
+        tasks = list(self._lives.values())
         _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
         if late:
             for keeper in self._keepers.values():

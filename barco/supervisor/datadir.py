@@ -7,16 +7,21 @@ processes.json says which process holds which range; the first one follows from 
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from crc32c import crc32c
 
+from barco import config as configuration
+from barco import limits
+from barco.config import Config
 from barco.errors import DataDirError, InUseError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
 from barco.model.options import DATA_FORMAT
@@ -30,6 +35,7 @@ from barco.model.ranges import (
     to_plain,
 )
 from barco.model.replicas import Replicas
+from barco.supervisor import machine
 from barco.types import Ordinal
 
 IDENTITY = "broker.json"
@@ -41,6 +47,9 @@ LOCK = "lock"
 RUN = "run"
 LOCK_SECONDS_MAX = 3.0
 """After a SIGKILL of the supervisor its workers may hold the lock for a moment more."""
+
+
+log = logging.getLogger("barco.supervisor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +160,73 @@ def load(path: Path) -> Identity | None:
     if not _plausible(identity):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
     return identity
+
+
+def identify(path: Path, config: Config, known_disk: Callable[[Config], str | None]) -> Identity:
+    """The data directory's identity; an empty directory is formatted for this machine.
+
+    known_disk: the disk with which other brokers know this one.
+    """
+    identity = load(path)
+    slices = config.cluster.slices_per_range
+    if identity is None:
+        if (known := known_disk(config)) is not None:
+            raise DataDirError(
+                f"{path} is empty, and broker {config.broker.ordinal} of this cluster is"
+                f" known with disk {known}: bring its data directory back or, if it is lost, run"
+                " barco replace with the same options, then barco serve"
+            )
+        identity = format_data_dir(
+            path,
+            workers=machine.worker_count(config),
+            slices_per_range=slices,
+            ordinal=config.broker.ordinal,
+            cluster_uuid=configuration.cluster_uuid(config),
+            ring_size=max(1, len(config.cluster.brokers)),
+        )
+        extra = {"data_dir": str(path), "workers": identity.workers}
+        log.info("data directory formatted", extra=extra)
+        return identity
+    check_membership(path, config, identity)
+    if config.broker.workers not in (0, identity.workers):
+        raise DataDirError(
+            f"{path} was formatted for {identity.workers} workers, not for"
+            f" {config.broker.workers}: leave --workers out, or pass another --data-dir"
+        )
+    if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):
+        raise DataDirError(
+            f"{path} was formatted with {identity.slices_per_range} slices, not with"
+            f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
+        )
+    return identity
+
+
+def check_membership(path: Path, config: Config, identity: Identity) -> None:
+    """Refuse a directory that belongs to another cluster, or to another broker of it."""
+    ring_size = max(1, len(config.cluster.brokers))
+    if (identity.ring_size == 1) != (ring_size == 1):
+        kinds = {True: "a single broker", False: "a broker of a cluster"}
+        raise DataDirError(
+            f"{path} was formatted for {kinds[identity.ring_size == 1]}, not for"
+            f" {kinds[ring_size == 1]}: pass the --config it was made with, or another --data-dir"
+        )
+    if ring_size > 1 and identity.ring_size != ring_size:
+        raise DataDirError(
+            f"{path} was formatted for a cluster of {identity.ring_size} brokers, and"
+            f" cluster.brokers lists {ring_size}: a cluster can not grow or shrink in this version;"
+            " restore the list it was made with, or load the events into a new cluster"
+        )
+    wanted = configuration.cluster_uuid(config)
+    if wanted and identity.cluster_uuid != wanted:
+        raise DataDirError(
+            f"{path} belongs to cluster {identity.cluster_uuid}, the configuration is of cluster"
+            f" {wanted}: correct cluster.uuid or cluster.brokers, or pass another --data-dir"
+        )
+    if ring_size > 1 and identity.ordinal != config.broker.ordinal:
+        raise DataDirError(
+            f"{path} belongs to the broker with ordinal {identity.ordinal}, this one has"
+            f" {config.broker.ordinal}: correct broker.ordinal, or pass another --data-dir"
+        )
 
 
 def read_table(path: Path, identity: Identity) -> ProcessTable:

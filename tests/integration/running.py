@@ -34,6 +34,9 @@ class Answer:
 class RunningBroker:
     """`barco serve` on free ports. `settings` are keys such as limits_memory_bytes."""
 
+    program: tuple[str, ...] = ("-m", "barco")
+    """What Python runs."""
+
     def __init__(
         self,
         data_dir: Path,
@@ -56,7 +59,7 @@ class RunningBroker:
 
     def start(self) -> None:
         """Returns when it is ready."""
-        command = [sys.executable, "-P", "-m", "barco", "serve", "--dev", "--json"]
+        command = [sys.executable, "-P", *self.program, "serve", "--dev", "--json"]
         command += ["--data-dir", str(self.data_dir), "--ports-from", str(self.ports_from)]
         command += ["--workers", str(self.workers)]
         if self.engine:

@@ -26,8 +26,15 @@ class Readiness:
     def writable(self) -> bool:
         """Its own shard has a leader who gets groups committed, and it reaches all the others'."""
         service = self._service
+        if self.waits:
+            return not service.unreached()
         own = service.epoch > 0 and bool(service.gate.status().get("writable", True))
         return own and not service.unreached()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it was made for a range of which it has not heard yet: nobody waits for it."""
+        return not self._options.held.genesis and self._service.epoch == 0
 
     async def announce(self, tell: Callable[[], None]) -> None:
         """Tells once, when it is so. However long that takes: at a cluster's first start nobody

@@ -5,7 +5,7 @@ import logging
 from barco._native import Reactor
 from barco.errors import OperatorError
 from barco.model.options import WorkerOptions
-from barco.model.ranges import peer_of
+from barco.model.ranges import first_ranges, peer_of
 from barco.model.token import TOKEN_MIN
 from barco.types import KiB, MiB
 from barco.workers.storage.files import layout
@@ -82,9 +82,9 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         compression=options.compression,
     )
     if options.ring_size == 1:  # There are no elections: who leads what is known from the start.
-        for held in options.table:
+        for held in first_ranges(options.replicas):
             process = (options.process[0], held.number)
-            endpoint = options.shard_endpoints[held.number]
+            endpoint = options.shard_endpoints.get(held.number, "")
             reactor.set_route(held.first, held.slices, peer_of(process), endpoint)
     hosts = ("localhost", options.advertise, *options.clients.get("hosts", ()))
     for name in filter(None, hosts):

@@ -47,7 +47,8 @@ log = logging.getLogger("barco.replication")
 
 
 def genesis_of(options: WorkerOptions) -> Generation:
-    """The first generation of this worker's range."""
+    """The first generation of this worker's range; of one that was made after the cluster was
+    formatted only who its members are."""
     held = options.held
     end = end_of_slice(options.placement, held.numbers[-1])
     return genesis(held.token, end, held.members)
@@ -95,6 +96,7 @@ class ReplicaHost:
                 me=me,
                 session=session,
                 ranges=(genesis_of(options),),
+                joins=not options.held.genesis,
                 replaces=bytes.fromhex(options.replaces),
             ),
             dials,
@@ -112,7 +114,7 @@ class ReplicaHost:
         """Recovers, listens, takes part."""
         began = time.monotonic()
         found = await self._store.recover(self._reactor)
-        if len(self._options.held.members) == 1:
+        if len(self._options.held.members) == 1 and self._options.held.genesis:
             found = await one_line(
                 self._store, genesis_of(self._options), self._me, self._bulk, found
             )

@@ -106,6 +106,8 @@ class Lineage(Acceptor):
         # it, and perhaps there is only one left who knows (`barco.cluster.state.unclean`).
         known = self._held.keys() | self._missing
         sure = sure or any(child.gid in known for child in value.children) or self._is_new()
+        # One alone could hand a range that others have to a disk that was made for another one.
+        sure = sure and not (self._settings.joins and held is None) or len(heard) > 1
         # So has one that may have accepted it and forgotten that: there may be no second voice.
         sure = sure or held is not None and held.suspect and self._forgotten(held)
         if heard and sure:  # Its own vote alone decides nothing.

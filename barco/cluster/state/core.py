@@ -33,6 +33,10 @@ class Settings:
     """64 random bits, new for every start of the process."""
     ranges: tuple[Generation, ...]
     """Genesis of every range that it may be a member of; one, outside of splits and merges."""
+    joins: bool = False
+    """Of a range that was made after the cluster was formatted: these generations say who its
+    members are, and none of them ever was. Nothing is held, and so nothing promised, before two
+    members say what the parent has decided."""
     replaces: bytes = b""
     """disk_uuid of the lost disk whose place it takes (`barco replace`)."""
 
@@ -117,7 +121,7 @@ class Core:
         the journal's fsync is under way. They are kept, for the record comes again from another
         member, and the log then goes on where it ends. Nobody counts on them: APPENDED waits for
         the record (`Follower._acknowledge`), a leader for it too (`Lineage._lead`)."""
-        for generation in settings.ranges:
+        for generation in () if settings.joins else settings.ranges:
             self._hold(generation)
         self._load(journal, logs)
         assert self._serial == 0 and not self._effects, "what was read is not done again"

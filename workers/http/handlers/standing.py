@@ -5,6 +5,7 @@ is led by its owner, and all of the shard's copies, this broker's own among them
 nothing. Then any one broker may be stopped, and nobody waits for more than a change of leaders.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +59,9 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
                 found.waiting.append(f"Worker {worker} is starting.")
             found.shards.append({"worker": worker, "ready": False} | _role(context, peer))
             continue
+        if _waits(context, peer, answer):
+            found.shards.append({"worker": worker, "ready": True})
+            continue
         led = answer["epoch"] > 0 and answer["replication"].get("writable", True)
         if not led and options.ring_size > 1:
             leaderless.append(str(worker))
@@ -85,6 +89,12 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
     if options.ring_size > 1 and thorough:
         found.degraded = await _degraded(context, own)
     return found
+
+
+def _waits(context: Context, peer: int, answer: Mapping[str, Any]) -> bool:
+    """Whether a process was made for a range that is none of the ring yet, and waits for it."""
+    token = context.ranges.held_by(process_of(peer))
+    return answer["epoch"] == 0 and token is not None and not context.ranges.known(token)
 
 
 def _role(context: Context, peer: int) -> dict[str, Any]:
