@@ -237,10 +237,11 @@ class Worker:
 
     async def _heartbeat(self) -> None:
         told = ("", 0)
-        # One process speaks for its broker; what it has, the others have or will have.
-        speaks = self._options.ring_size > 1 and self._options.worker == 0
+        service, ranges = self._service, self._service.ranges
         while True:
-            if speaks and self._service.epoch and (has := self._service.topics.digest()) != told:
+            # One process speaks for its broker; what it has, the others have or will have.
+            speaks = self._options.ring_size > 1 and self._options.worker == ranges.speaker
+            if speaks and service.epoch and (has := service.topics.digest()) != told:
                 told = has
                 digest = {"type": messages.TOPICS_DIGEST, "digest": has[0], "count": has[1]}
                 self._supervision.send(digest)

@@ -57,12 +57,14 @@ class RingRanges:
         return self._of_slice[number]
 
     def numbers_of(self, token: int) -> range:
-        """The slices of a range, numbered in the whole ring."""
-        return self._held(token).numbers
+        """The slices of a range, numbered in the whole ring; none of one that is not known here."""
+        held = self._held(token)
+        return range(0) if held is None else held.numbers
 
     def members(self, token: int) -> tuple[Ordinal, ...]:
-        """The brokers that hold a range, in the order of succession."""
-        return self._held(token).members
+        """The brokers that hold a range, in the order of succession; nobody if it is not known."""
+        held = self._held(token)
+        return () if held is None else held.members
 
     def shard_number(self, token: int) -> int | None:
         """The number of a range in the ring, as documents have it; None for one that is none yet:
@@ -94,7 +96,7 @@ class RingRanges:
 
     def owner(self, token: int) -> Process:
         """The process that is to lead a range; if its broker has told of none, where it was."""
-        held = self._held(token)
+        held = self._known[token]
         return self.holder(token, held.members[0]) or (held.members[0], held.number)
 
     def held_by(self, process: Process) -> int | None:
@@ -111,11 +113,16 @@ class RingRanges:
         """This broker's processes, by their numbers in the cluster."""
         return [peer_of((self._me, number)) for number in self.own.numbers]
 
-    def _held(self, token: int) -> HeldRange:
-        held = self._known.get(token) or self.own.holding(token)
-        if held is None:
-            raise KeyError(token)
-        return held
+    def _held(self, token: int) -> HeldRange | None:
+        """One of the ring, or for which this broker has a process."""
+        return self._known.get(token) or self.own.holding(token)
+
+    @property
+    def speaker(self) -> int:
+        """The number of the process that speaks for this broker, where one is enough: the first
+        that has a range of the ring."""
+        known = (held.number for held in self.own if self.known(held.token))
+        return min(known, default=self.own.numbers[0])
 
     def _of(self, ordinal: Ordinal) -> dict[int, int]:
         """A broker's processes by token, as it has told; else as it was formatted."""

@@ -151,6 +151,9 @@ def test_this_brokers_processes_are_those_that_its_supervisor_tells() -> None:
     assert ranges.shard_number(5) is None and not ranges.known(5), "nobody has decided it"
     assert neighbours.endpoint((1, 0)) == "127.0.0.2:0"
     assert ranges.of_slice(3) == TOKENS[0]
+    assert ranges.speaker == 1, "the first one that has a range of the ring"
+    assert ranges.numbers_of(5) == range(3, 4) and ranges.members(5) == (1, 2)
+    assert ranges.numbers_of(6) == range(0) and ranges.holders(6) == ()
 
 
 def test_the_ranges_of_the_first_cut() -> None:

@@ -63,12 +63,14 @@ def described_ranges(context: Context) -> list[dict[str, Any]]:
             if options.ring_size > 1:
                 described["ordinal"] = process[0]
             slices.append(described)
-        owner = options.ordinal if options.ring_size == 1 else placement.leader(index)
-        owners = [owner] if options.ring_size == 1 else list(placement.replicas(index))
+        owners = [options.ordinal]
+        if options.ring_size > 1:
+            token = context.range_of(index * options.slices_per_range)
+            owners = list(context.ranges.members(token))
         ranges.append(
             {
                 "token": str(int(placement.token(index))),
-                "leader": owner,
+                "leader": owners[0],
                 "replicas": owners,
                 "slices": slices,
             }
