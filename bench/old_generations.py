@@ -21,7 +21,7 @@ from barco.protocol.replication import (
 )
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
-from barco.workers.replication.journal import read_journal
+from barco.workers.replication.persisting import read_journal
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.index.scan import GEN_START, SegmentSummary, parse_header
@@ -102,7 +102,7 @@ def add_old_generations(data_dir: Path, count: int) -> None:
     uuid = bytes.fromhex(identity["cluster_uuid"])
     shard = layout.range_path(data_dir, TOKEN_MIN)
     lineage = Lineage.load(shard)
-    opened = [each for each in read_journal(lineage) if isinstance(each, OpenedRecord)]
+    opened = [each for each in read_journal(lineage.journal) if isinstance(each, OpenedRecord)]
     generation = max((each.generation for each in opened), key=lambda each: each.gid.epoch)
     tail, records, ends = 0, [], []
     for _ in range(count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from barco.cluster.replica.replica import Replica, Settings
@@ -42,6 +43,8 @@ class Broker(Carrier):
         self.slow = 1.0
         self.tick_at = float("inf")
         self.intake = world.intake(self)
+        self.hurt_next: Callable[[], None] | None = None
+        """What is to happen while the journal is written to."""
 
     # --- Life -----------------------------------------------------------------------------
 
@@ -173,6 +176,11 @@ class Broker(Carrier):
     def _persist(self, effect: do.Persist) -> None:
         self.disk.unsynced.append((effect.serial, effect.records))
         self.world.io(self, self.synced, self.life, effect.serial)
+        if self.hurt_next is not None:
+            self.world.at(self.world.time + 1e-4, self.hurt_next)
+            self.hurt_next = None
+        if self.world.told_early:
+            self.step(on.Persisted(effect.serial))
 
     def synced(self, life: int, serial: int) -> None:
         """An fsync of the journal returned: it covers all that was written before."""
@@ -182,11 +190,12 @@ class Broker(Carrier):
         if not unsynced or unsynced[0][0] > serial:
             return
         while unsynced and unsynced[0][0] <= serial:
-            for record in unsynced.popleft()[1]:
-                if not self.world.forgets(record):
-                    self.disk.record(record)
+            written = unsynced.popleft()[1]
+            self.disk.add([each for each in written if not self.world.forgets(each)])
+            for record in written:
                 self.world.oracle.recorded(self, record)
-        self.step(on.Persisted(serial))
+        if not self.world.told_early:
+            self.step(on.Persisted(serial))
 
     def _serve(self, effect: do.Serve) -> None:
         gid, ordinal = effect.gid, effect.ordinal

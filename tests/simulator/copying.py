@@ -60,6 +60,7 @@ def _copy_of(value: Peer | Proposal) -> Any:
 
 def _disk(value: Disk) -> Disk:
     new: Disk = shallow(value)
+    new.files = value.files.copy()
     new.logs = {gid: log.copy() for gid, log in value.logs.items()}
     new.in_flight = {gid: each.copy() for gid, each in value.in_flight.items()}
     new.done = {gid: each.copy() for gid, each in value.done.items() if each}

@@ -1,10 +1,10 @@
 """A simulated disk: what is stable, what is on its way, and what a crash leaves of that."""
 
 from collections import deque
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from barco.cluster.replica.doubt import UNKNOWN
 from barco.cluster.state.core import Recovered
 from barco.model.generation import Ballot, Gid, GroupHead, Identity
 from barco.protocol.replication import (
@@ -16,8 +16,7 @@ from barco.protocol.replication import (
     PromisedRecord,
 )
 
-NOTHING = 1 << 60
-"""Of the journal is not stable."""
+from .journal import Files
 
 
 class Seen:
@@ -35,12 +34,18 @@ class Disk:
     """One broker's disk. Logs and journal hold only what is stable."""
 
     def __init__(
-        self, identity: Identity, replaces: bytes = b"", *, seen: Seen | None = None
+        self,
+        identity: Identity,
+        replaces: bytes = b"",
+        *,
+        seen: Seen | None = None,
+        seed: int = 0,
+        files: type[Files] = Files,
     ) -> None:
         self.identity = identity
         self.seen = seen or Seen()
         self.replaces = replaces
-        self.journal: list[JournalRecord] = []
+        self.files = files(f"{seed} {identity}", self.seen.note)
         self.logs: dict[Gid, list[GroupHead]] = {}
         self.rotten: dict[Gid, int] = {}
         """The last good group of a log whose later ones are corrupt."""
@@ -61,10 +66,6 @@ class Disk:
         """Logs whose groups after this one can be read, and are lost with the power."""
         self.doomed: dict[Gid, int] = {}
         """Logs whose groups after this one can be read until the next sync: theirs has failed."""
-        self.loose_journal = NOTHING
-        """So many records of the journal are stable."""
-        self.damaged = False
-        """Frames of the journal can not be read, and no start has written it anew since."""
         self.full = False
         self.witness: dict[Gid, int] = {}
         """What was committed, as the headers of a log's groups say."""
@@ -97,10 +98,27 @@ class Disk:
         """Whether groups 1 to gseq are stable and sound."""
         return gseq == 0 or len(self.logs.get(gid, ())) >= gseq
 
-    def record(self, record: JournalRecord) -> None:
-        """A journal record is stable now."""
-        self.journal.append(record)
-        self._vote(record)
+    @property
+    def journal(self) -> list[JournalRecord]:
+        """What a start finds, or has found, and what was added."""
+        return self.files.expected
+
+    def add(self, records: Sequence[JournalRecord]) -> None:
+        """Records of one append are stable now."""
+        if records:
+            self.files.append(records)
+            for record in records:
+                self._vote(record)
+
+    def load(self, *, synced: bool) -> list[JournalRecord]:
+        """What a start reads in the journal."""
+        return self.files.load(expected=any(self.logs.values()), synced=synced)
+
+    def believe(self, found: list[JournalRecord]) -> None:
+        """What was read is what there is from now on."""
+        if found != self.journal:
+            self.files.expected = found
+            self._vote_again()
 
     def _vote(self, record: JournalRecord) -> None:
         if isinstance(record, PromisedRecord):
@@ -126,12 +144,11 @@ class Disk:
         if power:
             self._lose(rng)
         stable = len(self.journal)
-        for _ in range(rng.randint(0, len(self.unsynced))):
-            for record in self.unsynced.popleft()[1]:
-                self.record(record)
+        arrived = [self.unsynced.popleft()[1] for _ in range(rng.randint(0, len(self.unsynced)))]
+        self.files.kill([each for each in arrived if each], next((r for _, r in self.unsynced), ()))
+        for record in self.journal[stable:]:
+            self._vote(record)
         self.unsynced.clear()
-        if len(self.journal) > stable:
-            self.loose_journal = min(self.loose_journal, stable)
         for gid, flying in self.in_flight.items():
             log, done = self.log(gid), self.done.pop(gid, set())
             stable, arrived = len(log), rng.randint(0, len(flying))
@@ -159,13 +176,9 @@ class Disk:
             end = stable if gid in self.doomed else rng.randint(min(stable, len(log)), len(log))
             self.seen.note("groups that were read are lost with the power", when=end < len(log))
             del log[end:]
-        left = min(self.loose_journal, len(self.journal))
-        self.seen.note(
-            "votes that were read are lost with the power", when=left < len(self.journal)
-        )
-        del self.journal[rng.randint(left, len(self.journal)) :]
-        if self.damaged:  # The power does not heal them: the next start finds them as this one did.
-            self.journal.append(DoubtRecord(UNKNOWN, 0))
+        end = len(self.journal)
+        left = rng.randint(min(self.files.loose, end), end)
+        self.seen.note("votes that were read are lost with the power", when=self.files.lose(left))
         self.sync()
         self._vote_again()
 
@@ -177,8 +190,6 @@ class Disk:
             del self.log(gid)[stable:]
         self.doomed.clear()
         self.loose.clear()
-        self.loose_journal = NOTHING
-        self.damaged = False
 
     def doom(self, gid: Gid) -> None:
         """Its appends fail: they can be read, until somebody syncs."""
@@ -217,7 +228,6 @@ class Disk:
     def copy(self) -> dict[str, Any]:
         """What a copy of the directory holds."""
         names = (
-            "journal",
             "rotten",
             "sealed",
             "promised",
@@ -229,7 +239,7 @@ class Disk:
             "doomed",
         )
         found: dict[str, Any] = {name: getattr(self, name).copy() for name in names}
-        found["loose_journal"] = self.loose_journal
+        found["files"] = self.files.copy()
         return found | {"logs": {gid: log.copy() for gid, log in self.logs.items()}}
 
     def roll_back(self, copy: dict[str, Any]) -> None:
@@ -239,14 +249,7 @@ class Disk:
 
     def forget(self, rng: Random) -> None:
         """Frames of the journal are lost in both copies: any records, and that is known."""
-        left = [rng.random() < 0.5 for _ in self.journal]
-        if self.loose_journal < NOTHING:
-            self.loose_journal = sum(left[: self.loose_journal])
-        self.journal = [
-            record for record, is_left in zip(self.journal, left, strict=True) if is_left
-        ]
-        self.journal.append(DoubtRecord(UNKNOWN, 0))
-        self.damaged = True
+        self.files.forget(lambda: rng.random() < 0.5)
         self._vote_again()
 
     def _vote_again(self) -> None:

@@ -28,6 +28,7 @@ from barco.protocol.replication import Append, Ping
 from barco.types import Epoch
 
 from .intake import Early, GoesOn, Intake
+from .journal import Files
 
 
 class FollowerNotFenced(Replica):
@@ -251,6 +252,9 @@ class Mutant:
     replica: Any = Replica
     intake: Any = Intake
     logs: Any = Logs
+    files: Any = Files
+    told_early: bool = False
+    """Records count as stable when their append begins."""
     forgetful: bool = False
     """Promises and accepts are lost at a crash."""
     same_disk_uuid: bool = False

@@ -186,6 +186,18 @@ class Oracle:
 
     # --- Votes ------------------------------------------------------------------------------
 
+    def read(self, broker: Broker, found: Sequence[JournalRecord]) -> None:
+        """I12: a start finds every record that was told, whatever one copy of the journal has
+        suffered; what both have lost it knows to be missing (A5), and nothing more."""
+        expected = broker.disk.journal
+        if found != expected:
+            lost, more = (
+                [type(each).__name__ for each in one if each not in other]
+                for one, other in ((expected, found), (found, expected))
+            )
+            text = f"of its journal broker {broker.ordinal} reads {more} and does not read {lost}"
+            self.fail("I12", text)
+
     def recorded(self, broker: Broker, record: JournalRecord) -> None:
         """A journal record is stable."""
         me = broker.disk.identity
@@ -372,7 +384,8 @@ class Oracle:
     def sealed(self, broker: Broker, gid: Gid, tail: int) -> None:
         if self.rolled and self.left:
             return
-        if self.decided[gid].tail != tail or not broker.disk.holds(gid, tail):
+        value = self.decided.get(gid)
+        if value is None or value.tail != tail or not broker.disk.holds(gid, tail):
             self.fail("I3", f"broker {broker.ordinal} seals {gid} at {tail}")
 
     def fault_free(self) -> bool:

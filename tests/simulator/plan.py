@@ -87,6 +87,9 @@ EXPIRING = {
 FORGETTING = KINDS | {"forget": 6}
 """A journal loses records, in both of its copies."""
 
+HURTING = KINDS | {"hurt": 16, "forget": 2}
+"""Of the two files of a journal one is hurt, or each in another place; now and then both in one."""
+
 ROLLING = KINDS | {"copy": 5, "roll": 5, "wipe": 0, "rot": 0}
 """A data directory goes back to a copy of it, once in a world."""
 
@@ -117,12 +120,13 @@ def plan(
     rollback: bool = False,
     one: bool = False,
     expire: bool = False,
+    hurt: bool = False,
 ) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
-    kinds = ONE if one else EXPIRING if expire else kinds
+    kinds = ONE if one else EXPIRING if expire else HURTING if hurt else kinds
     seconds = min(seconds, CLOSE_SECONDS) if close(seed) else seconds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
@@ -250,6 +254,18 @@ class Chaos:
             self.world.forget(fault.ordinal)
             self._again(fault.ordinal, fault.number)
 
+    def _hurt(self, fault: Fault) -> None:
+        """Nothing is lost by it, and nobody shall notice. Every third time it waits until something
+        is on its way into the journal."""
+        if fault.number > 0.67:
+            self.world.brokers[fault.ordinal].hurt_next = lambda: self._hurt_now(fault)
+        else:
+            self._hurt_now(fault)
+
+    def _hurt_now(self, fault: Fault) -> None:
+        self.world.hurt(fault.ordinal, half=fault.number < 0.3)
+        self._again(fault.ordinal, fault.number)
+
     def _copy(self, fault: Fault) -> None:
         self.world.copy(fault.ordinal)
 
@@ -310,6 +326,7 @@ def run(
     rollback: bool = False,
     one: bool = False,
     expire: bool = False,
+    hurt: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -339,7 +356,7 @@ def run(
             world.at(rng.random(), world.start, broker.ordinal)
         if faults is None:
             kinds = {"four": four, "forget": forget, "rollback": rollback, "one": one}
-            faults = plan(seed, seconds, expire=expire, **kinds)
+            faults = plan(seed, seconds, expire=expire, hurt=hurt, **kinds)
         for fault in faults:
             world.run(fault.time)
             chaos.do(fault)

@@ -8,7 +8,7 @@ from .plan import run
 from .world import World
 
 SECONDS = 30.0
-WORLDS = {"": 40, "rollback": 10, "expire": 20}
+WORLDS = {"": 40, "rollback": 10, "expire": 20, "hurt": 50}
 """So many seeds of each kind."""
 
 LOGS = """
@@ -25,6 +25,13 @@ DISKS = """
     a sync takes what another lost
 """
 
+JOURNALS = """
+    a copy is hurt: flip, a copy is hurt: blank, a copy is hurt: cut, a copy is hurt: cut_between,
+    a copy is hurt: empty, a copy is hurt: gone, both copies are damaged elsewhere,
+    a copy is damaged beside a torn append, a start ends between the two files,
+    an append is in one of the files, an append is torn, both copies lack a frame
+"""
+
 
 def seen_in(worlds: dict[str, int]) -> Seen:
     """What the seeds of these worlds came through."""
@@ -39,7 +46,7 @@ def seen_in(worlds: dict[str, int]) -> Seen:
 
 
 def test_the_rare_branches_are_seen() -> None:
-    wanted = {name.strip() for name in (LOGS + "," + DISKS).replace("\n", " ").split(",")}
+    wanted = {name.strip() for name in f"{LOGS},{DISKS},{JOURNALS}".replace("\n", " ").split(",")}
     never = wanted - seen_in(WORLDS).names
     assert not never, f"never seen: {sorted(never)}"
 

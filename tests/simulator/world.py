@@ -17,6 +17,7 @@ from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, P
 from .broker import Broker
 from .disk import Disk, Seen
 from .intake import Intake
+from .journal import Files
 from .oracle import Oracle
 
 START, MIDDLE, END = 0, 500, 1000
@@ -53,9 +54,7 @@ class World:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self.seen = Seen()
-        self.brokers = [
-            Broker(self, Disk(self.new_identity(o), seen=self.seen)) for o in range(brokers)
-        ]
+        self.brokers = [Broker(self, self.new_disk(self.new_identity(o))) for o in range(brokers)]
         self.native = False
         """The core takes what it may (`intake.py`), and commits by itself what it leads alone."""
         self.tells = True
@@ -66,6 +65,7 @@ class World:
         self.early_stable = getattr(mutant, "early_stable", False)
         self.hears_all = getattr(mutant, "hears_all", False)
         self.in_order = getattr(mutant, "in_order", True)
+        self.told_early = getattr(mutant, "told_early", False)
         self._forgetful = getattr(mutant, "forgetful", False)
         self._starts_loose = getattr(mutant, "starts_loose", False)
         self._reads_first = getattr(mutant, "reads_first", False)
@@ -80,6 +80,10 @@ class World:
     def new_identity(self, ordinal: int) -> Identity:
         self.uuids += 1
         return Identity(ordinal, ordinal.to_bytes(8, "big") + self.uuids.to_bytes(8, "big"))
+
+    def new_disk(self, identity: Identity, replaces: bytes = b"") -> Disk:
+        files = getattr(self.mutant, "files", Files)
+        return Disk(identity, replaces, seen=self.seen, seed=self.seed, files=files)
 
     def new_session(self) -> int:
         return self.rng.getrandbits(63)
@@ -102,8 +106,12 @@ class World:
     def recover(self, broker: Broker) -> dict[Gid, Recovered]:
         """What a start finds: it makes stable what it is about to read."""
         disk = broker.disk
+        arrived = disk.journal[disk.files.loose :]
+        found = disk.load(synced=not self._starts_loose)
+        self.oracle.read(broker, found)
+        disk.believe(found)
         disk.set_aside()
-        before, arrived = disk.recovered(), disk.journal[disk.loose_journal :]
+        before = disk.recovered()
         if not self._starts_loose:
             disk.sync()
         for record in arrived:
@@ -219,7 +227,7 @@ class World:
         self.oracle.lost(broker.disk.identity)
         honest = identity != broker.disk.identity
         lost = broker.disk.identity.disk_uuid if honest else b""
-        broker.disk = Disk(identity, lost, seen=self.seen)
+        broker.disk = self.new_disk(identity, lost)
 
     def forget(self, ordinal: int) -> None:
         """Some of the journal is lost, and the process starts anew."""
@@ -227,6 +235,15 @@ class World:
         disk = self.brokers[ordinal].disk
         self.oracle.forgot(disk.identity)
         disk.forget(self.rng)
+
+    def hurt(self, ordinal: int, *, half: bool) -> None:
+        """One file of the journal is hurt, or each elsewhere, while the process is away. `half`: a
+        start before the next one ends when it has written one of them anew."""
+        self.crash(ordinal, quiet=True)
+        files = self.brokers[ordinal].disk.files
+        files.hurt_one()
+        if half:
+            files.begin_start()
 
     def copy(self, ordinal: int) -> None:
         """Somebody copies a data directory."""
@@ -265,7 +282,7 @@ class World:
         ):
             return
         disk = broker.disk
-        if disk.unsynced or disk.loose_journal < len(disk.journal) or broker.paused:
+        if disk.unsynced or disk.files.loose < len(disk.journal) or broker.paused:
             return  # A vote, or an event, of before is on its way, or stable with the next start.
         self.oracle.corrupted(broker.disk.identity, gid)
         if broker.replica is not None:

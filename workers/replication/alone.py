@@ -21,7 +21,8 @@ from barco.model.generation import (
 from barco.protocol.replication import DecidedRecord, JournalRecord, OpenedRecord
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
-from barco.workers.replication.journal import add_records, read_journal
+from barco.workers.replication.journal import add_records
+from barco.workers.replication.persisting import read_journal
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.loading import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -37,7 +38,7 @@ async def one_line(
     lineage = store.lineage
     known = lineage.generations()
     sessions = {each.epoch: each.session for each in known}
-    journal = read_journal(lineage)
+    journal = read_journal(lineage.journal)
     missing = lost_records(genesis, me, journal, sessions, found)
     if missing:
         text = "lineage.log lacks the records of %d generation(s): they are as their files are"

@@ -29,10 +29,11 @@ from barco.workers.replication import wire
 from barco.workers.replication.carrier import Carrier
 from barco.workers.replication.figures import stats_of, status_of
 from barco.workers.replication.inputs import Input, Inputs
-from barco.workers.replication.journal import Journal, read_journal
+from barco.workers.replication.journal import Journal
 from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED
+from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.storage.files.bulk import BulkIo
@@ -129,7 +130,7 @@ class Driver:
         kind = UnfencedReplica if MUTANT == UNFENCED else Replica
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
-        journal = read_journal(self._store.lineage)
+        journal = read_journal(self._store.lineage.journal)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
         self.logs.adopt(self._token, alone=not self._links)

@@ -10,31 +10,18 @@ from collections.abc import Callable, Sequence
 
 from barco.cluster.state.effects import Persist
 from barco.errors import BarcoError
-from barco.model.generation import GENESIS_EPOCH
-from barco.protocol.replication import DoubtRecord, HeardRecord, JournalRecord, OpenedRecord
-from barco.protocol.replication_codec import record_from_map, to_map
+from barco.protocol.replication import JournalRecord
+from barco.workers.replication.persisting import plain
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.lineage import Lineage
 
 log = logging.getLogger("barco.replication")
 
 
-def read_journal(lineage: Lineage) -> list[JournalRecord]:
-    """Every record that was ever persisted, in order."""
-    return [record_from_map(record) for record in lineage.journal]
-
-
-def _epoch(record: JournalRecord) -> int:
-    if isinstance(record, (DoubtRecord, HeardRecord)):
-        return GENESIS_EPOCH  # Of no generation.
-    return record.generation.gid.epoch if isinstance(record, OpenedRecord) else record.gid.epoch
-
-
 async def add_records(lineage: Lineage, bulk: BulkIo, records: Sequence[JournalRecord]) -> None:
     """Makes these records stable. Raises what writing them raises (BarcoError)."""
-    plain = [(_epoch(each), to_map(each)) for each in records]
-    if plain:
-        await bulk.run(lineage.add_journal, plain)
+    if records:
+        await bulk.run(lineage.add_journal, plain(records))
 
 
 class Journal:
