@@ -24,7 +24,7 @@ from barco.protocol.replication import (
     Prepare,
     Promise,
 )
-from barco.types import Ordinal
+from barco.types import Epoch, Ordinal
 
 from .mutants import Mutant
 from .plan import run
@@ -52,6 +52,15 @@ class DoubtsWhatItKnows(Replica):
         self._settle_doubt()
 
 
+class BelievesNoName(Replica):
+    """It waits for the answers, and takes what they name and it does not know for made up."""
+
+    def _settle_doubt(self) -> None:
+        for peer in self._peers.values():
+            peer.epoch = Epoch(0)
+        super()._settle_doubt()
+
+
 class ForgetsTheDoubt(Replica):
     """It is over with the next start."""
 
@@ -71,6 +80,7 @@ class SuspectCounts(Replica):
 MUTANTS = {
     "votes all the same": (VotesAllTheSame, 7),
     "doubts what it knows": (DoubtsWhatItKnows, 244),
+    "believes no name": (BelievesNoName, 203),
     "forgets the doubt": (ForgetsTheDoubt, 139),
 }
 """And the seed that is known to catch it; after a change others are tried."""

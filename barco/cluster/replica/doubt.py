@@ -4,7 +4,9 @@ Who has forgotten may have voted, and acknowledged groups, in any generation tha
 all of these it is suspect (rule A4), also where their very records are lost and come again from
 others. Which ones these are, the others know: who had its vote or its groups knows the generation.
 So when each has answered a ping of this process, what they had open by then is the end of it, and
-in what begins later this member takes part as ever. Until then it takes part in nothing.
+in what begins later this member takes part as ever. Until then it takes part in nothing. While what
+one of them names is not known here it may be made up: that end is kept in no journal, and it is
+less as soon as all of their processes say less.
 
 A peer notices an old copy by the position of the journal, which it has heard before and keeps in
 its own: it changes with votes, not with events. And it notices a log that has become shorter while
@@ -50,6 +52,8 @@ class Doubt(Standing):
     """How far each disk's logs of open generations were, as it told itself."""
     _news_at: float | None
     """Since when there is a position that is not kept; None: there is none."""
+    _unsettled: bool
+    """What may be forgotten is not known, or only from words that may be taken back."""
     _began_at: int
     """The position at the start of this process: it has never told one below."""
     _began_base: int
@@ -58,7 +62,9 @@ class Doubt(Standing):
         assert self._serial == 0, "the position is that of the start"
         self._stood = {}
         self._news_at = None
-        self._began_in_doubt = self._doubted == UNKNOWN
+        if self._doubted > self._known_epoch():
+            self._doubted = UNKNOWN  # What it rested on is set aside, or was never more than words.
+        self._unsettled = self._began_in_doubt = self._doubted == UNKNOWN
         self._began_at, self._began_base = self._position(), self._base
         if not self._members_besides():
             self._settle_doubt()  # Nobody else has heard of anything.
@@ -186,7 +192,7 @@ class Doubt(Standing):
         )
         if self._doubted != UNKNOWN:
             self._doubted = max(self._doubted, gid.epoch)
-            self._persist(DoubtRecord(self._doubted, self._base))
+            self._keep_doubt()
         self._disqualify(held, "its log has lost its end", accuser)
         self._ping_at = self._now
 
@@ -199,13 +205,13 @@ class Doubt(Standing):
         if self._began_in_doubt:
             if base > self._base:
                 self._base = base
-                self._persist(DoubtRecord(self._doubted, base))
+                self._keep_doubt()
             return
         self._base = max(self._base, base)
-        self._began_in_doubt = True
+        self._began_in_doubt = self._unsettled = True
         self._doubted = UNKNOWN
         self._teller = sender.ordinal
-        self._persist(DoubtRecord(UNKNOWN, self._base))
+        self._keep_doubt()
         self._effects.append(
             Warn(
                 f"this data directory is an old copy: broker {sender.ordinal} has heard of votes"
@@ -235,17 +241,30 @@ class Doubt(Standing):
         self._drain(held)
 
     def _settle_doubt(self) -> None:
-        """Once every other member has answered this process, it is known what may be forgotten."""
-        if self._doubted != UNKNOWN:
+        """Once every other member has answered this process, it is known what may be forgotten.
+
+        No member that has come as far says less later, so the least that they have ever said
+        counts; it is final when a generation is known here that is no older."""
+        if not self._unsettled:
             return
-        known = [gid.epoch for gid in (*self._held, *self._found, *self._decided)]
+        known = told = self._known_epoch()
         for ordinal in self._members_besides():
             peer = self._peers.get(ordinal)
             if peer is None or peer.ping is None or not self._has_answered(ordinal):
                 return
-            known += [view.gid.epoch for view in peer.ping.views]
-        self._doubted = max(known)
-        self._persist(DoubtRecord(self._doubted, self._base))
+            told = max(told, peer.epoch)
+        self._doubted = min(self._doubted, told)
+        if self._doubted <= known:
+            self._unsettled = False
+            self._keep_doubt()
+
+    def _known_epoch(self) -> Epoch:
+        """The highest one of the generations that are known here."""
+        return max(gid.epoch for gid in (*self._held, *self._found, *self._decided))
+
+    def _keep_doubt(self) -> None:
+        upto = UNKNOWN if self._unsettled else self._doubted
+        self._persist(DoubtRecord(upto, self._base))
 
     def _members_besides(self) -> set[int]:
         """All who may know a generation that this member knew."""

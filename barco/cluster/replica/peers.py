@@ -26,6 +26,7 @@ from barco.limits import (
 )
 from barco.model.generation import Identity
 from barco.protocol.replication import Ping, View
+from barco.types import Epoch
 
 SILENCE_STEP_SECONDS = 0.001
 """After the moment in which a peer has been silent for too long it is looked at."""
@@ -35,8 +36,8 @@ class Peer:
     """Another broker's replica of the same range."""
 
     __slots__ = (
-        *("echo_us", "heard_at", "identity", "lost", "ping", "session", "silence", "stamp_us"),
-        *("_gap", "_gap_before", "_turn_at"),
+        *("echo_us", "epoch", "heard_at", "identity", "lost", "ping", "session", "silence"),
+        *("stamp_us", "_gap", "_gap_before", "_turn_at"),
     )
 
     def __init__(self, identity: Identity, session: int, clock: float) -> None:
@@ -51,6 +52,8 @@ class Peer:
         self.lost = False
         """Its connection was reset or refused since it was last heard of."""
         self.ping: Ping | None = None
+        self.epoch = Epoch(0)
+        """The highest one that its pings have named as open."""
         self.stamp_us = 0
         """Of its last ping, to be echoed."""
         self.echo_us = 0

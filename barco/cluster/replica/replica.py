@@ -299,6 +299,7 @@ class Replica(Conflict):
         if peer.ping is None:
             self._ping_at = self._now  # And this one ends its own.
         peer.ping = message
+        peer.epoch = max([peer.epoch, *(view.gid.epoch for view in message.views)])
         peer.stamp_us = message.stamp_us
         self._hear_position(peer, message)
         self._hear_tails(peer, message)

@@ -4,24 +4,22 @@ the rest of it."""
 from typing import Any
 
 import pytest
+from lab import FIVE, FOUR, SEALED, SESSION, THREE, A, B, C, Heard, Lab, child
 
 from barco.cluster.replica.doubt import KEEP_SECONDS, POSITION_MAX, POSITIONS_AHEAD_MAX, UNKNOWN
 from barco.cluster.replica.leader import GAP_ANSWER_SECONDS
-from barco.cluster.replica.replica import Recovered, Replica, Settings
-from barco.cluster.state.effects import Drain, Persist, Send, Warn
-from barco.cluster.state.events import Drained, LinkLost, Persisted, Received, Tick
-from barco.cluster.state.held import Fence, Held, Leading, Wish
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state.events import LinkLost, Tick
+from barco.cluster.state.held import Fence, Leading, Wish
 from barco.limits import PING_SECONDS, SILENCE_SECONDS_MAX
 from barco.model.generation import (
     Ballot,
     Generation,
     Gid,
     GroupHead,
-    Identity,
     Kind,
     Parent,
     Successor,
-    genesis,
 )
 from barco.protocol.replication import (
     AcceptedRecord,
@@ -39,83 +37,7 @@ from barco.protocol.replication import (
     PromisedRecord,
     RolledBack,
     Shrunk,
-    View,
 )
-
-A, B, C = (Identity(ordinal, bytes([ordinal + 1]) * 16) for ordinal in range(3))  # type: ignore
-SESSION = 77
-GENESIS = genesis(0, 100, (0, 1, 2))
-
-
-def child(epoch: int, parent: Generation, tail: int = 0) -> Generation:
-    """Led by A's process 5."""
-    parents = (Parent(parent.gid, tail),)
-    return Generation(Gid(0, epoch), 100, A, 5, (A, B, C), parents)  # type: ignore[arg-type]
-
-
-TWO = child(2, GENESIS)
-THREE = child(3, TWO, 4)
-SEALED = [
-    DecidedRecord(GENESIS.gid, Successor(0, Kind.RELEAD, (TWO,))),
-    DecidedRecord(TWO.gid, Successor(4, Kind.RELEAD, (THREE,))),
-]
-
-
-class Heard(Replica):
-    """The others have answered its first ping (rule A6)."""
-
-    def _is_unheard(self, held: Held) -> bool:
-        return False
-
-
-class Lab:
-    """B's machine; what it persists is stable at once."""
-
-    def __init__(self, journal: list[Any], machine: type[Replica] = Heard) -> None:
-        self.journal = list(journal)
-        self.sent: list[tuple[int, Any]] = []
-        self.warned: list[str] = []
-        self.now = 10.1
-        settings = Settings(me=B, session=SESSION, ranges=(GENESIS,))
-        logs = {THREE.gid: Recovered(9, 99)}
-        self.replica = machine(settings, self.journal, logs, lambda: 0.5, 10.0)
-        self._do(self.replica.start(10.0))
-
-    def _do(self, effects: list[Any]) -> None:
-        for effect in effects:
-            if isinstance(effect, Persist):
-                self.journal += effect.records
-                self._do(self.replica.step(self.now, Persisted(effect.serial)))
-            elif isinstance(effect, Drain):
-                held = self.replica._held[effect.gid]
-                drained = Drained(effect.gid, held.tail, held.tail_crc)
-                self._do(self.replica.step(self.now, drained))
-            elif isinstance(effect, Send):
-                self.sent.append((effect.ordinal, effect.message))
-            elif isinstance(effect, Warn):
-                self.warned.append(effect.reason)
-
-    def hear(self, sender: Identity, message: Any, session: int = 5) -> list[Any]:
-        """What is sent to it in answer."""
-        self.sent.clear()
-        self._do(self.replica.step(self.now, Received(sender, session, message)))
-        return [said for ordinal, said in self.sent if ordinal == sender.ordinal]
-
-    def ping(
-        self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: int
-    ) -> list[Any]:
-        told = {"position": 1, "echo_us": 10_050_000} | given
-        views = (View(Gid(0, epoch), tail, 9, False, True, True),)  # type: ignore[arg-type]
-        ping = Ping(replaces=b"", able=True, doubts=(), stamp_us=1, views=views, **told)
-        return self.hear(sender, ping, session)
-
-    def votes(self, gid: Gid = THREE.gid) -> bool:
-        """Whether it promises, as one that counts."""
-        said = self.hear(C, Prepare(gid, Ballot(9, 2, 6)), 6)
-        promises = [each for each in said if isinstance(each, Promise)]
-        return any(not each.suspect for each in promises) or bool(
-            self.replica._held[gid].promised == Ballot(9, 2, 6)
-        )
 
 
 def append(gseq: int) -> Append:
@@ -136,16 +58,21 @@ def test_who_has_forgotten_does_not() -> None:
 
 def test_the_others_say_what_is_concerned() -> None:
     lab = Lab([*SEALED, DoubtRecord(UNKNOWN, 0)])
-    lab.ping(A, epoch=6)
+    lab.ping(A, epoch=4)
     assert lab.replica.forgetful(), "C may know more"
     lab.ping(C, epoch=3, session=6, echo_us=9_000_000)
     assert lab.replica.forgetful(), "C has said that before this process began"
     lab.ping(C, epoch=3, session=6)
     assert not lab.replica.forgetful()
-    assert lab.journal[-1] == DoubtRecord(6, 0)
+    assert lab.journal[-1] == DoubtRecord(UNKNOWN, 0), "of what A has open only A has spoken"
     assert not lab.votes(), "in what was open then it never votes again"
+    lab.decided(3, 4)
+    lab.ping(A, epoch=4)
+    assert lab.journal[-1] == DoubtRecord(4, 0) and not lab.votes(FOUR.gid)
     again = Lab(lab.journal)
-    assert not again.votes() and not again.replica.forgetful()
+    assert not again.votes(FOUR.gid) and not again.replica.forgetful()
+    again.decided(4, 5)
+    assert again.votes(FIVE.gid), "nobody knew it when this process began"
 
 
 def test_a_peer_tells_an_old_copy() -> None:
