@@ -1,4 +1,4 @@
-"""APPEND and APPENDED as bytes, the two messages of a group's usual way: one fixed layout each.
+"""APPEND and APPENDED, the two messages of a group's usual way: values, and bytes of one layout.
 
 Little-endian. The other hand that knows it is the core's (`native/broker/append_frame.h`), which
 takes and acknowledges groups without Python; docs/protocol.md has the layout, with bytes on which
@@ -6,13 +6,35 @@ both must agree. All other messages are maps (`barco.protocol.replication_codec`
 """
 
 import struct
+from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from barco.errors import ProtocolError
 from barco.model.generation import Gid, GroupHead
-from barco.protocol.replication import Append, Appended
 from barco.types import Epoch, Token
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Leader to followers: one group, in order. Its bytes travel beside."""
+
+    gid: Gid
+    session: int
+    head: GroupHead
+    committed: int
+    """gseq up to which the leader knows its generation committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Follower to leader: all groups up to `gseq` are stable here, and I was not fenced then."""
+
+    gid: Gid
+    gseq: int
+    session: int = 0
+    """Of the leader's process whose groups these are."""
+
 
 MARK = b"\xc1"
 """The first byte of either; no msgpack begins with it."""

@@ -9,27 +9,7 @@ cluster and the protocol's version are told once, when a connection opens.
 from dataclasses import dataclass
 
 from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Leader to followers: one group, in order. Its bytes travel beside."""
-
-    gid: Gid
-    session: int
-    head: GroupHead
-    committed: int
-    """gseq up to which the leader knows its generation committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Follower to leader: all groups up to `gseq` are stable here, and I was not fenced then."""
-
-    gid: Gid
-    gseq: int
-    session: int = 0
-    """Of the leader's process whose groups these are."""
+from barco.protocol.append_frame import Append, Appended
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from relay import Relays
 from replicas import Member, RefusedError, Shard, check_history, same_everywhere, until
 
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Appended
 
 A, B, C = range(3)
 
@@ -35,7 +36,7 @@ class Split:
         if {source, target} == {A, B}:
             return None
         if (source, target) == (C, A):  # Neither the fence nor the view of the others.
-            return message if isinstance(message, r.Appended) else None
+            return message if isinstance(message, Appended) else None
         if (source, target) == (B, C):
             # On a busy machine the first ballot may be given up: the next one must get through. And
             # B may lack a group without events that A, a second quiet, has written meanwhile.

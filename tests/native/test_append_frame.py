@@ -12,8 +12,7 @@ from crc32c import crc32c
 
 from barco.errors import ProtocolError
 from barco.model.generation import Gid, GroupHead
-from barco.protocol.append_frame import pack, unpack
-from barco.protocol.replication import Append, Appended
+from barco.protocol.append_frame import Append, Appended, pack, unpack
 from barco.types import Epoch, Token
 from barco.workers.replication import wire
 

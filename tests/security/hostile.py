@@ -30,6 +30,7 @@ from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN
 from barco.protocol import append_frame, door, frame
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Append, Appended
 from barco.protocol.link import HAND_OFF, REPLICATION, RPC, Hello
 from barco.protocol.replication_codec import to_map
 from barco.workers.replication import wire
@@ -141,7 +142,7 @@ class Liar:
             r.Prepare(far, ballot),
             r.Nack(gid, ballot, Ballot(2**62, 1, 1)),  # type: ignore[arg-type]
             r.Accepted(gid, ballot),
-            r.Appended(gid, FAR),
+            Appended(gid, FAR),
             r.Gap(gid, FAR),
             r.Unknown(gid),
             r.Fetch(gid, 1, FAR),
@@ -153,8 +154,8 @@ class Liar:
             r.Ping(b"", False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
         ]
         with_group: list[r.Message] = [
-            r.Append(gid, self.session, head, 0),
-            r.Append(gid, 1, head, FAR),
+            Append(gid, self.session, head, 0),
+            Append(gid, 1, head, FAR),
             r.Fetched(gid, head),
             r.Fetched(far, head),
         ]
@@ -185,7 +186,7 @@ class Liar:
     def wrong(self, message: r.Message) -> bytes:
         """One or two fields of it are anything; a checksum over them is right."""
         times = self.random.randrange(1, 3)
-        if isinstance(message, (r.Append, r.Appended)):
+        if isinstance(message, (Append, Appended)):
             body = bytearray(append_frame.pack(message)[:-4])
             for _ in range(times):
                 at = self.random.randrange(0, len(body), 4)

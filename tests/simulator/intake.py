@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barco.cluster.replica.follower import Steady
 from barco.cluster.state import events as on
 from barco.model.generation import Gid, GroupHead
-from barco.protocol.replication import Append, Appended
+from barco.protocol.append_frame import Append, Appended
 
 if TYPE_CHECKING:
     from .broker import Broker

@@ -24,7 +24,8 @@ from barco.model.generation import (
     Parent,
     Successor,
 )
-from barco.protocol.replication import Append, Ping
+from barco.protocol.append_frame import Append
+from barco.protocol.replication import Ping
 from barco.types import Epoch
 
 from .intake import Early, GoesOn, Intake

@@ -4,7 +4,8 @@ from typing import Any
 
 from barco.cluster.state.events import Built, LinkLost, Received, Stable, Tick
 from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
-from barco.protocol.replication import Append, Appended, Fetch, Fetched, Gap, Ping, View
+from barco.protocol.append_frame import Append, Appended
+from barco.protocol.replication import Fetch, Fetched, Gap, Ping, View
 
 
 def brief(value: Any) -> str:

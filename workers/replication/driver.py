@@ -22,6 +22,7 @@ from barco.cluster.state.core import Recovered, Settings
 from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
 from barco.types import Epoch
 from barco.workers.process.selector import Upcall
@@ -105,7 +106,7 @@ class Driver:
         self._due = 0.0  # When it fires.
         self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """gseq to (position, length) of the groups that this process built."""
-        self._encoded: tuple[r.Append | None, bytes] = (None, b"")
+        self._encoded: tuple[Append | None, bytes] = (None, b"")
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
@@ -378,7 +379,7 @@ class Driver:
         if link is None:
             return
         message = effect.message
-        if not isinstance(message, r.Append):
+        if not isinstance(message, Append):
             link.send(message)
             return
         place = self._recent.get(message.head.gseq)

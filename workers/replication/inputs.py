@@ -14,8 +14,9 @@ from barco.cluster.replica.follower import Steady
 from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
+from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
-from barco.protocol.replication import CARRIES_GROUP, Accept, Append, Message, Prepare
+from barco.protocol.replication import CARRIES_GROUP, Accept, Message, Prepare
 from barco.protocol.replication_codec import U32
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire

@@ -13,7 +13,8 @@ import msgpack
 from barco.errors import ProtocolError
 from barco.model.generation import Identity
 from barco.protocol import append_frame
-from barco.protocol.replication import Append, Appended, Message
+from barco.protocol.append_frame import Append, Appended
+from barco.protocol.replication import Message
 from barco.protocol.replication_codec import from_map, to_map
 from barco.types import KiB
 

@@ -5,7 +5,8 @@ from barco.cluster.state.effects import AppendForeign, Serve, Skip
 from barco.cluster.state.held import Fence, Gone, Held
 from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
 from barco.model.generation import GroupHead, Identity
-from barco.protocol.replication import Append, Expired, Fetch, Fetched, Gap
+from barco.protocol.append_frame import Append
+from barco.protocol.replication import Expired, Fetch, Fetched, Gap
 
 
 class Catchup(Peers):

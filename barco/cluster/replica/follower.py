@@ -8,7 +8,8 @@ from barco.cluster.state.events import Followed
 from barco.cluster.state.held import Held
 from barco.limits import PING_SECONDS
 from barco.model.generation import Gid, Identity
-from barco.protocol.replication import Append, Appended, Fenced, Gap, Unknown, View
+from barco.protocol.append_frame import Append, Appended
+from barco.protocol.replication import Fenced, Gap, Unknown, View
 
 
 class Steady(NamedTuple):

@@ -6,7 +6,8 @@ from barco.cluster.state.events import Built, Stable
 from barco.cluster.state.held import Fence, Held
 from barco.limits import PING_SECONDS, STEP_DOWN_SECONDS
 from barco.model.generation import Identity
-from barco.protocol.replication import Appended, Fenced, Gap, Shrunk
+from barco.protocol.append_frame import Appended
+from barco.protocol.replication import Fenced, Gap, Shrunk
 
 GAP_ANSWER_SECONDS = PING_SECONDS / 2
 """A follower gets one answer to its GAPs in so long, for each generation. It asks at most once in

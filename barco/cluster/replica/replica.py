@@ -57,11 +57,10 @@ from barco.cluster.state.held import Held
 from barco.cluster.state.unrest import Unrest
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
+from barco.protocol.append_frame import Append, Appended
 from barco.protocol.replication import (
     Accept,
     Accepted,
-    Append,
-    Appended,
     Decided,
     Expired,
     Fenced,

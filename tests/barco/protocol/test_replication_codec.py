@@ -19,6 +19,7 @@ from barco.model.generation import (
 )
 from barco.protocol import frame
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Append, Appended
 from barco.protocol.replication_codec import _FIELDS, from_map, record_from_map, to_map
 
 GID = Gid(-(2**63), 7)
@@ -28,7 +29,7 @@ CHILD = Generation(GID, 2**63, WHO[1], 2**63 + 5, WHO, (Parent(Gid(-(2**63), 6),
 VALUE = Successor(41, Kind.RELEAD, (CHILD,))
 HEAD = GroupHead(42, 2**32 - 1, 0, 8192)
 
-FIXED = (r.Append, r.Appended)
+FIXED = (Append, Appended)
 """These are no maps (test_append_frame.py)."""
 
 MESSAGES = [

@@ -22,6 +22,7 @@ from barco.model.generation import (
 )
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Appended
 from barco.protocol.link import REPLICATION, Hello
 from barco.workers.process.selector import ReactorSelector
 from barco.workers.replication.driver import Driver
@@ -182,7 +183,7 @@ class Follower:
                     break
                 self.kept[ordinal] += data
             for message in self.frames(ordinal):
-                if isinstance(message, r.Appended):
+                if isinstance(message, Appended):
                     self.acknowledged = max(self.acknowledged, message.gseq)
                 elif not isinstance(message, r.Ping):
                     self.said.append((ordinal, message))

@@ -38,6 +38,7 @@ from barco.model.generation import (
     GroupHead,
 )
 from barco.protocol import replication as r
+from barco.protocol.append_frame import Append, Appended
 from barco.workers.replication import inputs
 from barco.workers.replication.wire import HEAD, encode
 
@@ -117,7 +118,7 @@ class Script:
         head, data = self.groups[index]
         if group is None:
             group = data
-        message = r.Append(GID, SESSION, head, min(self.committed, index))
+        message = Append(GID, SESSION, head, min(self.committed, index))
         return encode(replace(message, **changes), len(group)) + group
 
     async def _send(self, frame: bytes | bytearray) -> None:
@@ -302,7 +303,7 @@ def test_a_bit_that_flips_ends_the_connection(native: bool, root: Path, groups: 
             await script._send(script._frame(index))
             await follower.rest()
         before = follower.state()
-        appended = encode(r.Appended(GID, 2, SESSION))
+        appended = encode(Appended(GID, 2, SESSION))
         for number in range(40):
             frame = bytearray(appended if number % 2 else script._frame(3))
             at = HEAD.size + rng.randrange(48 if number % 2 else 64)

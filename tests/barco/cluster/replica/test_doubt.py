@@ -21,10 +21,9 @@ from barco.model.generation import (
     Parent,
     Successor,
 )
+from barco.protocol.append_frame import Append, Appended
 from barco.protocol.replication import (
     AcceptedRecord,
-    Append,
-    Appended,
     DecidedRecord,
     DoubtRecord,
     Fenced,

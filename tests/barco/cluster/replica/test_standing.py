@@ -15,15 +15,8 @@ from barco.model.generation import (
     Successor,
     genesis,
 )
-from barco.protocol.replication import (
-    Appended,
-    DecidedRecord,
-    Gap,
-    JournalRecord,
-    OpenedRecord,
-    Ping,
-    View,
-)
+from barco.protocol.append_frame import Appended
+from barco.protocol.replication import DecidedRecord, Gap, JournalRecord, OpenedRecord, Ping, View
 
 END = 2**63
 SESSION = 7
