@@ -43,9 +43,10 @@ class AsyncAdmin:
         """The brokers and their ports."""
         return await self._get("/v1/brokers")
 
-    async def topology(self) -> Document:
-        """The ring: members, generations, shards, endpoints."""
-        return await self._get("/v1/topology")
+    async def topology(self, *, copies: bool = False) -> Document:
+        """The ring: members, generations, shards, endpoints. copies: how each range is copied as
+        well, which its leader is asked for."""
+        return await self._get("/v1/topology?copies" if copies else "/v1/topology")
 
     async def metrics(self) -> str:
         """Prometheus' text format."""
@@ -194,9 +195,9 @@ class Admin:
         """The brokers and their ports."""
         return self._thread.run(self._admin.brokers())
 
-    def topology(self) -> Document:
+    def topology(self, *, copies: bool = False) -> Document:
         """The ring: members, generations, shards, endpoints."""
-        return self._thread.run(self._admin.topology())
+        return self._thread.run(self._admin.topology(copies=copies))
 
     def metrics(self) -> str:
         """Prometheus' text format."""

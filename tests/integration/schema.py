@@ -14,6 +14,10 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 def wrong(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
     """What does not fit, with its place."""
     kind = schema.get("type")
+    if isinstance(kind, list):
+        if value is None and "null" in kind:
+            return []
+        (kind,) = set(kind) - {"null"}
     if kind is not None:
         fits = isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
         if not fits:

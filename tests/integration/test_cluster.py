@@ -31,6 +31,7 @@ from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token
 from barco.workers.http.base.status_schema import STATUS
+from barco.workers.http.base.topology_schema import TOPOLOGY
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
 RING = Placement(3, 8)
@@ -163,6 +164,34 @@ def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
             # A follower may be a moment behind.
             until(lambda read=read: (got := read()) and got["values"] == [1, 1, 1], endpoint)
             assert read()["token"] == each["token"]
+
+
+def test_all_tell_the_same_routes_and_leaders_how_they_are_copied(cluster):
+    until(lambda: leaders(cluster) == [0, 1, 2], "every owner leads")
+
+    def told(ordinal, target="/v1/topology?copies"):
+        status, _, body = request(cluster, ordinal, "GET", target)
+        assert status == 200 and not wrong(body, TOPOLOGY)
+        return body
+
+    def agreed():
+        found = [told(ordinal) for ordinal in range(3)]
+        copies = [route["followers"] for body in found for route in body["routes"]]
+        synced = all(each and all(copy["synced"] for copy in each) for each in copies)
+        return found if synced and len({body["version"] for body in found}) == 1 else None
+
+    for body in until(agreed, "all copies are in sync, and all brokers tell it"):
+        assert [route["first"] for route in body["routes"]] == [0, 8, 16]
+        for index, route in enumerate(body["routes"]):
+            assert route["token"] == str(RING.token(index))
+            assert route["leader"] == index and not route["handed"]
+            assert route["members"] == [(index + step) % 3 for step in range(3)]
+            assert sorted(each["ordinal"] for each in route["followers"]) == sorted(
+                set(range(3)) - {index}
+            )
+    for target in ("/v1/topology", "/v1/topology?copies=false"):
+        assert not any("followers" in route for route in told(0, target)["routes"])
+    assert request(cluster, 0, "GET", "/v1/topology?copies=2")[0] == 400
 
 
 def replication(cluster, ordinal):

@@ -57,6 +57,13 @@ async def test_topology_names_an_endpoint_for_every_slice() -> None:
     assert [s["index"] for s in ring["slices"]] == list(range(8))
     assert {s["endpoint"] for s in ring["slices"][:4]} == {"127.0.0.1:9300"}
     assert {s["endpoint"] for s in ring["slices"][4:]} == {"127.0.0.1:9301"}
+    assert [(r["first"], r["slices"], r["leader"]) for r in topology["routes"]] == [
+        (0, 4, 0), (4, 4, 0)
+    ]  # fmt: skip
+    answer = await Broker().request("GET", "/v1/topology", "copies")
+    copies = answer.json
+    assert copies["version"] == topology["version"] and len(copies["version"]) == 16
+    assert [route["followers"] for route in copies["routes"]] == [[], []]
 
 
 @run

@@ -5,6 +5,7 @@ from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.base.status_schema import READY, STATUS
+from barco.workers.http.base.topology_schema import TOPOLOGY
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -65,6 +66,7 @@ _KINDS = {
     "events": {"$ref": "#/components/schemas/Events"},
     "status": {"$ref": "#/components/schemas/Status"},
     "ready": {"$ref": "#/components/schemas/Ready"},
+    "topology": {"$ref": "#/components/schemas/Topology"},
 }
 
 _TAGS = {
@@ -99,6 +101,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Events": _EVENTS_SCHEMA,
                 "Status": STATUS,
                 "Ready": READY,
+                "Topology": TOPOLOGY,
             },
             "responses": {
                 "Problem": {

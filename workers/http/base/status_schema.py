@@ -7,8 +7,8 @@ and the code that makes it against this.
 from typing import Any
 
 
-def _object(required: str, **properties: Any) -> dict[str, Any]:
-    """`required`: names, separated by spaces. A text as a property is one of its types."""
+def object_of(required: str, **properties: Any) -> dict[str, Any]:
+    """An object. `required`: names, separated by spaces. A text as a property is its type."""
     given = {
         name: {"type": each} if isinstance(each, str) else each for name, each in properties.items()
     }
@@ -20,15 +20,17 @@ def _object(required: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-def _list(items: Any) -> dict[str, Any]:
+def list_of(items: Any) -> dict[str, Any]:
+    """An array of these."""
     return {"type": "array", "items": items}
 
 
-def _told(kind: str, description: str) -> dict[str, Any]:
+def told(kind: str, description: str) -> dict[str, Any]:
+    """A value of a type, and what it means."""
     return {"type": kind, "description": description}
 
 
-_FOLLOWER = _object(
+FOLLOWER = object_of(
     "ordinal state groupsBehind synced",
     ordinal="integer",
     state={"type": "string", "enum": ["live", "behind", "down", "fenced"]},
@@ -36,40 +38,40 @@ _FOLLOWER = _object(
     synced="boolean",
 )
 
-_REPLICATION = _object(
+_REPLICATION = object_of(
     "role catchingUp writable uncleanEnds suspect",
     role="string",
     catchingUp="boolean",
     writable="boolean",
-    uncleanEnds=_told("integer", "Ends on an operator's word, or without what a member had."),
-    suspect=_told("boolean", "This copy has no vote until it is repaired."),
-    suspectWhy=_told("string", "Only if it is suspect."),
-    accusedBy=_told("integer", "The broker on whose word; absent: it was found here."),
+    uncleanEnds=told("integer", "Ends on an operator's word, or without what a member had."),
+    suspect=told("boolean", "This copy has no vote until it is repaired."),
+    suspectWhy=told("string", "Only if it is suspect."),
+    accusedBy=told("integer", "The broker on whose word; absent: it was found here."),
     uncommittedGroups="integer",
-    followers=_list(_FOLLOWER),
+    followers=list_of(FOLLOWER),
 )
 
-_STORAGE = _object(
+_STORAGE = object_of(
     "setAside",
     scrubPasses="integer",
     scrubPercent="integer",
     damagedSegments="integer",
     repairedGroups="integer",
-    setAside=_told("integer", "Logs that only this broker has, to be exported (barco recover)."),
+    setAside=told("integer", "Logs that only this broker has, to be exported (barco recover)."),
 )
 
-_SHARD = _object(
+_SHARD = object_of(
     "worker ready",
     worker="integer",
     ready="boolean",
     shard="integer",
-    seat=_told("integer", "0 owns the range, 1 and 2 follow."),
+    seat=told("integer", "0 owns the range, 1 and 2 follow."),
     leads="boolean",
     replication=_REPLICATION,
     storage=_STORAGE,
 )
 
-_PEER = _object(
+_PEER = object_of(
     "ordinal address state",
     ordinal="integer",
     address="string",
@@ -80,22 +82,22 @@ _PEER = _object(
     topics="string",
 )
 
-STATUS = _object(
+STATUS = object_of(
     "status inSync version engine engineReason nice worker shards openToAll",
     status={"type": "string", "enum": ["ready", "starting"]},
-    reason=_told("string", "Why it is not ready; only then."),
+    reason=told("string", "Why it is not ready; only then."),
     inSync="boolean",
-    degraded=_list({"type": "string"}),
+    degraded=list_of({"type": "string"}),
     version="string",
     engine="string",
     engineReason="string",
     nice="integer",
-    worker=_told("integer", "Which one answered."),
-    shards=_list(_SHARD),
+    worker=told("integer", "Which one answered."),
+    shards=list_of(_SHARD),
     openToAll="boolean",
     ordinal="integer",
     clusterSecret="boolean",
-    peers=_list(_PEER),
+    peers=list_of(_PEER),
     refusals={
         "type": "object",
         "description": "By ordinal: whom it has turned away, or who turns it away, and why.",
@@ -103,4 +105,4 @@ STATUS = _object(
     },
 )
 
-READY = _object("ready", ready="boolean", inSync="boolean", reason="string")
+READY = object_of("ready", ready="boolean", inSync="boolean", reason="string")

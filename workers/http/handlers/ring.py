@@ -1,10 +1,12 @@
-"""The ring as documents: its brokers, its ranges with their slices, its shards."""
+"""The ring as documents: its brokers, its ranges with their slices, its shards, its routes."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from barco.errors import BarcoError
 from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
+from barco.workers.peers.routes import route_table
 
 
 def described_brokers(context: Context) -> list[dict[str, Any]]:
@@ -112,3 +114,40 @@ def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[
             }
         shards.append(described)
     return shards
+
+
+def described_routes(
+    context: Context, answers: Mapping[int, Any], copies: Mapping[int, Any] | None = None
+) -> dict[str, Any]:
+    """The version of the routes, and each of them: `token` and `version` name its generation.
+
+    answers: what this broker's own processes said. copies: what the processes said that are known
+    to lead; with it each route says how its followers are, as its leader sees them.
+    """
+    options, ranges, leaders = context.options, context.ranges, context.service.leaders
+    epochs = {
+        ranges.held_by(process_of(peer)): int(answer["epoch"])
+        for peer, answer in answers.items()
+        if not isinstance(answer, BarcoError)
+    }
+    table = route_table(options, ranges, leaders, epochs)
+    routes = []
+    for route in table:
+        led = leaders.leader(route.token) is not None
+        described: dict[str, Any] = {
+            "first": route.first,
+            "slices": route.slices,
+            "token": str(int(route.token)),
+            "version": route.epoch,
+            "leader": route.leader if led else None,
+            "members": list(route.members),
+            "handed": route.handed,
+        }
+        if copies is not None:
+            peer = leaders.peer(route.token)
+            told = copies.get(peer) if peer is not None else None
+            described["followers"] = None
+            if isinstance(told, Mapping) and told["leading"]:
+                described["followers"] = told["replication"].get("followers", [])
+        routes.append(described)
+    return {"version": table.version, "routes": routes}

@@ -97,6 +97,13 @@ def _waits(context: Context, peer: int, answer: Mapping[str, Any]) -> bool:
     return answer["epoch"] == 0 and token is not None and not context.ranges.known(token)
 
 
+async def leaders_say(context: Context) -> dict[int, Any]:
+    """What the processes that are known to lead say of themselves and of their followers."""
+    known = (context.leaders.peer(held.token) for held in context.ranges.all)
+    peers = {peer for peer in known if peer is not None}
+    return await context.siblings.broadcast("standing", {p: {} for p in peers}, ASK_SECONDS)
+
+
 def _role(context: Context, peer: int) -> dict[str, Any]:
     """In a cluster: which shard of the ring a process holds, and whether it leads it."""
     if context.options.ring_size == 1:

@@ -17,8 +17,13 @@ from barco.workers.http.base.messages import (
 )
 from barco.workers.http.base.openapi import document
 from barco.workers.http.base.routes import Route
-from barco.workers.http.handlers.ring import described_brokers, described_ranges, described_shards
-from barco.workers.http.handlers.standing import look
+from barco.workers.http.handlers.ring import (
+    described_brokers,
+    described_ranges,
+    described_routes,
+    described_shards,
+)
+from barco.workers.http.handlers.standing import leaders_say, look
 from barco.workers.process.metrics import CONTENT_TYPE, exposition
 
 _STATUS_TIMEOUT_S = 1.0
@@ -143,7 +148,12 @@ class Status:
     async def topology(self, request: Request) -> Response:
         """The ring, its slices and their owners, and the generations."""
         context, options = self._context, self._context.options
-        answers = await context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
+        asked = context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
+        copies = None
+        if request.value("copies") == "" or request.flag("copies", default=False):
+            answers, copies = await asyncio.gather(asked, leaders_say(context))
+        else:
+            answers = await asked
         body = {
             "cluster": cluster_mark(options.cluster_uuid),
             "ringSize": options.ring_size,
@@ -151,6 +161,7 @@ class Status:
             "brokers": described_brokers(context),
             "ranges": described_ranges(context),
             "shards": described_shards(context, answers),
+            **described_routes(context, answers, copies),
         }
         return json_response(body)
 
