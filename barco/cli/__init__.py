@@ -25,6 +25,7 @@ COMMANDS = (
     "topics",
     "groups",
     "status",
+    "ring",
     "dump",
     "recover",
     "replace",

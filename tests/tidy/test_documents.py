@@ -164,7 +164,7 @@ def test_the_page_for_operators_explains_every_field_of_the_status() -> None:
 def test_commands_that_are_named_can_be_given() -> None:
     makefile = (tree.ROOT / "Makefile").read_text("utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    modules = (tree.ROOT / "barco" / "cli" / "commands").glob("[a-z]*.py")
+    modules = (tree.ROOT / "barco" / "cli" / "commands").glob("[a-z]*")
     commands = {path.stem.replace("_", "-") for path in modules}
     wrong = []
     for page in pages():

@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
         "barco.cluster.state.unclean",
     ),
+    "barco.cli.commands.ring": (*BYTES, "barco", "barco.cli", "barco.client", "barco.cluster.ring"),
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),

@@ -16,6 +16,7 @@ BY_THE_CLOCK = {
     "barco.supervisor.broker:_watchdog": "systemd's clock",
     "barco.supervisor.broker:_warn_open": "a warning that comes again",
     "barco.supervisor.processes:_watch": "silence is what it looks for",
+    "barco.cli.commands.ring:_watch": "its pace: each look asks every leader",
     "barco.workers.worker:_heartbeat": "silence would be taken for death",
     "barco.workers.worker:_retention": "events age",
     "barco.workers.worker:_idle_positions": "groups age",

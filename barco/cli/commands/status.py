@@ -1,7 +1,6 @@
 """`barco status`: is the broker ready, and who owns what."""
 
 import argparse
-import sys
 from typing import Any
 
 import barco
@@ -76,7 +75,7 @@ def _copies(status: dict[str, Any]) -> str:
 
 def _print_cluster(topology: dict[str, Any]) -> None:
     print()
-    print(draw(topology, colour=sys.stdout.isatty()))
+    print(draw(topology, colour=talk.colours()))
     print()
     brokers = [
         (broker["ordinal"], broker["name"], broker.get("state", ""), broker.get("version") or "")

@@ -18,7 +18,20 @@ def draw(topology: Mapping[str, Any], *, colour: bool) -> str:
     """The ring of GET /v1/topology, clockwise from the top: each part as the number of the broker
     that leads it, `.` where nobody does; outside, the broker whose range begins there."""
     size = int(topology["ringSize"])
-    leaders = _leaders(topology)
+    middle = f"{size} broker{'s' if size > 1 else ''}, {len(topology['shards'])} shards"
+    labels = [(i / size, int(topology["ranges"][i]["leader"])) for i in range(min(size, 12))]
+    return circle(_leaders(topology), labels, middle, colour=colour)
+
+
+def circle(
+    leaders: Sequence[int | None],
+    labels: Sequence[tuple[float, int]],
+    middle: str,
+    *,
+    colour: bool,
+) -> str:
+    """leaders: of each slice of the ring, None for nobody. labels: where a broker's part begins,
+    as a share of the turn, and its ordinal."""
     grid: dict[tuple[int, int], tuple[str, int | None]] = {}
     steps = 4 * COLUMNS
     for step in range(steps):
@@ -26,10 +39,8 @@ def draw(topology: Mapping[str, Any], *, colour: bool) -> str:
         mark = NOBODY if leader is None else LETTERS[leader % len(LETTERS)]
         for radius in (0.74, 0.66):
             grid[_cell(step / steps, radius)] = (mark, leader)
-    for index in range(min(size, 12)):
-        owner = topology["ranges"][index]["leader"]
-        _label(grid, index / size, f"broker {owner}", owner)
-    middle = f"{size} broker{'s' if size > 1 else ''}, {len(topology['shards'])} shards"
+    for turn, owner in labels:
+        _label(grid, turn, f"broker {owner}", owner)
     for at, character in enumerate(middle):
         grid[(COLUMNS - len(middle)) // 2 + at, ROWS // 2] = (character, None)
     return "\n".join(_row(grid, row, colour).rstrip() for row in range(ROWS))

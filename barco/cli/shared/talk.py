@@ -148,9 +148,24 @@ def _java_version(program: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def colours() -> bool:
+    """Whether stdout is a terminal of somebody who has not said NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout takes more than ASCII."""
+    return "utf" in (sys.stdout.encoding or "").lower()
+
+
+def json_line(document: Any) -> str:
+    """A document in one line, with its end."""
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
 def print_json(document: Any) -> None:
     """One line of JSON on stdout."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(document))
 
 
 def say(text: str) -> None:

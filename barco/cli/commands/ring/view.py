@@ -1,0 +1,287 @@
+"""What GET /v1/topology?copies says of a ring, for those who draw it: pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from barco.errors import ProtocolError
+
+
+class CopyState(Enum):
+    """How one broker's copy of a range is."""
+
+    LEADS = "leads"
+    SYNCED = "in sync"
+    BEHIND = "catches up"
+    DOWN = "down"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBroker:
+    """One broker of the ring."""
+
+    ordinal: int
+    name: str = ""
+    state: str = "alive"
+    new: bool = False
+    """Of a preview: it would join."""
+
+    @property
+    def up(self) -> bool:
+        """Whether it may answer: alive, or only suspected."""
+        return self.state in ("alive", "suspect")
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRange:
+    """One range: slices with one log."""
+
+    first: int
+    slices: int
+    epoch: int
+    leader: int | None
+    members: tuple[int, ...]
+    handed: bool = False
+    copies: Mapping[int, CopyState] = field(default_factory=dict)
+    """Of each member."""
+    groups_behind: Mapping[int, int] = field(default_factory=dict)
+    generations: tuple[int, ...] = ()
+    """Epochs that hold data or may get some, oldest first, as far as the broker knows that was
+    asked; the last one is open."""
+
+    @property
+    def span(self) -> str:
+        """Its slices: 0-7."""
+        return spanned(self.first, self.first + self.slices - 1)
+
+    def lineage(self, arrow: str, shown: int) -> str:
+        """The epochs that hold something, so many of them, the open one last."""
+        epochs = [*(epoch for epoch in self.generations if epoch < self.epoch), self.epoch]
+        cut = [str(epoch) for epoch in epochs[-shown:]]
+        if len(epochs) > shown:
+            cut.insert(0, f"{len(epochs) - shown} before")
+        return f" {arrow} ".join(cut)
+
+
+@dataclass(frozen=True, slots=True)
+class RingView:
+    """A ring to be drawn."""
+
+    cluster: str
+    version: str
+    slices: int
+    brokers: tuple[DrawnBroker, ...]
+    """By ordinal."""
+    ranges: tuple[DrawnRange, ...]
+    """By their first slice; not of those slices of which nothing was heard."""
+
+    def broker(self, ordinal: int) -> DrawnBroker:
+        """One broker; of one that is not listed nothing is known."""
+        found = [each for each in self.brokers if each.ordinal == ordinal]
+        return found[0] if found else DrawnBroker(ordinal, state="unknown")
+
+    def led_by(self, ordinal: int) -> int:
+        """How many slices a broker leads."""
+        return sum(each.slices for each in self.ranges if each.leader == ordinal)
+
+
+def spanned(first: int, last: int) -> str:
+    """Numbers of slices: 0-7, or 3."""
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def printable(text: object) -> str:
+    """A name as it may be shown: what controls a terminal becomes visible."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
+
+
+def view_of(topology: Mapping[str, Any]) -> RingView:
+    """The document as a ring; ProtocolError if it is none, or of a broker that tells no routes."""
+    if "routes" not in topology:
+        raise ProtocolError("this broker tells no routes: it is older than this command")
+    try:
+        brokers = tuple(
+            DrawnBroker(
+                ordinal=int(each["ordinal"]),
+                name=printable(each["name"]),
+                state=printable(each.get("state", "alive")),
+            )
+            for each in topology["brokers"]
+        )
+        states = {each.ordinal: each for each in brokers}
+        generations = _generations(topology)
+        ranges = tuple(_range(each, states, generations) for each in topology["routes"])
+        return RingView(
+            cluster=printable(topology["cluster"]),
+            version=printable(topology["version"]),
+            slices=int(topology["ringSize"]) * int(topology["slicesPerRange"]),
+            brokers=tuple(sorted(brokers, key=lambda each: each.ordinal)),
+            ranges=tuple(sorted(ranges, key=lambda each: each.first)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"GET /v1/topology: {error!r}") from error
+
+
+def _generations(topology: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    """By first slice in the whole ring."""
+    starts = {
+        str(each["token"]): index * int(topology["slicesPerRange"])
+        for index, each in enumerate(topology["ranges"])
+    }
+    return {
+        starts[str(shard["token"])] + int(shard["slices"][0]): tuple(
+            int(each["epoch"]) for each in shard["generations"]
+        )
+        for shard in topology["shards"]
+    }
+
+
+def _range(
+    route: Mapping[str, Any],
+    brokers: Mapping[int, DrawnBroker],
+    generations: Mapping[int, tuple[int, ...]],
+) -> DrawnRange:
+    leader = None if route["leader"] is None else int(route["leader"])
+    members = tuple(map(int, route["members"]))
+    told = {int(each["ordinal"]): each for each in route.get("followers") or ()}
+    return DrawnRange(
+        first=int(route["first"]),
+        slices=int(route["slices"]),
+        epoch=int(route["version"]),
+        leader=leader,
+        members=members,
+        handed=bool(route["handed"]),
+        copies={each: _copy(each, leader, told.get(each), brokers.get(each)) for each in members},
+        groups_behind={each: int(said["groupsBehind"]) for each, said in told.items()},
+        generations=generations.get(int(route["first"]), ()),
+    )
+
+
+def _copy(
+    ordinal: int, leader: int | None, told: Mapping[str, Any] | None, broker: DrawnBroker | None
+) -> CopyState:
+    if ordinal == leader:
+        return CopyState.LEADS
+    if broker is not None and not broker.up and broker.state != "unknown":
+        return CopyState.DOWN
+    if told is None:
+        return CopyState.UNKNOWN
+    if told["synced"]:
+        return CopyState.SYNCED
+    return CopyState.DOWN if told["state"] == "down" else CopyState.BEHIND
+
+
+# --- In words -------------------------------------------------------------------------------------
+
+
+def troubles(view: RingView) -> list[str]:
+    """What is not as it should be, the worst first, in words; empty if all is well."""
+    return _unled(view) + _away(view) + _elsewhere(view) + _behind(view)
+
+
+def first_troubles(view: RingView, shown: int) -> list[str]:
+    """The worst of them, and how many there are besides."""
+    found = troubles(view)
+    if len(found) <= shown:
+        return found
+    return [*found[: shown - 1], f"and {len(found) - shown + 1} more: barco ring --json has all"]
+
+
+def verdict(view: RingView) -> str:
+    """One line for a ring without troubles."""
+    if len(view.brokers) == 1:
+        return "all slices are led; a single broker has the only copy of its events"
+    return "all is well: every range is led by its owner, and every copy is in sync"
+
+
+def _unled(view: RingView) -> list[str]:
+    heard = {n for each in view.ranges for n in range(each.first, each.first + each.slices)}
+    silent = sorted(set(range(view.slices)) - heard)
+    found = [
+        f"nobody leads slices {each.span}: what they hold can be read, nothing can be written"
+        for each in view.ranges
+        if each.leader is None and not each.handed
+    ]
+    found += [
+        f"slices {each.span} were handed over and are not taken in yet: they wait"
+        for each in view.ranges
+        if each.handed
+    ]
+    if silent:
+        found.append(f"nothing was heard of slices {runs(silent)}")
+    return found
+
+
+def _away(view: RingView) -> list[str]:
+    found = []
+    for broker in view.brokers:
+        if broker.state == "alive":
+            continue
+        lacks = [each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.DOWN]
+        there = {len(each.members) - _missing(each) for each in lacks}
+        copies = f"; slices {_spans(lacks)} have {_some(there)} copies of three" if lacks else ""
+        name = f" ({broker.name})" if broker.name else ""
+        what = {
+            "suspect": "does not answer",
+            "left": "was stopped",
+            "unknown": "was never heard of",
+        }
+        found.append(
+            f"broker {broker.ordinal}{name} {what.get(broker.state, 'is ' + broker.state)}{copies}"
+        )
+    return found
+
+
+def _elsewhere(view: RingView) -> list[str]:
+    return [
+        f"broker {each.leader} leads slices {each.span} in the place of broker {each.members[0]}"
+        for each in view.ranges
+        if each.leader is not None and each.leader != each.members[0]
+    ]
+
+
+def _behind(view: RingView) -> list[str]:
+    found = []
+    for broker in view.brokers:
+        late = [each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.BEHIND]
+        if late:
+            groups = sum(each.groups_behind.get(broker.ordinal, 0) for each in late)
+            found.append(
+                f"broker {broker.ordinal} catches up in slices {_spans(late)}"
+                f" ({groups:,} group{'s' if groups != 1 else ''} behind)"
+            )
+        dark = [
+            each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.UNKNOWN
+        ]
+        dark = [each for each in dark if each.leader is not None]
+        if dark and broker.up:
+            found.append(
+                f"how broker {broker.ordinal}'s copies of slices {_spans(dark)} are is not known:"
+                " their leader did not say"
+            )
+    return found
+
+
+def _missing(each: DrawnRange) -> int:
+    return sum(copy is CopyState.DOWN for copy in each.copies.values())
+
+
+def _some(numbers: set[int]) -> str:
+    return " or ".join(map(str, sorted(numbers)))
+
+
+def _spans(ranges: Sequence[DrawnRange]) -> str:
+    return runs([n for each in ranges for n in range(each.first, each.first + each.slices)])
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Numbers of slices, what follows each other together: 0-7, 16-23."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(spanned(first, last) for first, last in found)
