@@ -24,7 +24,7 @@ RADIUS = 205
 BANDS = ((RADIUS, 46), (RADIUS - 52, 20), (RADIUS - 76, 20))
 """Outer edge and thickness: who leads, then the two others in the order of succession."""
 
-WIDTH = 1260
+WIDTH = 1310
 LABELS_MAX = 24
 TICKS_MAX = 192
 ROWS_MAX = 14
@@ -83,11 +83,13 @@ def plan_svg(
         for number, steps in enumerate(rounds, 1)
         for at, step in enumerate(steps)
     ]
-    for head, step in lines[: 2 * ROWS_MAX]:
-        parts += [_text(40, y, head, "f"), _text(120, y, step)]
-        y += 21
+    for at, (head, step) in enumerate(lines[: 2 * ROWS_MAX]):
+        column, row = divmod(at, ROWS_MAX)
+        x, below = 40 + 620 * column, y + 21 * row
+        parts += [_text(x, below, head, "f"), _text(x + 80, below, step)]
+    y += 21 * min(len(lines), ROWS_MAX)
     if len(lines) > 2 * ROWS_MAX:
-        parts.append(_text(120, y, f"and {len(lines) - 2 * ROWS_MAX} steps more", "f"))
+        parts.append(_text(740, y, f"and {len(lines) - 2 * ROWS_MAX} steps more", "f"))
         y += 21
     return _document(WIDTH, y + 10, parts)
 
