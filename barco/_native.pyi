@@ -198,6 +198,30 @@ def chunks_take(
 def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:
     """The first event of the chunk that is as late as this, else the offset behind its last."""
 
+# --- States: what a generation begins with (native/log/state.h) ------------------------------
+
+def state_cut(state: Buffer, slice_first: int, slice_count: int, /) -> bytes:
+    """The state of some of a state's slices, rows in one order whatever the order was.
+
+    ValueError says what is wrong with it. Python's lock is not held meanwhile.
+    """
+
+def state_union(one: Buffer, other: Buffer, /) -> bytes:
+    """The state of the slices of both, which are neighbours, in any order. As `state_cut`."""
+
+@final
+class ShardState:
+    """The sum of a history, beside what the reactor has. One thread at a time may use it."""
+
+    def __init__(self, slice_first: int, slice_count: int, /) -> None: ...
+    def restore(self, snapshot: Buffer, /) -> None:
+        """Begin with the body of a GEN_START or SNAPSHOT group. ValueError: it is none."""
+    def apply_group(self, group: Buffer, /) -> None:
+        """Add a group, header and all, whose checksums are right. ValueError: its chunks are
+        not of these slices."""
+    def snapshot(self) -> bytes:
+        """The state as bytes."""
+
 # --- The event loop of a worker (native/python/py_reactor.c) ---------------------------------
 
 Upcall: TypeAlias = tuple[Any, ...]

@@ -505,8 +505,15 @@ static void compact_run(struct log *log, const struct run *run)
 {
     assert(run->columns == NULL);
     for (uint32_t i = 0; i < run->count; i++)
-        shard_compact(log->shard, run->stream->topic, run->keys, run->keys ? run->key_len : 0,
-                      run->values, run->value_len);
+        shard_compact(log->shard, run->stream->topic,
+                      &(struct keyed){
+                          .slice = run->stream->slice,
+                          .offset = run->base_offset + i,
+                          .key = run->keys,
+                          .key_len = run->keys ? run->key_len : 0,
+                          .value = run->values,
+                          .value_len = run->value_len,
+                      });
 }
 
 size_t builder_encode(struct group_builder *b, struct log *log, struct run *runs, uint8_t *out,
@@ -528,13 +535,14 @@ size_t builder_encode(struct group_builder *b, struct log *log, struct run *runs
         else
             stream->first_run = run;
         stream->last_run = run;
-        if (stream->topic->compacted)
-            compact_run(log, run);
     }
     /* A stream is encoded when its first run is met, with all its runs of the group. */
     for (struct run *run = runs; run != NULL; run = run->next)
         if (run->count > 0 && run->stream->first_run == run)
             encode_stream(b, run->stream, wall_us);
+    for (struct run *run = runs; run != NULL; run = run->next) /* their offsets are known now */
+        if (run->count > 0 && run->stream->topic->compacted)
+            compact_run(log, run);
     *chunks = b->chunks;
     return b->written;
 }

@@ -115,7 +115,7 @@ static bool topics_reserve(struct shard *shard)
 #define TOPIC_STATE_BYTES 2u
 #define STREAM_STATE_BYTES 40u
 #define PRODUCER_STATE_BYTES (PRODUCER_ID_BYTES + 40u)
-#define COMPACTED_STATE_BYTES 12u
+#define COMPACTED_STATE_BYTES 24u
 
 uint64_t shard_state_bytes(const struct shard *shard)
 {
@@ -149,6 +149,7 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     topic->streams = streams;
     topic->internal = topic_name_reserved(name, len);
     topic->compacted = topic->internal;
+    topic->shared = strcmp(topic->name, SHARED_TOPIC) == 0;
     shard->topics[shard->topic_count++] = topic;
     shard->state_bytes += TOPIC_STATE_BYTES + len;
     topic_place(shard, topic);
@@ -307,6 +308,27 @@ void shard_logged(struct shard *shard, const struct stream *stream, const uint8_
     row->logged_seq = seq;
 }
 
+/* Nobody is forgotten for it: what is idle by now, the log's clock says, not a row. */
+bool shard_remember(struct shard *shard, const struct stream *stream, const struct producer *row)
+{
+    uint32_t size = shard->producer_mask + 1;
+    if (shard->producer_count >= PRODUCERS_RESTORED_MAX ||
+        (shard->producer_count * 2 >= size && !producers_rebuild(shard, size * 2, INT64_MIN)))
+        return false;
+    struct producer *found = producer_find(shard, row->id, stream->topic->index, stream->slice);
+    if (found->used)
+        return false;
+    *found = *row;
+    found->topic = stream->topic->index;
+    found->slice = stream->slice;
+    found->used = found->logged = true;
+    found->epoch = row->logged_epoch;
+    found->last_seq = row->logged_seq;
+    shard->producer_count++;
+    assert(shard->producer_count <= shard->producer_mask);
+    return true;
+}
+
 static void producer_drop(struct shard *shard, uint32_t at)
 {
     assert(shard->producers[at].used && shard->producer_count > 0);
@@ -334,14 +356,14 @@ void shard_forget_queued(struct shard *shard)
 
 /* ---- compacted values ---- */
 
-static struct compacted *compacted_find(struct shard *shard, uint32_t topic, uint32_t hash,
-                                        const uint8_t *key, size_t key_len)
+static struct compacted *compacted_find(struct shard *shard, const struct compacted *key)
 {
-    for (uint32_t at = hash & shard->compacted_mask;; at = (at + 1) & shard->compacted_mask) {
+    for (uint32_t at = key->hash & shard->compacted_mask;; at = (at + 1) & shard->compacted_mask) {
         struct compacted *row = &shard->compacted[at];
         if (row->bytes == NULL ||
-            (row->hash == hash && row->topic == topic && row->key_len == key_len &&
-             (key_len == 0 || memcmp(row->bytes, key, key_len) == 0)))
+            (row->hash == key->hash && row->topic == key->topic && row->slice == key->slice &&
+             row->key_len == key->key_len &&
+             (key->key_len == 0 || memcmp(row->bytes, key->bytes, key->key_len) == 0)))
             return row;
     }
 }
@@ -357,8 +379,7 @@ static bool compacted_grow(struct shard *shard)
     shard->compacted_mask = old_mask * 2 + 1;
     for (uint32_t i = 0; i <= old_mask; i++)
         if (old[i].bytes != NULL)
-            *compacted_find(shard, old[i].topic, old[i].hash, old[i].bytes,
-                            old[i].key_len) = old[i];
+            *compacted_find(shard, &old[i]) = old[i];
     assert(shard->compacted_count <= shard->compacted_mask);
     free(old);
     return true;
@@ -370,26 +391,33 @@ static uint64_t compacted_bytes(size_t key_len, size_t value_len)
     return value_len > 0 ? COMPACTED_STATE_BYTES + key_len + value_len : 0;
 }
 
-void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
-                   size_t key_len, const uint8_t *value, size_t value_len)
+void shard_compact(struct shard *shard, const struct topic *topic, const struct keyed *event)
 {
     if (shard->compacted_count * 2 > shard->compacted_mask && !compacted_grow(shard))
         return;
-    uint32_t hash = crc32c(topic->index, key, key_len);
-    struct compacted *row = compacted_find(shard, topic->index, hash, key, key_len);
-    uint8_t *bytes = malloc(key_len + value_len + 1);
+    uint8_t *bytes = malloc(event->key_len + event->value_len + 1);
     if (bytes == NULL)
         return;
-    if (key_len)
-        memcpy(bytes, key, key_len);
-    if (value_len)
-        memcpy(bytes + key_len, value, value_len);
+    if (event->key_len)
+        memcpy(bytes, event->key, event->key_len);
+    if (event->value_len)
+        memcpy(bytes + event->key_len, event->value, event->value_len);
+    struct compacted fresh = {
+        .topic = topic->index,
+        .slice = event->slice,
+        .key_len = (uint32_t)event->key_len,
+        .value_len = (uint32_t)event->value_len,
+        .hash = crc32c(topic->index * 0x9e3779b9u + event->slice, bytes, event->key_len),
+        .offset = event->offset,
+        .bytes = bytes,
+    };
+    struct compacted *row = compacted_find(shard, &fresh);
     const uint64_t before = row->bytes ? compacted_bytes(row->key_len, row->value_len) : 0;
     assert(before <= shard->state_bytes);
     shard->compacted_count += row->bytes == NULL;
-    shard->state_bytes += compacted_bytes(key_len, value_len) - before;
+    shard->state_bytes += compacted_bytes(event->key_len, event->value_len) - before;
     free(row->bytes);
-    *row = (struct compacted){topic->index, (uint32_t)key_len, (uint32_t)value_len, hash, bytes};
+    *row = fresh;
 }
 
 /* ---- index ---- */

@@ -16,12 +16,16 @@
 #define PRODUCER_ID_BYTES 16
 /* Rows of the deduplication table; a full table of live producers refuses new ones (503). */
 #define PRODUCERS_MAX 65536
+/* In a state that is read: two ranges may have become one. */
+#define PRODUCERS_RESTORED_MAX (2 * PRODUCERS_MAX)
 /* Promise D5, 15 minutes: a producer is remembered for at least this long after its last event, by
  * the log's own clock, which may be a quarter faster than time goes (clock.c). */
 #define PRODUCER_IDLE_US (20LL * 60 * 1000000)
 /* Promise D5: a repeated sequence this far back is a duplicate; farther is outside the window. */
 #define PRODUCER_WINDOW 1024
 #define TOPICS_MAX 100000
+/* Its values are for all slices of a shard: when a range is split, each child gets all of them. */
+#define SHARED_TOPIC "__topics"
 
 /* Where one chunk of a stream lies in the log of the open generation. */
 struct index_entry {
@@ -62,7 +66,8 @@ struct topic {
     uint8_t name_len;
     uint8_t compression; /* enum; COMPRESSION_DEFAULT: as the broker's options say */
     bool internal;   /* "__": written by the broker only */
-    bool compacted;  /* the last value of each key is kept in memory and in snapshots */
+    bool compacted;  /* the last value of each key of a slice is kept, in snapshots too */
+    bool shared;     /* SHARED_TOPIC */
     bool declared;   /* exists although nothing was produced yet */
     bool any_time;   /* takes timestamps of producers however far from now */
     char name[TOPIC_NAME_BYTES_MAX + 1];
@@ -82,8 +87,17 @@ struct producer {
 };
 
 struct compacted {
-    uint32_t topic, key_len, value_len, hash;
-    uint8_t *bytes; /* key, then value; NULL: free row */
+    uint32_t topic, slice, key_len, value_len, hash;
+    uint64_t offset; /* of the event in its stream */
+    uint8_t *bytes;  /* key, then value; NULL: free row */
+};
+
+/* One event of a compacted topic. */
+struct keyed {
+    uint32_t slice;
+    uint64_t offset;
+    const uint8_t *key, *value;
+    size_t key_len, value_len;
 };
 
 struct shard {
@@ -148,8 +162,10 @@ void shard_logged(struct shard *shard, const struct stream *stream, const uint8_
 /* What still waited for a group never gets into one: producers are as the groups left them. */
 void shard_forget_queued(struct shard *shard);
 
-void shard_compact(struct shard *shard, const struct topic *topic, const uint8_t *key,
-                   size_t key_len, const uint8_t *value, size_t value_len);
+/* A state's row of a producer of the stream. False: it has one already, or there is no room. */
+bool shard_remember(struct shard *shard, const struct stream *stream, const struct producer *row);
+
+void shard_compact(struct shard *shard, const struct topic *topic, const struct keyed *event);
 
 void stream_index(struct shard *shard, struct stream *stream, const struct index_entry *entry);
 /* Index of the entry that holds the offset, or of the first one after it; entry_count if none. */

@@ -1,9 +1,5 @@
-/* The shard's state as bytes, and its rebuilding from a log: snapshot, then the groups after it.
- *
- * Layout (little-endian): magic 'BSNP' u32, version u32, counts u32 of topics, streams, producers
- * and compacted values, prefix length u32, the log's clock in seconds since 1970 u32 (0 in those of
- * earlier versions), prefix; then the rows. The group's crc covers it all.
- */
+/* The shard's state as bytes (state.h), and its rebuilding from a log: snapshot, then the groups
+ * after it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +7,7 @@
 #include "format/chunk.h"
 #include "format/group.h"
 #include "log/shard.h"
-
-#define SNAPSHOT_MAGIC 0x504e5342u
-#define SNAPSHOT_VERSION 1u
+#include "log/state.h"
 
 struct writer {
     uint8_t *bytes;
@@ -39,9 +33,6 @@ static void put(struct writer *w, const void *data, size_t len)
     w->len += len;
 }
 
-static void put_u32(struct writer *w, uint32_t value) { put(w, &value, 4); }
-static void put_u64(struct writer *w, uint64_t value) { put(w, &value, 8); }
-
 static uint32_t put_streams(struct writer *w, const struct shard *shard)
 {
     uint32_t count = 0;
@@ -50,12 +41,15 @@ static uint32_t put_streams(struct writer *w, const struct shard *shard)
             const struct stream *stream = shard->topics[t]->streams[s];
             if (stream == NULL)
                 continue;
-            put_u32(w, t);
-            put_u32(w, stream->slice);
-            put_u64(w, stream->start_offset);
-            put_u64(w, stream->next_offset);
-            put_u64(w, (uint64_t)stream->last_timestamp);
-            put_u64(w, (uint64_t)stream->max_timestamp);
+            const struct stream_row row = {
+                .topic = t,
+                .slice = stream->slice,
+                .start_offset = stream->start_offset,
+                .next_offset = stream->next_offset,
+                .last_timestamp = stream->last_timestamp,
+                .max_timestamp = stream->max_timestamp,
+            };
+            put(w, &row, sizeof row);
             count++;
         }
     }
@@ -66,17 +60,40 @@ static uint32_t put_producers(struct writer *w, const struct shard *shard, int64
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i <= shard->producer_mask; i++) {
-        const struct producer *row = &shard->producers[i];
-        if (!row->used || !row->logged || row->last_us + PRODUCER_IDLE_US < now_us)
+        const struct producer *producer = &shard->producers[i];
+        if (!producer->used || !producer->logged || producer->last_us + PRODUCER_IDLE_US < now_us)
             continue;
-        put(w, row->id, PRODUCER_ID_BYTES);
-        put_u32(w, row->topic);
-        put_u32(w, row->slice);
-        put_u32(w, row->logged_epoch);
-        put_u32(w, 0);
-        put_u64(w, row->logged_seq);
-        put_u64(w, row->last_offset);
-        put_u64(w, (uint64_t)row->last_us);
+        struct producer_row row = {
+            .topic = producer->topic,
+            .slice = producer->slice,
+            .epoch = producer->logged_epoch,
+            .seq = producer->logged_seq,
+            .offset = producer->last_offset,
+            .last_us = producer->last_us,
+        };
+        memcpy(row.id, producer->id, sizeof row.id);
+        put(w, &row, sizeof row);
+        count++;
+    }
+    return count;
+}
+
+static uint32_t put_values(struct writer *w, const struct shard *shard)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
+        const struct compacted *kept = &shard->compacted[i];
+        if (kept->bytes == NULL || kept->value_len == 0)
+            continue;
+        const struct value_row row = {
+            .topic = kept->topic,
+            .slice = kept->slice,
+            .key_len = kept->key_len,
+            .value_len = kept->value_len,
+            .offset = kept->offset,
+        };
+        put(w, &row, sizeof row);
+        put(w, kept->bytes, (size_t)kept->key_len + kept->value_len);
         count++;
     }
     return count;
@@ -86,33 +103,31 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
                         int64_t now_us, size_t *len)
 {
     struct writer w = {0};
-    uint32_t head[8] = {SNAPSHOT_MAGIC, SNAPSHOT_VERSION, shard->topic_count, 0, 0,
-                        0, prefix_len, (uint32_t)((now_us + 999999) / 1000000)};
-    put(&w, head, sizeof head);
+    struct state_header head = {
+        .magic = STATE_MAGIC,
+        .version = STATE_VERSION,
+        .topics = shard->topic_count,
+        .prefix_bytes = prefix_len,
+        .clock_s = (uint32_t)((now_us + 999999) / 1000000),
+        .slice_first = shard->slice_first,
+        .slice_count = shard->slice_count,
+    };
+    put(&w, &head, sizeof head);
     put(&w, prefix, prefix_len);
     for (uint32_t t = 0; t < shard->topic_count; t++) {
         uint8_t flags[2] = {shard->topics[t]->name_len, shard->topics[t]->declared};
         put(&w, flags, 2);
         put(&w, shard->topics[t]->name, shard->topics[t]->name_len);
     }
-    head[3] = put_streams(&w, shard);
-    head[4] = put_producers(&w, shard, now_us);
-    for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
-        const struct compacted *row = &shard->compacted[i];
-        if (row->bytes == NULL || row->value_len == 0)
-            continue;
-        head[5]++;
-        put_u32(&w, row->topic);
-        put_u32(&w, row->key_len);
-        put_u32(&w, row->value_len);
-        put(&w, row->bytes, (size_t)row->key_len + row->value_len);
-    }
+    head.streams = put_streams(&w, shard);
+    head.producers = put_producers(&w, shard, now_us);
+    head.values = put_values(&w, shard);
     if (w.failed) {
         free(w.bytes);
         return NULL;
     }
     assert(w.len >= sizeof head + prefix_len);
-    memcpy(w.bytes, head, sizeof head);
+    memcpy(w.bytes, &head, sizeof head);
     *len = w.len;
     return w.bytes;
 }
@@ -136,22 +151,12 @@ static const uint8_t *take(struct reader *r, size_t len)
     return bytes;
 }
 
-static uint32_t take_u32(struct reader *r)
+static void take_into(struct reader *r, void *row, size_t len)
 {
-    const uint8_t *bytes = take(r, 4);
-    uint32_t value = 0;
+    const uint8_t *bytes = take(r, len);
+    memset(row, 0, len);
     if (bytes)
-        memcpy(&value, bytes, 4);
-    return value;
-}
-
-static uint64_t take_u64(struct reader *r)
-{
-    const uint8_t *bytes = take(r, 8);
-    uint64_t value = 0;
-    if (bytes)
-        memcpy(&value, bytes, 8);
-    return value;
+        memcpy(row, bytes, len);
 }
 
 static void take_topic(struct reader *r, struct shard *shard)
@@ -167,78 +172,115 @@ static void take_topic(struct reader *r, struct shard *shard)
 
 static void take_stream(struct reader *r, struct shard *shard)
 {
-    uint32_t topic = take_u32(r), slice = take_u32(r);
-    uint64_t start = take_u64(r), next = take_u64(r);
-    int64_t last = (int64_t)take_u64(r), max = (int64_t)take_u64(r);
-    if (r->failed || topic >= shard->topic_count || slice < shard->slice_first ||
-        slice - shard->slice_first >= shard->slice_count) {
+    struct stream_row row;
+    take_into(r, &row, sizeof row);
+    if (r->failed || row.topic >= shard->topic_count || row.slice < shard->slice_first ||
+        row.slice - shard->slice_first >= shard->slice_count) {
         r->failed = true;
         return;
     }
-    struct stream *stream = shard_stream(shard, shard->topics[topic], slice);
+    struct stream *stream = shard_stream(shard, shard->topics[row.topic], row.slice);
     if (stream == NULL) {
         r->failed = true;
         return;
     }
-    stream->start_offset = start;
-    stream->next_offset = stream->stable_offset = next;
-    stream->last_timestamp = last;
-    stream->max_timestamp = max;
+    stream->start_offset = row.start_offset;
+    stream->next_offset = stream->stable_offset = row.next_offset;
+    stream->last_timestamp = row.last_timestamp;
+    stream->max_timestamp = row.max_timestamp;
 }
 
 static void take_producer(struct reader *r, struct shard *shard)
 {
-    const uint8_t *id = take(r, PRODUCER_ID_BYTES);
-    uint32_t topic = take_u32(r), slice = take_u32(r), epoch = take_u32(r);
-    take_u32(r);
-    uint64_t seq = take_u64(r), offset = take_u64(r);
-    int64_t last_us = (int64_t)take_u64(r);
-    if (r->failed || topic >= shard->topic_count) {
+    struct producer_row row;
+    take_into(r, &row, sizeof row);
+    if (r->failed || row.topic >= shard->topic_count || row.last_us < -STATE_TIME_MAX ||
+        row.last_us > STATE_TIME_MAX) {
         r->failed = true;
         return;
     }
-    struct stream *stream = shard_stream_get(shard, shard->topics[topic], slice);
-    struct producer *row;
-    uint64_t expected;
-    if (stream == NULL || shard_dedup(shard, stream, id, epoch, seq, true, last_us, &row,
-                                      &expected) != DEDUP_NEW) {
+    const struct stream *stream = shard_stream_get(shard, shard->topics[row.topic], row.slice);
+    struct producer known = {
+        .last_offset = row.offset,
+        .last_us = row.last_us,
+        .logged_epoch = row.epoch,
+        .logged_seq = row.seq,
+    };
+    memcpy(known.id, row.id, sizeof known.id);
+    if (stream == NULL || !shard_remember(shard, stream, &known))
         r->failed = true;
-        return;
-    }
-    row->last_seq = seq;
-    row->last_offset = offset;
-    shard_logged(shard, stream, id, epoch, seq);
 }
 
-static void take_compacted(struct reader *r, struct shard *shard)
+/* Version 1 does not say of which slice a value is: its key does, but for settings of topics, which
+ * are written in the first one. */
+static uint32_t slice_of_key(const struct shard *shard, const struct topic *topic,
+                             const uint8_t *key, size_t len)
 {
-    uint32_t topic = take_u32(r), key_len = take_u32(r), value_len = take_u32(r);
-    const uint8_t *key = take(r, key_len);
-    const uint8_t *value = take(r, value_len);
-    if (r->failed || topic >= shard->topic_count) {
+    size_t at = len;
+    uint64_t slice = 0;
+    assert(shard->slice_count > 0);
+    while (at > 0 && key[at - 1] != 0) /* a group's, a topic's, the slice */
+        at--;
+    for (; at < len && key[at] >= '0' && key[at] <= '9' && slice < UINT32_MAX; at++)
+        slice = slice * 10 + key[at] - '0'; /* of a mark: the slice, a dot, the number */
+    return topic->shared || slice < shard->slice_first ||
+                   slice - shard->slice_first >= shard->slice_count
+               ? shard->slice_first
+               : (uint32_t)slice;
+}
+
+static void take_value(struct reader *r, struct shard *shard, uint32_t version)
+{
+    struct value_row row = {0};
+    if (version == 1) {
+        uint32_t old[3];
+        take_into(r, old, VALUE_ROW_BYTES_1);
+        row = (struct value_row){.topic = old[0], .key_len = old[1], .value_len = old[2]};
+    } else {
+        take_into(r, &row, sizeof row);
+    }
+    const uint8_t *key = take(r, row.key_len);
+    const uint8_t *value = take(r, row.value_len);
+    if (r->failed || row.topic >= shard->topic_count) {
         r->failed = true;
         return;
     }
-    shard_compact(shard, shard->topics[topic], key, key_len, value, value_len);
+    const struct topic *topic = shard->topics[row.topic];
+    if (version == 1)
+        row.slice = slice_of_key(shard, topic, key, row.key_len);
+    const bool own =
+        row.slice >= shard->slice_first && row.slice - shard->slice_first < shard->slice_count;
+    const uint32_t before = shard->compacted_count;
+    if (own || topic->shared)
+        shard_compact(shard, topic,
+                      &(struct keyed){row.slice, row.offset, key, value, row.key_len,
+                                      row.value_len});
+    assert(shard->compacted_count >= before);
+    if (shard->compacted_count != before + 1) /* no memory, or it was there already */
+        r->failed = true;
 }
 
 static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct reader r = {bytes, bytes + len, false};
-    if (take_u32(&r) != SNAPSHOT_MAGIC || take_u32(&r) != SNAPSHOT_VERSION)
+    struct state_header head = {0};
+    take_into(&r, &head, STATE_HEADER_BYTES_1);
+    if (r.failed || head.magic != STATE_MAGIC || head.version < 1 || head.version > STATE_VERSION)
         return -1;
-    uint32_t topics = take_u32(&r), streams = take_u32(&r), producers = take_u32(&r);
-    uint32_t compacted = take_u32(&r), prefix = take_u32(&r);
-    take_u32(&r);
-    take(&r, prefix);
-    for (uint32_t i = 0; i < topics && !r.failed; i++)
+    if (head.version > 1) {
+        take_into(&r, &head.slice_first, sizeof head - STATE_HEADER_BYTES_1);
+        if (head.slice_first != shard->slice_first || head.slice_count != shard->slice_count)
+            return -1;
+    }
+    take(&r, head.prefix_bytes);
+    for (uint32_t i = 0; i < head.topics && !r.failed; i++)
         take_topic(&r, shard);
-    for (uint32_t i = 0; i < streams && !r.failed; i++)
+    for (uint32_t i = 0; i < head.streams && !r.failed; i++)
         take_stream(&r, shard);
-    for (uint32_t i = 0; i < producers && !r.failed; i++)
+    for (uint32_t i = 0; i < head.producers && !r.failed; i++)
         take_producer(&r, shard);
-    for (uint32_t i = 0; i < compacted && !r.failed; i++)
-        take_compacted(&r, shard);
+    for (uint32_t i = 0; i < head.values && !r.failed; i++)
+        take_value(&r, shard, head.version);
     return r.failed || r.at != r.end ? -1 : 0;
 }
 
@@ -305,11 +347,11 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 
 int64_t shard_snapshot_time(const uint8_t *bytes, size_t len)
 {
-    uint32_t head[8];
-    if (len < sizeof head)
+    struct state_header head = {0};
+    if (len < STATE_HEADER_BYTES_1)
         return 0;
-    memcpy(head, bytes, sizeof head);
-    return head[0] == SNAPSHOT_MAGIC ? head[7] * 1000000LL : 0;
+    memcpy(&head, bytes, STATE_HEADER_BYTES_1);
+    return head.magic == STATE_MAGIC ? head.clock_s * 1000000LL : 0;
 }
 
 /* ---- replay ---- */
@@ -357,7 +399,9 @@ static int apply_compacted(struct shard *shard, struct stream *stream,
     for (uint32_t i = 0; i < columns.count; i++) {
         bool keyed = columns.key_len != NULL && columns.key_len[i] != KEY_NULL;
         size_t key_len = keyed ? columns.key_len[i] : 0;
-        shard_compact(shard, stream->topic, key, key_len, value, columns.val_len[i]);
+        shard_compact(shard, stream->topic,
+                      &(struct keyed){chunk->slice, chunk->base_offset + i, key, value, key_len,
+                                      columns.val_len[i]});
         if (keyed)
             key += key_len;
         value += columns.val_len[i];

@@ -9,6 +9,7 @@ int py_disk_init(PyObject *module);
 int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
+int py_state_init(PyObject *module);
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "barco._native",
@@ -26,7 +27,8 @@ PyMODINIT_FUNC PyInit__native(void)
         py_disk_init(module) < 0 ||
         py_lent_init(module) < 0 ||
         py_reactor_init(module) < 0 ||
-        py_render_init(module) < 0) {
+        py_render_init(module) < 0 ||
+        py_state_init(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -107,6 +107,14 @@ static void test_a_full_table(void)
     shard_free(shard);
 }
 
+static void keep(struct shard *shard, const struct topic *topic, uint32_t slice, uint64_t offset,
+                 const char *key, const char *value, size_t value_len)
+{
+    shard_compact(shard, topic,
+                  &(struct keyed){slice, offset, (const uint8_t *)key, (const uint8_t *)value,
+                                  strlen(key), value_len});
+}
+
 static struct shard *sample(uint64_t seed)
 {
     struct shard *shard = shard_new(2, 4);
@@ -121,7 +129,7 @@ static struct shard *sample(uint64_t seed)
         struct topic *topic = shard_topic_make(shard, "__offsets", 9);
         size_t len = 1 + random_next(&seed) % (sizeof value - 1);
         memset(value, i, sizeof value);
-        shard_compact(shard, topic, (const uint8_t *)name, strlen(name), (uint8_t *)value, len);
+        keep(shard, topic, 2, (uint64_t)i, name, value, len);
     }
     return shard;
 }
@@ -187,9 +195,9 @@ static void test_a_full_shard_takes_nothing_new(void)
     CHECK(!shard_takes_producer(shard, stream, other));
     struct topic *offsets = shard_topic_make(shard, "__offsets", 9);
     for (int i = 0; i < 40; i++) { /* Deleted keys make room. */
-        char name[8];
-        int name_len = snprintf(name, sizeof name, "t%d", i);
-        shard_compact(shard, offsets, (const uint8_t *)name, (size_t)name_len, NULL, 0);
+        char name[16];
+        snprintf(name, sizeof name, "t%d", i);
+        keep(shard, offsets, 2, 1000, name, NULL, 0);
     }
     CHECK(!shard_full(shard) && shard_topic_asked(shard, "another", 7) != NULL);
     shard_free(shard);

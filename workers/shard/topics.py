@@ -124,7 +124,10 @@ class TopicRegistry:
         self._records.clear()
         self._digest = 0
         for record in internal.each(TOPICS, self._reactor.compacted(TOPICS), TopicRecord.from_dict):
-            self._keep(record)
+            # Several of one topic, where ranges have become one: each was kept in its first slice.
+            known = self._records.get(record.topic)
+            if known is None or known.stamp < record.stamp:
+                self._keep(record)
             if record.deleted:
                 self._cut(record)
         exist = self.names()
