@@ -10,13 +10,12 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
 import pytest
+from numbered import Load, check_nothing_lost
 from schema import wrong
 
 import barco
@@ -373,49 +372,9 @@ def test_a_change_of_a_topic_waits_for_the_next_leader(cluster):
     assert set(answers) == {200}
 
 
-class Load(threading.Thread):
-    """Writes numbered events for a few keys in each range, and notes what was acknowledged."""
-
-    def __init__(self, endpoints):
-        super().__init__(daemon=True)
-        self.endpoints = endpoints
-        self.acknowledged = defaultdict(list)
-        self.failures = []
-        self.ended = threading.Event()
-
-    def run(self):
-        keys = [key_in(index, 100 * part) for index in range(3) for part in range(3)]
-        with barco.Producer(self.endpoints, delivery_timeout_s=PATIENCE_S) as producer:
-            number = 0
-            while not self.ended.is_set():
-                futures = [(key, number, self._send(producer, key, number)) for key in keys]
-                for key, sent, future in futures:
-                    try:
-                        future.result(PATIENCE_S)
-                        self.acknowledged[key].append(sent)
-                    except (BarcoError, TimeoutError) as error:
-                        self.failures.append((key, sent, error))
-                number += 1
-
-    def _send(self, producer, key, number):
-        return producer.send("load", b"%d" % number, key=key.encode())
-
-    @property
-    def rounds(self):
-        return min((len(each) for each in list(self.acknowledged.values())), default=0)
-
-
-def check_nothing_lost(load, endpoints):
-    found = defaultdict(list)
-    for event in barco.read("load", endpoints):
-        found[event.key.decode()].append(int(event.value))
-    assert not load.failures
-    for key, numbers in load.acknowledged.items():
-        assert found[key] == numbers, key
-
-
 def test_a_leader_dies_and_comes_back(cluster):
-    load = Load(cluster.endpoints)
+    keys = [key_in(index, 100 * part) for index in range(3) for part in range(3)]
+    load = Load(cluster.endpoints, keys, PATIENCE_S)
     load.start()
     try:
         until(lambda: load.rounds >= 5, "the load does not begin")
