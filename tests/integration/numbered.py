@@ -1,4 +1,4 @@
-"""Numbered events in topic `load` while brokers come and go, and whether all are there, in order."""
+"""Numbered events in topic `load` while brokers come and go, and whether all are there in order."""
 
 import threading
 from collections import defaultdict
