@@ -260,6 +260,15 @@ class Liar:
         for end in ends.values():
             end.close()
 
+    def climb(self, victim: Member, steps: int, step: int) -> None:
+        """Valid ballots, each so many rounds above the last, and then silence."""
+        gid = self.generation(victim).gid
+        with self.dial(victim, REPLICATION) as end:
+            for number in range(1, steps + 1):
+                ballot = Ballot(number * step, 2, self.session)  # type: ignore[arg-type]
+                end.sendall(wire.encode(r.Prepare(gid, ballot)))
+                self.said += 1
+
     def slander(self, victim: Member, count: int) -> None:
         """So often: its log has lost its end."""
         gid = self.generation(victim).gid

@@ -17,6 +17,7 @@ from hostile import Liar
 from replicas import Member, Shard, check_history, same_everywhere, until
 from schema import wrong
 
+from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
 from barco.protocol.replication import Message
 from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.handlers.standing import of_itself
@@ -155,6 +156,29 @@ def test_ballots_without_end_do_not_stop_writes(shard: Shard) -> None:
     shard.members[2].start()
     shard.leader()
     written.write(shard.members, 5)
+    check_history(same_everywhere(shard), written)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_rounds_that_one_has_raised_do_not_part_the_others(shard: Shard, leads: bool) -> None:
+    """One of two has heard ballots that the other one has not, and the liar says nothing more: the
+    next ballot of either is one that the other one takes."""
+    honest, written = shard.members[:2], Acknowledged()
+    written.write(shard.members, 20)
+    shard.members[2].kill()
+    written.write(honest, 5)
+    quiet = longest_pause(written, honest, 1.0)
+    leader = shard.leader(honest)
+    (follower,) = (member for member in honest if member is not leader)
+    with Beside(written, honest) as beside:
+        Liar(shard, 4).climb(leader if leads else follower, 60, ROUNDS_AHEAD_MAX)
+        time.sleep(4.0)
+    assert beside.failed is None, beside.failed
+    assert beside.longest < gap_max(quiet), (beside.longest, quiet)
+    leader.kill()
+    leader.start()
+    written.write(honest, 5)
+    shard.members[2].start()
     check_history(same_everywhere(shard), written)
 
 

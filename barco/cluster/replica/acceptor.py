@@ -10,7 +10,7 @@ from barco.cluster.replica.leader import Leader
 from barco.cluster.state.core import Then
 from barco.cluster.state.events import Drained
 from barco.cluster.state.held import Fence, Held, Wish
-from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
+from barco.cluster.state.plausible import ROUNDS_AHEAD_IDLE_MAX, ROUNDS_AHEAD_MAX
 from barco.cluster.state.unrest import Unrest
 from barco.limits import PATIENCE_SECONDS
 from barco.model.generation import Ballot, Gid, Identity, Kind, Successor
@@ -50,8 +50,7 @@ class Acceptor(Leader):
             return
         if not self._bids(held, ordinal, message.ballot):
             return
-        held.wish = Wish(message.ballot, ordinal, None)
-        self._drain(held)
+        self._take_up(held, Wish(message.ballot, ordinal, None))
         self._fulfil(held)
 
     def _on_accept(self, sender: Identity, message: Accept) -> None:
@@ -70,8 +69,7 @@ class Acceptor(Leader):
             return
         if not self._bids(held, ordinal, message.ballot):
             return
-        held.wish = Wish(message.ballot, ordinal, message.value)
-        self._drain(held)
+        self._take_up(held, Wish(message.ballot, ordinal, message.value))
         self._want(held, message.value.tail, message.sources)
         self._fulfil(held)
         self._fetch_due()
@@ -101,8 +99,21 @@ class Acceptor(Leader):
         raise AssertionError("the part on lineage is missing")
 
     def _in_reach(self, held: Held, ballot: Ballot) -> bool:
-        """Whether a ballot is one that a proposer can have come to: they are not to run out."""
-        return ballot.round <= held.round + ROUNDS_AHEAD_MAX
+        """Whether a ballot is one that a proposer can have come to: they are not to run out.
+
+        Nobody's ballot is out of reach for good: an honest proposer may have promised that far.
+        """
+        idle = self._is_idle(held)
+        highest = max(held.round, held.reach)
+        highest += ROUNDS_AHEAD_IDLE_MAX if idle else ROUNDS_AHEAD_MAX
+        if ballot.round > highest and idle and self._now >= held.reach_at:
+            held.reach, held.reach_at = highest, self._now + PATIENCE_SECONDS / 2
+        return ballot.round <= highest
+
+    def _is_idle(self, held: Held) -> bool:
+        """Whether nobody leads it, as far as can be seen here."""
+        leader = held.generation.leader
+        return held.shut or (leader != self._me and self._doubt(leader.ordinal, held))
 
     def _gives_up(self, held: Held, value: Successor) -> bool:
         """Whether a value leaves out what was committed (I2): no quorum of promises makes one."""
@@ -114,7 +125,6 @@ class Acceptor(Leader):
         floor = held.promised
         if held.wish is not None and (floor is None or held.wish.ballot > floor):
             floor = held.wish.ballot
-        held.round = max(held.round, ballot.round)
         if floor is None or ballot >= floor:
             return False
         self._send(ordinal, Nack(held.generation.gid, ballot, floor))
@@ -127,8 +137,7 @@ class Acceptor(Leader):
         """
         known = ballot == held.promised or (held.wish is not None and ballot == held.wish.ballot)
         if not known and ordinal != self._me.ordinal and not held.generation.is_genesis:
-            leader = held.generation.leader
-            idle = held.shut or (leader != self._me and self._doubt(leader.ordinal, held))
+            idle = self._is_idle(held)
             # Half of what an honest one waits: by then clocks and messages are no excuse, and who
             # comes after a liar must not need an allowance of its own.
             turn = held.bidder != ordinal and self._now - held.bid_at >= PATIENCE_SECONDS / 2
@@ -137,6 +146,11 @@ class Acceptor(Leader):
                 return False
         held.bid_at, held.bidder = self._now, ordinal
         return True
+
+    def _take_up(self, held: Held, wish: Wish) -> None:
+        held.wish = wish
+        held.round = max(held.round, wish.ballot.round)
+        self._drain(held)
 
     def _on_drained(self, event: Drained) -> None:
         held = self._held[event.gid]

@@ -4,6 +4,7 @@ from barco.cluster.replica.follower import Follower
 from barco.cluster.state.effects import Commit, Drain, StopLeading
 from barco.cluster.state.events import Built, Stable
 from barco.cluster.state.held import Fence, Held
+from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
 from barco.limits import PING_SECONDS, STEP_DOWN_SECONDS
 from barco.model.generation import Identity
 from barco.protocol.append_frame import Appended
@@ -119,7 +120,7 @@ class Leader(Follower):
         if held is None or sender not in held.generation.members:
             return
         if message.ballot is not None:
-            self._hear_round(held, message.ballot)
+            self._hear_round(held, message.ballot, ROUNDS_AHEAD_MAX)
         if message.successor is not None:
             self._told_decided(sender, message.gid, message.successor)
         if held.leading is not None:

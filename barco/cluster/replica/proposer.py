@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from barco.cluster.replica.lineage import Lineage
 from barco.cluster.state.held import Held
+from barco.cluster.state.plausible import ROUNDS_AHEAD_IDLE_MAX
 from barco.limits import (
     ACCEPT_RESENDS_MAX,
     BACKOFF_SECONDS_MAX,
@@ -184,7 +185,7 @@ class Proposer(Lineage):
 
     def _give_up(self, held: Held, promised: Ballot) -> None:
         """Rule P4: back off for a random time, then look again whether to propose at all."""
-        self._hear_round(held, promised)
+        self._hear_round(held, promised, ROUNDS_AHEAD_IDLE_MAX)
         del self._proposals[held.generation.gid]
         spread = BACKOFF_SECONDS_MAX - BACKOFF_SECONDS_MIN
         held.retry_at = self._now + BACKOFF_SECONDS_MIN + spread * self._random()

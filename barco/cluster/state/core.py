@@ -8,7 +8,7 @@ from typing import NamedTuple
 from barco.cluster.state.aside import what_counts
 from barco.cluster.state.effects import Effect, Persist, Send
 from barco.cluster.state.held import Fence, Held
-from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX, is_plausible
+from barco.cluster.state.plausible import is_plausible
 from barco.model.generation import Ballot, Generation, Gid, Identity, Successor
 from barco.protocol.replication import (
     AcceptedRecord,
@@ -304,10 +304,9 @@ class Core:
         """The generations without a successor in which this broker has a voice."""
         return [held for held in self._current.values() if held.decided is None and held.member]
 
-    def _hear_round(self, held: Held, ballot: Ballot) -> None:
-        """A ballot that was promised elsewhere: the next one has to be higher."""
-        if ballot.round <= held.round + ROUNDS_AHEAD_MAX:
-            held.round = max(held.round, ballot.round)
+    def _hear_round(self, held: Held, ballot: Ballot, ahead: int) -> None:
+        """A ballot that was promised elsewhere: the next one has to be higher, as far as that."""
+        held.round = max(held.round, min(ballot.round, held.round + ahead))
 
     def _plausible(self, gid: Gid, value: Successor) -> bool:
         held = self._held.get(gid)

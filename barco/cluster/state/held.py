@@ -74,6 +74,7 @@ class Held:
         *("refused_at", "refusals", "refusing", "left_alone"),
         *("born", "leading", "stopped", "good_at", "bad_at"),
         *("known_at", "lead_at", "retry_at", "bid_at", "bidder", "round", "sealed"),
+        *("reach", "reach_at"),
         *("why", "accuser", "accused", "acquitted", "question_at"),
         *("counted", "answer_at"),
     )
@@ -144,7 +145,9 @@ class Held:
         self.bidder = -1
         """Whose it was: an ordinal."""
         self.round = 0
-        """The highest of any ballot seen."""
+        """The highest of any ballot taken up here, or said to be promised elsewhere."""
+        self.reach, self.reach_at = 0, 0.0
+        """A ballot of this round was out of reach, and from when on another may be."""
         self.sealed = False
 
     def _trust(self) -> None:

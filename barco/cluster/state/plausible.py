@@ -9,8 +9,14 @@ from barco.cluster.state.unclean import EPOCHS_SKIPPED
 from barco.model.generation import Generation, Gid, Kind, Parent, Successor
 
 ROUNDS_AHEAD_MAX = 10_000
-"""How much higher than any known a ballot's round may be. Each attempt takes one: who was away
-while others tried so often has heard of some of it. One further ahead would use up the rounds."""
+"""How much higher than any known a ballot's round may be while somebody leads. Each attempt takes
+one: who was away while others tried so often has heard of some of it. One further ahead would use
+up the rounds."""
+
+ROUNDS_AHEAD_IDLE_MAX = 2**40
+"""While nobody leads: a member that has promised to a ballot of a liar's can only go on above it,
+and the others have to follow. Each such step takes a promise, a NACK, or half of PATIENCE_SECONDS;
+2^23 of them would use up the rounds."""
 
 EPOCHS_APART_MAX = 2**20
 """Between a generation and one that was handed to it: every change of leader takes one."""

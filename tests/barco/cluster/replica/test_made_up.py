@@ -1,12 +1,14 @@
 """Numbers that a member makes up: no word of one costs more than its silence would."""
 
 import pytest
-from lab import FIVE, FOUR, SEALED, A, C, Lab
+from lab import FIVE, FOUR, SEALED, THREE, A, C, Lab
 
 from barco.cluster.replica.doubt import UNKNOWN
-from barco.protocol.replication import (
-    DoubtRecord,
-)
+from barco.cluster.state.events import Elect, LinkLost
+from barco.cluster.state.plausible import ROUNDS_AHEAD_IDLE_MAX, ROUNDS_AHEAD_MAX
+from barco.limits import DISTURBANCES_MAX, PATIENCE_SECONDS
+from barco.model.generation import Ballot, Identity
+from barco.protocol.replication import DoubtRecord, Nack, Prepare, Promise
 
 FAR = UNKNOWN
 """The last number there is, and what stands for: nobody has said."""
@@ -51,3 +53,64 @@ def test_a_generation_of_the_time_of_a_made_up_epoch() -> None:
     lab.ping(C, epoch=4, session=7)
     lab.decided(4, 5)
     assert not lab.votes(FOUR.gid) and lab.votes(FIVE.gid)
+
+
+def prepared(lab: Lab, number: int, sender: Identity = C, session: int = 6) -> bool:
+    """Whether a ballot of this round is promised, and told."""
+    ballot = Ballot(number, sender.ordinal, session)
+    said = lab.hear(sender, Prepare(THREE.gid, ballot), session)
+    return [each.ballot for each in said if isinstance(each, Promise)] == [ballot]
+
+
+def proposed(lab: Lab) -> Ballot:
+    """Its next ballot."""
+    lab.now += 1.0
+    lab.sent.clear()
+    lab._do(lab.replica.step(lab.now, Elect(THREE.gid)))
+    return next(said.ballot for _, said in lab.sent if isinstance(said, Prepare))
+
+
+def test_who_is_told_of_a_far_round_goes_above_it() -> None:
+    """The other one has promised to a liar's ballots, of which there was no news here."""
+    lab = Lab(SEALED)
+    ballot = proposed(lab)
+    lab.hear(A, Nack(THREE.gid, ballot, Ballot(50 * ROUNDS_AHEAD_MAX, 2, 6)))
+    assert proposed(lab).round == 50 * ROUNDS_AHEAD_MAX + 1
+
+
+def test_no_word_uses_up_the_rounds() -> None:
+    lab = Lab(SEALED)
+    for steps in range(4):
+        ballot = proposed(lab)
+        assert ballot.round <= 1 + steps * (ROUNDS_AHEAD_IDLE_MAX + 1)
+        lab.hear(A, Nack(THREE.gid, ballot, Ballot(2**63 - 1, 2, 6)))
+
+
+def test_a_far_round_is_taken_where_nobody_leads() -> None:
+    """Its proposer may have promised to a liar's ballots, and cannot go below them."""
+    lab = Lab(SEALED)
+    lab.ping(A)
+    assert not prepared(lab, 50 * ROUNDS_AHEAD_MAX), "its leader is at work"
+    lab._do(lab.replica.step(lab.now, LinkLost(0)))
+    assert prepared(lab, 50 * ROUNDS_AHEAD_MAX)
+
+
+def test_a_round_beyond_that_is_taken_in_the_end() -> None:
+    lab = Lab(SEALED)
+    lab.ping(A)
+    lab._do(lab.replica.step(lab.now, LinkLost(0)))
+    for _ in range(100):
+        assert not prepared(lab, 3 * ROUNDS_AHEAD_IDLE_MAX), "not by saying it often"
+    lab.now += PATIENCE_SECONDS
+    assert not prepared(lab, 3 * ROUNDS_AHEAD_IDLE_MAX)
+    lab.now += PATIENCE_SECONDS
+    assert prepared(lab, 3 * ROUNDS_AHEAD_IDLE_MAX)
+
+
+def test_ballots_that_are_passed_over_raise_no_round() -> None:
+    """A member may disturb so often; what is beyond that counts as lost, its number too."""
+    lab = Lab(SEALED)
+    lab.ping(A)
+    told = sum(prepared(lab, step * ROUNDS_AHEAD_MAX) for step in range(1, 200))
+    assert 0 < told <= DISTURBANCES_MAX
+    assert lab.replica._held[THREE.gid].round <= DISTURBANCES_MAX * ROUNDS_AHEAD_MAX
