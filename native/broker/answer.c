@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "broker/route.h"
+#include "log/clock.h"
 #include "loop/output.h"
 
 #define PARTS_ON_STACK 256u

@@ -6,6 +6,7 @@
 
 #include "broker/route.h"
 #include "broker/runs.h"
+#include "log/group_build.h"
 
 static struct run *mark_run(struct reactor *reactor, const struct commit *commit)
 {

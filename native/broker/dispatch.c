@@ -11,6 +11,7 @@
 #include "broker/route.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"
+#include "log/clock.h"
 
 /* The place of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
 static uint16_t choose_place(struct reactor *reactor, const struct produce *produce,

@@ -1,4 +1,5 @@
 #include "broker/intake.h"
+#include "log/replica.h"
 
 #include <assert.h>
 #include <stdlib.h>

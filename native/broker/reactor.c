@@ -8,6 +8,7 @@
 
 #include "base/urgent.h"
 #include "format/format.h"
+#include "log/clock.h"
 #include "loop/send.h"
 
 #define SWEEP_MS 500

@@ -7,6 +7,8 @@
 
 #include "broker/route.h"
 #include "format/format.h"
+#include "log/clock.h"
+#include "log/group_build.h"
 
 #define STAGING_BYTES (128u << 10)
 #define STAGING_COPY_MAX (4u << 10) /* larger events cost no more than their own copy */

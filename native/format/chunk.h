@@ -7,32 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "format/columns.h"
-
-/* What a chunk is made of. The sizes of the columns must agree: keys_bytes is the sum of the key
- * lengths that are not KEY_NULL, vals_bytes of the value lengths. */
-struct chunk_columns {
-    const char *topic;
-    uint8_t topic_len;
-    uint32_t slice;
-    uint64_t epoch, base_offset;
-    int64_t base_timestamp_us, max_timestamp_us, token_min, token_max;
-    union { /* by name, or by the table */
-        struct {
-            uint32_t count;
-            COLUMNS(COLUMN_FIELD)
-        };
-        struct batch_columns columns;
-    };
-    const struct chunk_producer *producers;
-    uint32_t producer_count;
-};
-
-/* Holds the LZ4 state (16 KiB); one for each thread. acceleration: LZ4's, 1 is the default and the
- * best ratio, larger is faster. Returns NULL without memory. */
-struct chunk_sealer;
-struct chunk_sealer *chunk_sealer_new(int acceleration);
-void chunk_sealer_free(struct chunk_sealer *sealer);
+#include "format/section.h"
 
 /* Upper bound of the stored size: what the chunk takes when nothing compresses. */
 size_t chunk_bound(const struct chunk_columns *columns);
@@ -41,12 +16,6 @@ size_t chunk_bound(const struct chunk_columns *columns);
  * written, a multiple of 8, or 0 if cap is too small; cap >= chunk_bound() always suffices. */
 size_t chunk_seal(struct chunk_sealer *sealer, const struct chunk_columns *columns, uint8_t *out,
                   size_t cap);
-
-struct chunk_section {
-    uint8_t id, codec;
-    uint32_t raw_len, stored_len, crc;
-    const uint8_t *p;
-};
 
 struct chunk_view {
     const uint8_t *base;
@@ -81,13 +50,6 @@ int chunk_verify(const struct chunk_view *view);
 const struct chunk_section *chunk_section_get(const struct chunk_section *sections, uint32_t count,
                                               uint8_t id);
 
-/* Microseconds of an event after the base timestamp. */
-static inline uint64_t column_delta(const struct batch_columns *c, uint32_t event)
-{
-    uint64_t delta = c->ts_delta == NULL ? 0 : c->ts_delta[event];
-    return c->ts_high == NULL ? delta : delta | (uint64_t)c->ts_high[event] << 32;
-}
-
 /* Bytes of scratch chunk_unpack_columns() needs. */
 size_t chunk_scratch_bytes(const struct chunk_view *view);
 
@@ -96,5 +58,13 @@ size_t chunk_scratch_bytes(const struct chunk_view *view);
  * 0; -1 malformed or scratch too small. The crcs are chunk_verify()'s business. */
 int chunk_unpack_columns(const struct chunk_view *view, uint8_t *scratch, size_t scratch_cap,
                          struct batch_columns *out);
+
+/* For batch.c, whose chunks have sections that are there already. */
+/* Header, topic and directory in front of sections already written behind them. */
+void chunk_write_head(const struct chunk_columns *columns, const struct section_entry *entries,
+                      uint32_t section_count, size_t stored_bytes, uint8_t *out);
+
+/* Header, topic and directory of a chunk. */
+size_t chunk_head_bytes(uint8_t topic_len, uint32_t section_count);
 
 #endif

@@ -1,11 +1,43 @@
-/* The columns inside chunks and batches: their directory, checks and unpacking. Internal to
- * chunk.c and batch.c. */
+/* The columns inside chunks and batches: their directory, checks and unpacking. */
 #ifndef BARCO_SECTION_H
 #define BARCO_SECTION_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "format/chunk.h"
+#include "format/columns.h"
+
+/* What a chunk is made of. The sizes of the columns must agree: keys_bytes is the sum of the key
+ * lengths that are not KEY_NULL, vals_bytes of the value lengths. */
+struct chunk_columns {
+    const char *topic;
+    uint8_t topic_len;
+    uint32_t slice;
+    uint64_t epoch, base_offset;
+    int64_t base_timestamp_us, max_timestamp_us, token_min, token_max;
+    union { /* by name, or by the table */
+        struct {
+            uint32_t count;
+            COLUMNS(COLUMN_FIELD)
+        };
+        struct batch_columns columns;
+    };
+    const struct chunk_producer *producers;
+    uint32_t producer_count;
+};
+
+/* Holds the LZ4 state (16 KiB); one for each thread. acceleration: LZ4's, 1 is the default and the
+ * best ratio, larger is faster. Returns NULL without memory. */
+struct chunk_sealer;
+struct chunk_sealer *chunk_sealer_new(int acceleration);
+void chunk_sealer_free(struct chunk_sealer *sealer);
+
+struct chunk_section {
+    uint8_t id, codec;
+    uint32_t raw_len, stored_len, crc;
+    const uint8_t *p;
+};
 
 /* How many sections the columns make. */
 uint32_t sections_count(const struct chunk_columns *columns);
@@ -41,14 +73,14 @@ int sections_unpack(const struct chunk_section *sections, uint32_t section_count
                     uint32_t event_count, uint8_t *scratch, size_t scratch_cap,
                     struct batch_columns *out);
 
+/* Microseconds of an event after the base timestamp. */
+static inline uint64_t column_delta(const struct batch_columns *c, uint32_t event)
+{
+    uint64_t delta = c->ts_delta == NULL ? 0 : c->ts_delta[event];
+    return c->ts_high == NULL ? delta : delta | (uint64_t)c->ts_high[event] << 32;
+}
+
 /* Whether base and high deltas are times: no sum is over INT64_MAX. */
 bool times_valid(const struct batch_columns *columns, int64_t base_us);
-
-/* Header, topic and directory in front of sections already written behind them. */
-void chunk_write_head(const struct chunk_columns *columns, const struct section_entry *entries,
-                      uint32_t section_count, size_t stored_bytes, uint8_t *out);
-
-/* Header, topic and directory of a chunk. */
-size_t chunk_head_bytes(uint8_t topic_len, uint32_t section_count);
 
 #endif

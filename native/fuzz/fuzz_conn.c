@@ -4,6 +4,7 @@
  * of pieces. */
 #include "fuzz_codec.h"
 #include "broker/reactor.h"
+#include "log/group_build.h"
 
 static void no_listen(struct net *net, struct listener *listener) {}
 static void no_conn(struct net *net, struct conn *conn) {}

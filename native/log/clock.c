@@ -7,7 +7,7 @@
  * ahead, but not by more than CLOCK_HASTE: whoever keeps something for some time allows for that.
  * It never goes back, and never stands still.
  */
-#include "log/log.h"
+#include "log/clock.h"
 
 /* In the year 2064: indexes have 32 bits for its seconds. */
 #define CLOCK_FIRST_MAX 3000000000000000LL

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "format/chunk.h"
-#include "log/log.h"
+#include "log/group_build.h"
 
 /* Events of one chunk at most; with the value target it bounds the scratch columns. */
 #define CHUNK_EVENTS_MAX 32768u

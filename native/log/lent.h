@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "log/log.h"
+#include "log/log_state.h"
 #include "loop/source.h"
 
 #define LENT_PIECES_MAX 256u

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "log/clock.h"
+#include "log/group_build.h"
 #include "log/lent.h"
 
 /* Two mappings of the same pages, one after the other: a group that crosses the arena's end is
@@ -196,8 +198,6 @@ uint64_t log_memory_low(const struct log *log)
     assert(low <= log->head && log->memory_from <= log->head);
     return low > log->memory_from ? low : log->memory_from;
 }
-
-const uint8_t *log_memory(const struct log *log, uint64_t pos) { return at_pos(log, pos); }
 
 /* True when a group of up to bound bytes may be built without touching bytes still being written.
  * What is lent there is moved out. */
@@ -618,6 +618,37 @@ void log_replicated(struct log *log, uint64_t gseq)
         return;
     log->replicated = gseq;
     release_held(log);
+}
+
+static const struct held *first_waiting(const struct log *log)
+{
+    assert(log->unsubmitted <= log->held_count);
+    return &log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX];
+}
+
+void log_submit_taken(struct log *log)
+{
+    assert(log->unsubmitted <= log->held_count);
+    while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
+        const struct held *held = first_waiting(log);
+        assert(held->gseq > log->stable_gseq && held->bytes > 0);
+        /* Recovery believes a header on what was stable before it (S5): that holds here too. */
+        if (held->gseq > log->kept && held->durable_upto > log->stable_gseq)
+            return;
+        struct append *append = log_append_slot(log);
+        append->pos = held->pos;
+        append->write.fd = held->fd;
+        append->file_offset = held->file_offset;
+        do { /* what is kept elsewhere goes in one write */
+            append->gseq = held->gseq;
+            append->header_crc = held->header_crc;
+            append->bytes += held->bytes;
+            log->unsubmitted--;
+            held = first_waiting(log);
+        } while (log->unsubmitted > 0 && held->gseq <= log->kept && held->fd == append->write.fd &&
+                 append->bytes + held->bytes <= KEPT_WRITE_BYTES);
+        log->submit(log->owner, append);
+    }
 }
 
 void log_written(struct log *log, struct append *append, int64_t result)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log/log.h"
+#include "log/replica.h"
+#include "log/clock.h"
 
 void log_follow(struct log *log)
 {
@@ -176,37 +177,6 @@ uint8_t *log_place(struct log *log, size_t len)
     if (log->head + len > log->dirty_end)
         log->dirty_end = log->head + len;
     return log->arena + (log->head & (log->options.arena_bytes - 1));
-}
-
-static const struct held *first_waiting(const struct log *log)
-{
-    assert(log->unsubmitted <= log->held_count);
-    return &log->held[(log->held_first + log->held_count - log->unsubmitted) % HELD_MAX];
-}
-
-void log_submit_taken(struct log *log)
-{
-    assert(log->unsubmitted <= log->held_count);
-    while (log->unsubmitted > 0 && log->append_count < APPENDS_IN_FLIGHT && !log->failed) {
-        const struct held *held = first_waiting(log);
-        assert(held->gseq > log->stable_gseq && held->bytes > 0);
-        /* Recovery believes a header on what was stable before it (S5): that holds here too. */
-        if (held->gseq > log->kept && held->durable_upto > log->stable_gseq)
-            return;
-        struct append *append = log_append_slot(log);
-        append->pos = held->pos;
-        append->write.fd = held->fd;
-        append->file_offset = held->file_offset;
-        do { /* what is kept elsewhere goes in one write */
-            append->gseq = held->gseq;
-            append->header_crc = held->header_crc;
-            append->bytes += held->bytes;
-            log->unsubmitted--;
-            held = first_waiting(log);
-        } while (log->unsubmitted > 0 && held->gseq <= log->kept && held->fd == append->write.fd &&
-                 append->bytes + held->bytes <= KEPT_WRITE_BYTES);
-        log->submit(log->owner, append);
-    }
 }
 
 void log_kept(struct log *log, uint64_t gseq)

@@ -5,6 +5,7 @@
 
 #include "format/group.h"
 #include "base/murmur3.h"
+#include "log/clock.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
 #include <strings.h>

@@ -6,6 +6,7 @@
 
 #include "read/arrow.h"
 #include "format/format.h"
+#include "log/clock.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
 #include "python/py_reactor.h"

@@ -6,6 +6,7 @@
 
 #include "format/group.h"
 #include "python/py_reactor.h"
+#include "log/replica.h"
 
 /* What the log told and Python has not heard yet is about the generation that ends. */
 static void forget_upcalls(struct reactor *reactor)

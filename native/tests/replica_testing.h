@@ -4,6 +4,7 @@
 
 #include "codec_testing.h"
 #include "log/log.h"
+#include "log/replica.h"
 
 #define ARENA_BYTES (8u << 20)
 #define DISK_BYTES (4u << 20)

@@ -1,6 +1,7 @@
 /* The log's own clock: it goes as fast as time does, whatever wall clocks say, and it goes on at
  * the next leader. */
 #include "replica_testing.h"
+#include "log/clock.h"
 
 #define SECOND 1000000LL
 #define MINUTE (60 * SECOND)

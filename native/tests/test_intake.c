@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "broker/reactor.h"
+#include "log/replica.h"
 #include "replica_testing.h"
 
 #define EPOCH 2u

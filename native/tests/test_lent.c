@@ -1,6 +1,7 @@
 /* Chunks that answers are sent from the arena: whatever the log writes over them, and whenever the
  * socket takes them, what arrives are the bytes that were lent. */
 #include "log/lent.h"
+#include "log/log.h"
 
 #include "codec_testing.h"
 

@@ -7,6 +7,7 @@
 #include "format/chunk.h"
 #include "codec_testing.h"
 #include "format/group.h"
+#include "log/group_build.h"
 
 #define ARENA_BYTES (8u << 20)
 #define DISKS 16

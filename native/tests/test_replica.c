@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "format/chunk.h"
 #include "format/group.h"
+#include "log/replica.h"
 #include "replica_testing.h"
 
 static void test_answers_wait_for_a_follower(void)

@@ -2,6 +2,8 @@
  * same after it. test_replica_random [seeds] [first seed]: longer, or one seed again. */
 #include "format/batch.h"
 #include "replica_testing.h"
+#include "log/replica.h"
+#include "log/group_build.h"
 
 #define STEPS 2000
 #define POOL_BYTES (1u << 20)

@@ -3,11 +3,9 @@
 from . import graph, native
 
 CIRCLES: tuple[set[str], ...] = (
-    # A binary's directory is written by what it lists.
-    {"format/chunk", "format/section"},
-    # A log, what is lent of it, and what follows it.
-    {"log/clock", "log/group_build", "log/lent", "log/log", "log/replica"},
-    # The engines call the loop back, and what a connection sends may end it.
+    # The engines call the loop back through what a connection is (a transport hears of what came
+    # and what went), and whoever sends or keeps may find that the connection has to end. A queue of
+    # ends would cut that, and each of these would go on with a connection that is gone.
     {
         "loop/conn",
         "loop/loop",
@@ -18,7 +16,7 @@ CIRCLES: tuple[set[str], ...] = (
         "loop/transport",
     },
 )
-"""Units that know each other, each for a reason. No other circle, and none that is larger."""
+"""Units that know each other, for a reason. No other circle, and none that is larger."""
 
 
 def test_nothing_reaches_upward() -> None:
