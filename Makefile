@@ -37,9 +37,16 @@ check: setup ## Lint, types, house rules
 	$(PYTHON) -m pytest -q tests/tidy
 
 bench: setup ## Measure; prints a table (PAGE=1: and keeps it in bench/results/)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check \
-	    --config-settings=cmake.define.BARCO_FACES=ON --editable '.[bench]'
+	@$(PYTHON) -c "$$BENCH_NEEDS" | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
 	$(if $(PAGE),BARCO_BENCH_PAGE=1) $(PYTHON) -m pytest bench
+
+# Only what the extra names: to install barco again would be a second build, with options of its own.
+define BENCH_NEEDS
+import tomllib
+with open("pyproject.toml", "rb") as file:
+    print(*tomllib.load(file)["project"]["optional-dependencies"]["bench"], sep="\n")
+endef
+export BENCH_NEEDS
 
 native-test: setup ## Build the C core with sanitizers and run its own tests
 	@cd native && cmake --preset sanitize >/dev/null && cmake --build --preset sanitize -- --quiet
