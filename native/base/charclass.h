@@ -34,6 +34,15 @@ static const struct charclass CHARCLASS_HOST = {{0xa8, 0xfc, 0xf8, 0xf8, 0xfc, 0
 static const struct charclass CHARCLASS_TOPIC = {{0xa8, 0xf8, 0xf8, 0xf8, 0xf8, 0xf8, 0xf8, 0xf8,
                                                   0xf8, 0xf8, 0xf0, 0x50, 0x50, 0x54, 0x54, 0x70}};
 
+/* The value of a hexadecimal digit, or -1. */
+static inline int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    const char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 static inline bool charclass_has(const struct charclass *class, char character)
 {
     uint8_t c = (uint8_t)character;

@@ -6,6 +6,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/charclass.h"
+
 struct scanner {
     const uint8_t *p, *end;
 };
@@ -81,14 +83,6 @@ bool utf8_valid(const uint8_t *p, size_t len)
     return true;
 }
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The four digits of a \u escape at p; -1 if they are not. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
@@ -96,7 +90,7 @@ static int hex4(const uint8_t *p, const uint8_t *end)
     if (end - p < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        int digit = hex_digit(p[i]);
+        int digit = hex_digit((char)p[i]);
         if (digit < 0)
             return -1;
         value = value << 4 | digit;

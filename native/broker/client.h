@@ -41,7 +41,6 @@ struct request {
     uint32_t head_len;
     struct body *body;
     struct http1_chunked chunked;
-    int64_t started_ms;
 };
 
 struct client {

@@ -38,14 +38,6 @@ void http1_chunked_init(struct http1_chunked *d, uint64_t body_bytes_max)
     d->state = SIZE_FIRST;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* Printable ASCII, the tab, and obs-text where wanted. */
 static bool is_text(char c, bool obs_text)
 {

@@ -6,21 +6,12 @@
 #include "base/charclass.h"
 #include "format/format.h"
 
-/* The value of a hexadecimal digit, or -1. */
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* The byte that "%XX" at p stands for, or -1 where it is malformed or cut off. */
 static int percent_value(const char *p, size_t left)
 {
     if (left < 3)
         return -1;
-    int high = hex_value(p[1]), low = hex_value(p[2]);
+    int high = hex_digit(p[1]), low = hex_digit(p[2]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
@@ -68,45 +59,51 @@ static bool name_equals(const char *p, const char *end, const char *name)
     return *name == '\0';
 }
 
+/* name[=value], up to '&' or the end. */
+struct pair {
+    const char *name, *name_end, *end;
+};
+
+/* name NULL: there is none. */
+static struct pair first_pair(const char *p, const char *end)
+{
+    if (p >= end)
+        return (struct pair){0};
+    const char *pair_end = memchr(p, '&', (size_t)(end - p));
+    if (pair_end == NULL)
+        pair_end = end;
+    const char *name_end = memchr(p, '=', (size_t)(pair_end - p));
+    return (struct pair){p, name_end != NULL ? name_end : pair_end, pair_end};
+}
+
 int uri_query_get(const char *query, size_t len, const char *name, struct http1_slice *raw_value)
 {
     int found = 0;
     raw_value->p = NULL;
     raw_value->len = 0;
-    for (const char *p = query, *end = query + len; p < end;) {
-        const char *pair_end = memchr(p, '&', (size_t)(end - p));
-        if (pair_end == NULL)
-            pair_end = end;
-        const char *name_end = memchr(p, '=', (size_t)(pair_end - p));
-        const char *value = name_end == NULL ? pair_end : name_end + 1;
-        if (name_equals(p, name_end == NULL ? pair_end : name_end, name)) {
-            /* Two values for one question: whichever we took, someone else takes the other. */
-            if (found)
-                return -1;
-            found = 1;
-            raw_value->p = value;
-            raw_value->len = (uint32_t)(pair_end - value);
-        }
-        p = pair_end + 1;
+    for (struct pair pair = first_pair(query, query + len); pair.name != NULL;
+         pair = first_pair(pair.end + 1, query + len)) {
+        if (!name_equals(pair.name, pair.name_end, name))
+            continue;
+        /* Two values for one question: whichever we took, someone else takes the other. */
+        if (found)
+            return -1;
+        found = 1;
+        raw_value->p = pair.name_end < pair.end ? pair.name_end + 1 : pair.end;
+        raw_value->len = (uint32_t)(pair.end - raw_value->p);
     }
     return found;
 }
 
 bool uri_query_unknown(const char *query, size_t len, const char *const *names)
 {
-    for (const char *p = query, *end = query + len; p < end;) {
-        const char *pair_end = memchr(p, '&', (size_t)(end - p));
-        if (pair_end == NULL)
-            pair_end = end;
-        const char *name_end = memchr(p, '=', (size_t)(pair_end - p));
-        if (name_end == NULL)
-            name_end = pair_end;
+    for (struct pair pair = first_pair(query, query + len); pair.name != NULL;
+         pair = first_pair(pair.end + 1, query + len)) {
         const char *const *name = names;
-        while (*name != NULL && !name_equals(p, name_end, *name))
+        while (*name != NULL && !name_equals(pair.name, pair.name_end, *name))
             name++;
-        if (*name == NULL && name_end > p)
+        if (*name == NULL && pair.name_end > pair.name)
             return true;
-        p = pair_end + 1;
     }
     return false;
 }
