@@ -119,6 +119,7 @@ class Wanted:
         while number < self.cut.slices:
             found.append(self.at(number))
             number = found[-1].end
+        assert number == self.cut.slices, "no range ends behind the ring"
         return found
 
     def borders(self, start: int, end: int) -> list[int]:

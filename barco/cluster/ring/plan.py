@@ -84,6 +84,7 @@ class Planner:
 
     def step(self, route: RangeRoute) -> RingStep | None:
         """The next step of a range, for its leader; None if there is none, or it can not be now."""
+        assert route.leader in route.members, "only a member leads"
         if route.handed or not self._table.is_whole(route):
             return None
         if taken := self._taken(route):
@@ -119,7 +120,7 @@ class Planner:
             if waiting == 0 or SHARE_WAITING * (waiting + more) <= slices:
                 begun += more
                 found.append(step)
-        assert all(step.by == ordinal for step in found), "nobody ends what somebody else leads"
+        assert all(step.by == ordinal for step in found), "each leader plans for its own range"
         return found
 
     def is_reached(self) -> bool:
@@ -178,7 +179,6 @@ class Planner:
         """A step whose children have the wanted members, if enough of them are ready: each that is
         new, one of the first two to lead, and two of three. What does not begin where a range is
         wanted will be handed over, and keeps the members that it has."""
-        assert (spans[0][0], spans[-1][1]) == (ends[0].first, ends[-1].end), "what ends is opened"
         before = {member for route in ends for member in route.members}
         opens = []
         for span in spans:

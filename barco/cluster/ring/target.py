@@ -181,6 +181,7 @@ def next_target(
             f" {first}{more}. Wait until barco ring says that the ring is as it shall be"
         )
     _check_copies({each.ordinal for each in listed}, known.copies)
+    assert seen == current.version, "compared; now it is set"
     return Target(current.version + 1, current.cut, listed)
 
 
@@ -245,6 +246,7 @@ def _check_disks(brokers: Sequence[TargetBroker], disks: Mapping[int, str]) -> N
 
 
 def _check_copies(staying: set[int], copies: Mapping[Gid, Collection[int]]) -> None:
+    assert staying, "a target names somebody"
     few = [
         (gid, sorted(set(holders) - staying))
         for gid, holders in sorted(copies.items())
