@@ -434,6 +434,15 @@ gives, and a terabyte in three days."""
 FETCH_GROUPS_MAX = 128
 """Asked for at a time while catching up; the sender may bound them further by size."""
 
+STATE_PART_BYTES = 256 * KiB
+"""Of a state that is sent to another member: heartbeats and groups go in between."""
+
+STATE_ANSWER_SECONDS = 5.0
+"""For one member to send it: its last segment is read (less than a second), and a few MiB sent."""
+
+STATE_WAIT_SECONDS = 10.0
+"""Who is to lead waits so long for a state that nobody gives; then another leads."""
+
 REPLICATION_QUEUE_BYTES_MAX = 16 * MiB
 """Groups that wait to be sent to one peer; a slower one gets the rest by asking for it. A quarter
 of the smallest arena that holds such groups, so that they are still there when their turn comes."""

@@ -393,6 +393,7 @@ static uint64_t compacted_bytes(size_t key_len, size_t value_len)
 
 void shard_compact(struct shard *shard, const struct topic *topic, const struct keyed *event)
 {
+    assert(topic->compacted);
     if (shard->compacted_count * 2 > shard->compacted_mask && !compacted_grow(shard))
         return;
     uint8_t *bytes = malloc(event->key_len + event->value_len + 1);

@@ -251,7 +251,7 @@ static void take_value(struct reader *r, struct shard *shard, uint32_t version)
     const bool own =
         row.slice >= shard->slice_first && row.slice - shard->slice_first < shard->slice_count;
     const uint32_t before = shard->compacted_count;
-    if (own || topic->shared)
+    if (topic->compacted && (own || topic->shared))
         shard_compact(shard, topic,
                       &(struct keyed){row.slice, row.offset, key, value, row.key_len,
                                       row.value_len});

@@ -1,7 +1,6 @@
 #include "log/state.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,20 +223,30 @@ static bool read_values(struct state *state, struct cursor *c, uint32_t count,
     return !twice(state->values, count, sizeof *state->values, by_key);
 }
 
+bool state_slices(const uint8_t *bytes, size_t len, uint32_t *first, uint32_t *count)
+{
+    struct state_header head;
+    struct cursor c = {bytes, len};
+    if (!copy_out(&c, &head, sizeof head) || head.magic != STATE_MAGIC ||
+        head.version != STATE_VERSION || head.slice_count == 0 ||
+        head.slice_count > UINT32_MAX - head.slice_first)
+        return false;
+    *first = head.slice_first;
+    *count = head.slice_count;
+    return true;
+}
+
 static bool state_read(struct state *state, const uint8_t *bytes, size_t len)
 {
     struct state_header head;
     struct cursor c = {bytes, len};
     uint32_t *places = NULL;
     *state = (struct state){0};
-    if (!copy_out(&c, &head, sizeof head) || head.magic != STATE_MAGIC ||
-        head.version != STATE_VERSION || head.slice_count == 0 ||
-        head.slice_count > UINT32_MAX - head.slice_first || c.left < head.prefix_bytes)
+    if (!state_slices(bytes, len, &state->slice_first, &state->slice_count) ||
+        !copy_out(&c, &head, sizeof head) || c.left < head.prefix_bytes)
         return false;
     c.at += head.prefix_bytes;
     c.left -= head.prefix_bytes;
-    state->slice_first = head.slice_first;
-    state->slice_count = head.slice_count;
     state->clock_s = head.clock_s;
     const bool good = read_topics(state, &c, head.topics, &places) &&
                       read_streams(state, &c, head.streams, places) &&

@@ -10,6 +10,7 @@
 #ifndef BARCO_STATE_H
 #define BARCO_STATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,8 @@ _Static_assert(sizeof(struct value_row) == 24, "no padding");
 /* Times of the log's own clock that a row may have: 140,000 years, so that sums do not overflow. */
 #define STATE_TIME_MAX (1LL << 62)
 
+/* Of which slices these bytes say to be the state; false: they do not say (version 1). */
+bool state_slices(const uint8_t *bytes, size_t len, uint32_t *first, uint32_t *count);
 /* The state of some of its slices, malloc'd, in one order whatever the order was: a split's child
  * begins with it. Without a prefix. NULL: refused, and *why says for what. */
 uint8_t *state_cut(const uint8_t *bytes, size_t len, uint32_t slice_first, uint32_t slice_count,

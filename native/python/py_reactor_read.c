@@ -243,6 +243,14 @@ static PyObject *Reactor_compacted(PyObject *self, PyObject *args)
     return list;
 }
 
+static PyObject *Reactor_shard_slices(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    if (reactor == NULL)
+        return NULL;
+    return Py_BuildValue("(II)", reactor->shard->slice_first, reactor->shard->slice_count);
+}
+
 static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
@@ -511,6 +519,7 @@ PyMethodDef reactor_read_methods[] = {
     {"stream_ends", Reactor_stream_ends, METH_VARARGS,
      "stream_ends(topic, slice) -> (start offset, stable end) | None."},
     {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},
+    {"shard_slices", Reactor_shard_slices, METH_NOARGS, "shard_slices() -> (first, how many)."},
     {"topic_set", Reactor_topic_set, METH_VARARGS,
      "topic_set(topic, exists, compression=None, any_time=False). None: as the options say."},
     {"time_plausible", Reactor_time_plausible, METH_O,

@@ -92,15 +92,31 @@ static void heard(ShardStateObject *self, int64_t time_us)
         self->clock_us = time_us;
 }
 
+/* The slices of a snapshot are the parent's, whatever is led here. */
+static bool fit(ShardStateObject *self, const Py_buffer *bytes)
+{
+    uint32_t first, count;
+    if (!state_slices(bytes->buf, (size_t)bytes->len, &first, &count) ||
+        (first == self->shard->slice_first && count == self->shard->slice_count))
+        return true;
+    struct shard *fresh = count <= SLICES_OF_STATE_MAX ? shard_new(first, count) : NULL;
+    if (fresh == NULL)
+        return false;
+    shard_free(self->shard);
+    self->shard = fresh;
+    return true;
+}
+
 static PyObject *ShardState_restore(PyObject *object, PyObject *arg)
 {
     ShardStateObject *self = (ShardStateObject *)object;
     Py_buffer bytes;
-    int status;
+    int status = -1;
     if (PyObject_GetBuffer(arg, &bytes, PyBUF_SIMPLE) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = shard_restore(self->shard, bytes.buf, (size_t)bytes.len);
+    if (fit(self, &bytes))
+        status = shard_restore(self->shard, bytes.buf, (size_t)bytes.len);
     Py_END_ALLOW_THREADS
     if (status == 0)
         heard(self, shard_snapshot_time(bytes.buf, (size_t)bytes.len));

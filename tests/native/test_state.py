@@ -59,11 +59,13 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         key = f"group\0topic\0{index}".encode()
         reactor.append(1, "__offsets", index, key, str(len(found)).encode())
         reactor.append(1, "__topics", 0, f"topic-{rng.randrange(5)}".encode(), rng.randbytes(9))
-        for upcall in reactor.run(0.001)[1]:
-            if upcall[0] == "built":
-                _, _, _, _, pos, length = upcall
-                found.append(sent_group(reactor, pos, length))
-        reactor.replicated(reactor.log_state()["stable_gseq"])
+        before = len(found)
+        while len(found) == before or not reactor.log_state()["settled"]:
+            for upcall in reactor.run(0.001)[1]:
+                if upcall[0] == "built":
+                    _, _, _, _, pos, length = upcall
+                    found.append(sent_group(reactor, pos, length))
+            reactor.replicated(reactor.log_state()["stable_gseq"])
     reactor.close()
     return found
 
@@ -114,6 +116,16 @@ def test_the_parts_are_the_state(groups: list[bytes]) -> None:
         assert state_union(low, high) == state_union(high, low) == whole
 
 
+def test_a_snapshot_says_its_slices(groups: list[bytes]) -> None:
+    """Who leads other slices by now answers for those that its log had."""
+    other = ShardState(6, 2)
+    other.restore(state_of(groups))
+    assert state_cut(other.snapshot(), 0, SLICES) == state_cut(state_of(groups), 0, SLICES)
+    reactor = make_reactor(range(3, 8))
+    assert reactor.shard_slices() == (3, 5)
+    reactor.close()
+
+
 def test_what_is_refused_is_refused_in_words(groups: list[bytes]) -> None:
     state = state_of(groups)
     with pytest.raises(ValueError, match="it is no state"):
@@ -125,6 +137,6 @@ def test_what_is_refused_is_refused_in_words(groups: list[bytes]) -> None:
     with pytest.raises(ValueError, match="no number of slices"):
         ShardState(0, 1 << 20)
     with pytest.raises(ValueError, match="not a snapshot"):
-        ShardState(0, 4).restore(state)
+        ShardState(0, 4).restore(state[:-1])
     with pytest.raises(ValueError, match="valid chunks"):
         ShardState(0, SLICES).apply_group(b"group")

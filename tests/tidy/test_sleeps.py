@@ -38,6 +38,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.peers.siblings:_connect": "a process that is not there",
     "barco.workers.replication.link:_run": "a process that is not there",
     "barco.workers.replication.carrier:_add_segment": "room on the disk",
+    "barco.workers.replication.states:fetch": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
     "barco.workers.http.base.context:change_all": "a leader elsewhere",
@@ -46,7 +47,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.http.handlers.read:_read": "who was asked said what was not so",
     "barco.workers.writes.staging:_append": "room in the log; each try packs all of it again",
     "barco.workers.storage.stores.scrub:_retry": "another broker's bytes",
-    "barco.workers.storage.stores.replicas:restore_state": "another broker's bytes",
+    "barco.workers.storage.stores.restoring:_replay": "another broker's bytes",
     "barco.workers.storage.stores.shard_files:_add_sealed": "room on the disk",
     "barco.workers.storage.files.bulk:_whole": "EAGAIN of the kernel",
     # Brokers, for whom the library and Spark wait longer each time.

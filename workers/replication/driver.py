@@ -36,6 +36,7 @@ from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED
 from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.serving import Serving
+from barco.workers.replication.states import States
 from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.loading import Found
@@ -109,6 +110,9 @@ class Driver:
         self._encoded: tuple[Append | None, bytes] = (None, b"")
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
+        known = self._tail_of, self._session_of
+        parts = (self._links, self._token, reactor, store)
+        self._states = States(*parts, *known, group_bytes_max, fatal)
         self._machine: Replica
         self._started = False
         self._unshown: tuple[Gid, int] | None = None
@@ -147,6 +151,7 @@ class Driver:
             link.start()
         if self._links:
             self._store.repair_from(self._mending)
+            self._store.states = self._states
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
 
@@ -158,6 +163,7 @@ class Driver:
         for link in self._links.values():
             await link.close()
         await self._serving.close()
+        await self._states.close()
         await self.logs.close()
         await self._journal.close()
 
@@ -331,7 +337,10 @@ class Driver:
             self.post(ev.LinkLost(end.sender.ordinal))
 
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
-        assert (group is not None) == isinstance(message, r.CARRIES_GROUP), "`Inputs` has looked"
+        assert (group is None) == (r.bytes_beside(message) is None), "`Inputs` has looked"
+        if isinstance(message, r.OF_STATES):
+            self._states.heard(end.sender.ordinal, message, group)
+            return
         if isinstance(message, r.Expired) and not self.logs.machine.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
         if not self._mending.take(end.sender.ordinal, message, group):

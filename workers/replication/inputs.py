@@ -16,7 +16,7 @@ from barco.limits import REPLICATION_PENDING_BYTES_MAX
 from barco.model.generation import Identity
 from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
-from barco.protocol.replication import CARRIES_GROUP, Accept, Message, Prepare
+from barco.protocol.replication import Accept, Message, Prepare, bytes_beside
 from barco.protocol.replication_codec import U32
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
@@ -111,14 +111,15 @@ class Inputs:
 
     def _read(self, body: bytes, group: bytearray | None) -> Message:
         message = wire.decode(body)
-        if not isinstance(message, CARRIES_GROUP):
+        beside = bytes_beside(message)
+        if beside is None:
             if group is not None:
                 raise ProtocolError("a group came with a message that has none")
             return message
-        if group is None or len(group) != message.head.bytes:
+        if group is None or len(group) != beside:
             raise ProtocolError("a group is not as long as its message says")
         self._groups += 1
-        if MUTANT == DAMAGING and self._groups % 20 == 0:
+        if MUTANT == DAMAGING and self._groups % 20 == 0 and len(group) > 40:
             group[40] ^= 1
         return message
 

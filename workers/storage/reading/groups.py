@@ -82,13 +82,22 @@ class GroupFiles:
     async def end_of(self, epoch: int, gseq: int) -> Spot | None:
         """Where a group ends; None: it is not here."""
         spot = await self.find(epoch, gseq)
+        header = await self._header(epoch, gseq, spot)
+        if spot is None or header is None:
+            return None
+        return Spot(spot.segment, spot.offset + header.group_bytes)
+
+    async def header_crc(self, epoch: int, gseq: int) -> int | None:
+        """Of a group's header; None: it is not here."""
+        header = await self._header(epoch, gseq, await self.find(epoch, gseq))
+        return None if header is None else header.header_crc
+
+    async def _header(self, epoch: int, gseq: int, spot: Spot | None) -> GroupHeader | None:
         if spot is None:
             return None
         page = await self._read(SegmentKey(epoch, spot.segment), spot.offset, PAGE_BYTES)
         header = parse_header(page)
-        if header is None or header.gseq != gseq:
-            return None
-        return Spot(spot.segment, spot.offset + header.group_bytes)
+        return header if header is not None and header.gseq == gseq else None
 
     async def find(self, epoch: int, gseq: int) -> Spot | None:
         """Where a group begins, or would begin in the last segment; None: it is not here."""

@@ -13,7 +13,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
-from barco.errors import BarcoError, DiskFullError
+from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
@@ -32,7 +32,6 @@ from barco.workers.storage.stores.loading import (
     Found,
     Load,
     LogCore,
-    StateReplay,
     walk_generation,
 )
 from barco.workers.storage.stores.recovery import (
@@ -40,16 +39,13 @@ from barco.workers.storage.stores.recovery import (
     make_stable,
     sources_of,
 )
+from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource, state_at
 from barco.workers.storage.stores.retention import Policy
 from barco.workers.storage.stores.scrub import RepairSource
 from barco.workers.storage.stores.shard_files import ShardFiles
 
 CUT_AFTER_SECONDS = 1.0
 """Freeing 128 MiB is 20 to 40 ms of work that a fail-over must not wait for."""
-
-REPLAYS_MAX, REPLAY_SECONDS = 20, 0.5
-"""A generation can not begin before the state is there: so often and so long what is damaged of it
-is asked for, then the process ends and another leads."""
 
 State = tuple[int, int]
 """(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
@@ -89,6 +85,8 @@ class ReplicaStore(ShardFiles):
         self._cutting: set[asyncio.Task[None]] = set()
         self._damaged: set[int] = set()
         """Epochs whose log ended in corruption when this process started."""
+        self.states: StateSource | None = None
+        """Who may have the state of a history that is not here."""
         self._hurt: list[CorruptLogError] = []
         """In a generation that has ended: to be repaired, and nobody votes on it."""
 
@@ -319,26 +317,30 @@ class ReplicaStore(ShardFiles):
             return
         self._core.restore(EMPTY_STATE)
         epoch, tail = wanted
-        generation = self.lineage.get(epoch)
-        if generation is None or not tail:
+        if not tail:
             return
-        for attempt in range(REPLAYS_MAX):
-            try:
-                sources = sources_of(self._shard, generation)
-                await walk_generation(
-                    *self._of(generation), sources, StateReplay(self._core), tail=tail
-                )
-                return
-            except CorruptLogError as error:
-                if attempt == REPLAYS_MAX - 1 or self.scrub is None or self.scrub.source is None:
-                    raise
-                self._on_error(error.to_be_repaired())
-                self._core.restore(EMPTY_STATE)
-                # What is named may be sound, and the one behind it missing.
-                path = layout.generation_path(self._shard, epoch) if attempt else error.path
-                for key in self.scrub.keys_at(str(path)):
-                    await self.scrub.suspect(key)
-                await asyncio.sleep(REPLAY_SECONDS * (attempt > 0))
+        generation = self.lineage.get(epoch)
+        session = generation.session if generation is not None else None
+        tags = Tags(self._cluster_uuid, self._token, epoch, session)
+        parts = (self._core, self._shard, self._bulk, self.groups, self.scrub, self.states)
+        await Restoring(*parts, self._on_error).restore(generation, tags, tail)
+
+    async def state_at(self, epoch: int, slices: range) -> StateAt:
+        """The state behind the last group of a generation that is sealed here, of these slices.
+
+        Raises BarcoError; ValueError: they are not its slices.
+        """
+        generation = self.lineage.get(epoch)
+        if generation is None or not generation.tail or generation.expired:
+            raise NotReadyError(f"the groups of epoch {epoch} are not here")
+        try:
+            of = (self._shard, generation, self._tags_of(generation), slices)
+            return await self._bulk.run(state_at, *of)
+        except CorruptLogError as error:
+            if self.scrub is not None:
+                for key in self.scrub.keys_at(error.path):
+                    self.scrub.suspect(key)
+            raise
 
     def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
         """The nearest ancestor with a group; a generation without any hands on its parents'."""

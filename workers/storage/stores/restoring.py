@@ -1,0 +1,163 @@
+"""The state that a generation begins with: of the history that is here, or from who has it.
+
+`restore` makes it the core's. `state_at` makes it beside, for others: of a generation that has
+ended, behind its last group, for any of its slices; whatever the core has is not touched.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from barco._native import ShardState, state_cut
+from barco.errors import BarcoError, NotReadyError
+from barco.limits import GROUP_HEADER_BYTES
+from barco.workers.storage.files import layout
+from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.files.errors import CorruptLogError, explain
+from barco.workers.storage.files.records import Generation
+from barco.workers.storage.index import scan
+from barco.workers.storage.reading.groups import GroupFiles
+from barco.workers.storage.stores.loading import (
+    EMPTY_STATE,
+    LogCore,
+    StateReplay,
+    walk_generation,
+)
+from barco.workers.storage.stores.recovery import sources_of
+from barco.workers.storage.stores.scrub import Scrub
+
+REPLAYS_MAX, REPLAY_SECONDS = 20, 0.5
+"""A generation can not begin before the state is there: so often and so long what is damaged of it
+is asked for, then the process ends and another leads."""
+
+
+class StateAt(NamedTuple):
+    """What a generation has come to."""
+
+    header_crc: int
+    """Of the header of its last group."""
+    state: bytes
+
+
+class StateSource(Protocol):
+    """Other members, who may have what is not here."""
+
+    async def fetch(self, epoch: int, tail: int, header_crc: int | None) -> bytes:
+        """The state behind group `tail`, the last of a generation, of the slices that are led here.
+
+        `header_crc`: that group's, if it is known. NotReadyError: nobody gives it, and why.
+        """
+        ...
+
+
+def state_at(shard: Path, generation: Generation, tags: scan.Tags, slices: range) -> StateAt:
+    """Of a sealed generation, of these slices. Blocks: for a thread.
+
+    Reads the last segment in pieces of a few MiB. Raises CorruptLogError and what reading raises
+    (BarcoError); ValueError, in words, where the slices are not the generation's.
+    """
+    assert generation.tail, "it has ended, with a group"
+    behind = ShardState(slices.start, len(slices))
+    sources = sources_of(shard, generation)
+    walk = scan.scan_generation(
+        sources, tags, _feed(behind), first=generation.begin[1:], tail=generation.tail
+    )
+
+    def read_at(wish: scan.Read) -> bytes:
+        name = sources[wish.which].name
+        try:
+            return _read(name, wish.offset, wish.length)
+        except OSError as error:
+            raise explain(error, name, "read") from error
+
+    result = scan.run(walk, read_at)
+    return StateAt(result.last_crc, state_cut(behind.snapshot(), slices.start, len(slices)))
+
+
+def _feed(behind: ShardState) -> scan.OnGroup:
+    def feed(header: Any, group: memoryview, segment: int, at: int) -> None:
+        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
+            behind.restore(group[GROUP_HEADER_BYTES:][: header.body_bytes])
+        elif header.chunk_count:
+            behind.apply_group(group)
+
+    return feed
+
+
+def _read(name: str, offset: int, length: int) -> bytes:
+    """Through the page cache, and out of it again: nobody reads the end of a log twice."""
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.pread(fd, length, offset)
+        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
+        return data
+    finally:
+        os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """What it takes to make a history's state the core's."""
+
+    core: LogCore
+    shard: Path
+    bulk: BulkIo
+    groups: GroupFiles
+    scrub: Scrub | None
+    states: StateSource | None
+    on_error: Callable[[BarcoError], None]
+
+    async def restore(self, generation: Generation | None, tags: scan.Tags, tail: int) -> None:
+        """The state behind group `tail` of the generation with these tags; `generation`: what is
+        here of it. Raises CorruptLogError or NotReadyError: nobody has it, after ten seconds."""
+        assert tail > 0
+        epoch = tags.epoch
+        here = generation is not None and not generation.expired
+        if generation is not None and (
+            self.states is None or (here and layout.segment_indexes(self.shard, epoch))
+        ):
+            await self._replay(generation, tags, tail)
+        elif self.states is not None:
+            await self._ask(epoch, tail)
+
+    async def _replay(self, generation: Generation, tags: scan.Tags, tail: int) -> None:
+        for attempt in range(REPLAYS_MAX):
+            try:
+                sources = sources_of(self.shard, generation)
+                of = (generation, tags, self.bulk)
+                await walk_generation(*of, sources, StateReplay(self.core), tail=tail)
+                return
+            except CorruptLogError as error:
+                if attempt == REPLAYS_MAX - 1 or self.scrub is None or self.scrub.source is None:
+                    raise
+                self.on_error(error.to_be_repaired())
+                self.core.restore(EMPTY_STATE)
+                # What is named may be sound, and the one behind it missing.
+                path = layout.generation_path(self.shard, generation.epoch)
+                for key in self.scrub.keys_at(str(path) if attempt else error.path):
+                    await self.scrub.suspect(key)
+                if attempt and await self._asked(generation.epoch, tail):
+                    return  # It is repaired beside.
+                await asyncio.sleep(REPLAY_SECONDS * (attempt > 0))
+
+    async def _asked(self, epoch: int, tail: int) -> bool:
+        if self.states is None:
+            return False
+        try:
+            await self._ask(epoch, tail)
+        except NotReadyError as error:
+            self.on_error(error)
+            return False
+        return True
+
+    async def _ask(self, epoch: int, tail: int) -> None:
+        assert self.states is not None
+        known = await self.groups.header_crc(epoch, tail)
+        state = await self.states.fetch(epoch, tail, known)
+        try:
+            self.core.restore(state)
+        except ValueError as error:
+            raise NotReadyError(f"The state behind group {tail} is none: {error}") from error
