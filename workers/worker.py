@@ -4,8 +4,9 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from barco import limits
@@ -137,11 +138,13 @@ class Worker:
         channel = await self._supervision.open(self._options.channel_fd)
         self._background.add(channel)
         heartbeat = self._spawn(self._heartbeat())
-        for name, fds in self._options.listeners.items():
-            for fd in fds if name != "replication" else ():
-                self._reactor.listen(fd, HTTP)
+        public = self._options.listeners.keys() - {"shard", "replication"}
+        self._listen({"shard"} | public if self._options.held.genesis else {"shard"})
         try:
             await self._open()
+            if not self._options.held.genesis:
+                # Others serve these ports already: what came here before would be refused.
+                self._listen(public)
             status = await self._end
         except (BarcoError, OSError) as error:
             self._fatal(str(error))
@@ -149,6 +152,14 @@ class Worker:
         await self._close(status)
         heartbeat.cancel()
         return status
+
+    def _listen(self, names: Iterable[str]) -> None:
+        """Take requests on these of its sockets. One that was only bound begins to listen."""
+        for name in sorted(names):
+            for fd in self._options.listeners[name]:
+                with socket.socket(fileno=os.dup(fd)) as listener:
+                    listener.listen(limits.LISTEN_BACKLOG)
+                self._reactor.listen(fd, HTTP)
 
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""

@@ -210,7 +210,8 @@ class Broker:
             configuration.check_cluster_ports(config, table.numbers[-1] + 1)
         made = table.holding(held.token)
         assert made is not None, "it has just been put there"
-        self._listeners.open(made.number, public=made.members[0] == identity.member)
+        public = made.members[0] == identity.member
+        self._listeners.open(made.number, public=public, quiet=True)
         try:
             datadir.write_table(self._plan.data_dir, table)
         except BarcoError:

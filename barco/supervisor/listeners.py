@@ -45,14 +45,18 @@ class Listeners:
     gossip: socket.socket | None = None
     """The supervisor's own, in a cluster."""
 
-    def open(self, number: int, *, public: bool) -> None:
-        """Bind everything of one process, or nothing. `public`: it listens on the public ports."""
+    def open(self, number: int, *, public: bool, quiet: bool = False) -> None:
+        """Bind everything of one process, or nothing. `public`: it listens on the public ports.
+
+        quiet: there it listens when it is ready, and not before: the kernel would give it
+        connections that the others could serve.
+        """
         assert number not in self.by_worker, "its sockets are bound once"
         sockets = self.by_worker[number] = {}
         try:
             for name in PUBLIC if public else ():
                 port = self.ports.get(name) or getattr(self.wanted, name)
-                sockets[name] = _listen(self.bind, name, port)
+                sockets[name] = _listen(self.bind, name, port, quiet=quiet)
                 self.ports[name] = sockets[name].getsockname()[1]
             sockets[SHARD] = _listen_for(self.bind, SHARD, self.wanted.shard, number)
             port = sockets[SHARD].getsockname()[1]
@@ -136,13 +140,14 @@ def _check_free(bind: str, name: str, port: int) -> None:
         time.sleep(0.05)
 
 
-def _listen(bind: str, name: str, port: int) -> socket.socket:
+def _listen(bind: str, name: str, port: int, *, quiet: bool = False) -> socket.socket:
     listener = socket.socket(_family(bind), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((bind, port))
-        listener.listen(LISTEN_BACKLOG)
+        if not quiet:
+            listener.listen(LISTEN_BACKLOG)
     except OSError as error:
         listener.close()
         raise _refusal(bind, name, port, error) from None

@@ -75,6 +75,14 @@ def endpoints(broker: RunningBroker) -> list[str]:
     return list(broker.request("GET", "/v1/brokers", listener="discovery").json["shardEndpoints"])
 
 
+def listening(broker: RunningBroker) -> set[int]:
+    """The sockets that listen on the public port of producers, by their numbers."""
+    port = f"{broker.port('produce'):04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return {int(row[9]) for row in rows if row[1].endswith(f":{port}") and row[3] == "0A"}
+
+
 def test_a_process_for_a_range_that_was_not_there(broker: Growing) -> None:
     """It says that it is ready, and holds an empty journal; the others go on."""
     data = broker.data_dir
@@ -82,8 +90,15 @@ def test_a_process_for_a_range_that_was_not_there(broker: Growing) -> None:
     table = ask(data, add=entry(HALF, 4, 4, [0]))
     assert [(each["number"], each["token"]) for each in table] == [(0, str(-(2**63))), (1, "0")]
     assert json.loads((data / "processes.json").read_text())["processes"] == table
-    until("it is ready", lambda: said(broker.log_path, "worker ready", 1))
+
+    def ready() -> bool:
+        """Meanwhile nobody is sent to one that is not."""
+        assert broker.request("GET", "/v1/topology").status == 200
+        return said(broker.log_path, "worker ready", 1) > 0
+
+    until("it is ready", ready)
     assert len(broker.worker_pids()) == 2
+    until("it serves the public ports", lambda: len(listening(broker)) == 2)
     directory = data / directory_of(HALF)
     assert Lineage.load(directory, repair=False).journal == []
     assert not list(directory.glob("gen-*"))
@@ -135,6 +150,7 @@ def test_what_can_not_be_added_changes_nothing(broker: Growing) -> None:
         assert words in ask(data, add=asked)["refused"]
     assert (data / "processes.json").read_text() == before
     assert len(endpoints(broker)) == 1 and len(broker.worker_pids()) == 1
+    assert len(listening(broker)) == 1
 
 
 @pytest.fixture

@@ -71,7 +71,11 @@ def test_a_process_more_and_one_less() -> None:
     """At run time; the public ports stay those that the others have."""
     listeners = open_listeners("127.0.0.1", FREE, [0], cluster=True)
     try:
-        listeners.open(5, public=True)
+        listeners.open(5, public=True, quiet=True)
+        for name in PUBLIC:
+            accepting = socket.SO_ACCEPTCONN
+            assert listeners.by_worker[0][name].getsockopt(socket.SOL_SOCKET, accepting) == 1
+            assert listeners.by_worker[5][name].getsockopt(socket.SOL_SOCKET, accepting) == 0
         listeners.open(3, public=False)
         assert sorted(listeners.by_worker) == sorted(listeners.shard_endpoints) == [0, 3, 5]
         assert sorted(listeners.by_worker[3]) == ["replication", "shard"]
