@@ -250,6 +250,63 @@ def test_it_comes_in_parts(tmp_path: Path) -> None:
     asking(tmp_path, many, test)
 
 
+def test_parts_of_two_states_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
+
+    def spoil(message: r.Message, data: bytearray) -> r.Message:
+        if isinstance(message, r.StatePiece) and message.at > 0:
+            return dataclasses.replace(message, crc=message.crc ^ 1)
+        return message
+
+    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+        wire.spoil = spoil
+        with pytest.raises(NotReadyError, match="the parts are not of one state"):
+            await asker.states.fetch(GID.epoch, tail, None)
+
+    asking(tmp_path, with_producers(20_000), test)
+
+
+def test_a_replica_asks_over_its_own_connections(tmp_path: Path, groups: Groups) -> None:
+    """The other way round: B asks, A gives nothing, C gives it."""
+    state = expected(groups, range(4))
+    gid = Gid(GID.token, Epoch(9))
+
+    async def test(follower: Follower) -> None:
+        states = follower.driver._states
+        task = asyncio.get_running_loop().create_task(states.fetch(gid.epoch, 60, 7))
+        asked: dict[int, r.AskState] = {}
+        async with asyncio.timeout(20):
+            while not task.done():
+                follower.listen()
+                for ordinal, message in follower.said:
+                    if isinstance(message, r.AskState) and ordinal not in asked:
+                        asked[ordinal] = message
+                        names = (message.gid, message.tail, message.first, message.slices)
+                        if ordinal == A.ordinal:
+                            await follower.send(A, r.NoState(*names, "it is not here"))
+                            continue
+                        sums = (len(state), scan.crc32c(state), 7)
+                        half = len(state) // 2
+                        for at, part in ((0, state[:half]), (half, state[half:])):
+                            piece = r.StatePiece(*names, at, len(part), *sums)
+                            await follower.send(C, piece, part)
+                follower.said.clear()
+                await asyncio.sleep(0.001)
+        assert await task == state and not follower.fatal
+        assert asked[0] == asked[2] == r.AskState(gid, 60, 0, 4, 0)
+        # What was not asked for is passed over; a part of another length ends the connection.
+        await follower.send(A, r.StatePiece(gid, 60, 0, 4, 0, 5, 5, 1, 2), b"12345")
+        await follower.rest()
+        assert A.ordinal in {each.sender.ordinal for each in follower.driver._inputs._open.values()}
+        await follower.send(A, r.StatePiece(gid, 60, 0, 4, 0, 5, 5, 1, 2), b"1234")
+        await follower.rest()
+        assert A.ordinal not in {
+            each.sender.ordinal for each in follower.driver._inputs._open.values()
+        }
+
+    follow(tmp_path, native=True, test=test)
+
+
 def with_producers(count: int) -> Groups:
     """One group whose state has so many producers."""
     ((_, data),) = lead(1, 10)
@@ -399,5 +456,12 @@ def test_one_answer_at_a_time_for_a_peer(tmp_path: Path, groups: Groups) -> None
                 await asyncio.sleep(0.001)
         await follower.rest()
         assert made == 1 and 1 <= len(wire.heard) <= 50
+        wire.heard.clear()
+        await follower.send(C, dataclasses.replace(ASK, tail=tail))  # Later, once more.
+        await follower.rest()
+        assert made == 1 and len(wire.heard) == 1
+        await follower.send(C, dataclasses.replace(ASK, tail=tail, first=0))
+        await follower.rest()
+        assert made == 2, "that is another one"
 
     asking(tmp_path, groups, test)

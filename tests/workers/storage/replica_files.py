@@ -58,8 +58,8 @@ class Loading(Core):
         return super().log_state() | {"committed": 0}
 
 
-def make(shard, bulk, errors):
+def make(shard, bulk, errors, policy=Policy(0, 0)):  # noqa: B008 - it is frozen.
     return ReplicaStore(
         shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
-        policy=Policy(0, 0), on_error=errors.append,
+        policy=policy, on_error=errors.append,
     )  # fmt: skip

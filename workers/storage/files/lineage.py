@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barco.workers.storage.files import layout, records
-from barco.workers.storage.files.records import Generation, Parting
+from barco.workers.storage.files.records import Generation, Name, Parting
 from barco.workers.storage.files.twofold import Twofold
 
 
@@ -26,6 +26,7 @@ class Lineage:
         self._generations = content.generations
         self._wishes = content.wishes
         self._moved: set[int] = set()
+        self._elsewhere = content.elsewhere
         self._lock = threading.Lock()
         self.journal = content.journal
         """What the replica's machine promised, accepted and learned, as it was read at the start:
@@ -76,6 +77,16 @@ class Lineage:
         self._append({"t": "moved", "e": epoch, "n": number})
         self._moved.add(number)
 
+    def elsewhere(self, parent: Name) -> dict[Name | None, bool]:
+        """Children of other ranges, who need the parent's groups until they have begun, and whether
+        they have. None stands for whoever takes in what was handed off."""
+        return self._elsewhere.get(parent, {})
+
+    def begun(self, parent: Name, child: Name | None) -> None:
+        """Records that the first group of such a child is committed."""
+        told = list(child) if child is not None else None
+        self._append({"t": "begun", "e": parent[1], "p": list(parent), "c": told})
+
     def described(self, epoch: int, session: int, parents: list[tuple[int, int]]) -> None:
         """Records a generation whose files are there already."""
         self._append({"t": "opened", "e": epoch, "s": session, "p": [list(p) for p in parents]})
@@ -116,3 +127,4 @@ class Lineage:
                 self._files.append(body)
             for record in added:
                 records.apply(self._generations, record)
+                records.note_elsewhere(self._elsewhere, record)

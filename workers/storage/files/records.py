@@ -12,12 +12,18 @@ from typing import Any
 import msgpack
 
 from barco.errors import DataDirError
-from barco.model.generation import GENESIS_EPOCH
+from barco.model.generation import GENESIS_EPOCH, Kind
 from barco.protocol.replication import DoubtRecord
 from barco.protocol.replication_codec import U63, to_map
 from barco.workers.storage.files.frames import BODY_BYTES_MAX
 
 Record = dict[str, Any]
+
+Name = tuple[int, int]
+"""(token, epoch) of a generation."""
+
+Elsewhere = dict[Name, dict[Name | None, bool]]
+"""By parent the children of other ranges, and whether they have begun."""
 
 FIRST_EPOCH = 2
 """Epoch 1, genesis, is empty and has no files."""
@@ -74,6 +80,7 @@ class Content:
     wishes: dict[int, Parting] = field(default_factory=dict)
     """By number, what is to be set aside."""
     asides: int = 0
+    elsewhere: Elsewhere = field(default_factory=dict)
 
 
 def read(name: str, bodies: Iterable[bytes], epochs: Iterable[int]) -> Content:
@@ -84,6 +91,7 @@ def read(name: str, bodies: Iterable[bytes], epochs: Iterable[int]) -> Content:
         for record in _records(name, body):
             _give_up(content, record)
             apply(content.generations, record)
+            note_elsewhere(content.elsewhere, record)
             if record.get("t") == "journal":
                 content.journal.append(record["r"])
     for record in content.journal:
@@ -168,6 +176,21 @@ def _end_alone(generations: dict[int, Generation], record: Record) -> None:
                 parent.tail = tail
 
 
+def note_elsewhere(elsewhere: Elsewhere, record: Record) -> None:
+    """Who else continues a generation: the second child of a split, or the range on its left."""
+    told = record.get("r")
+    if record.get("t") == "begun":
+        child: Name | None = (*record["c"],) if record["c"] is not None else None
+        elsewhere.setdefault((*record["p"],), {})[child] = True
+    if record.get("t") != "journal" or not isinstance(told, dict) or told.get("t") != "decided":
+        return
+    parent: Name = (*told["gid"],)
+    _, kind, children = told["value"]
+    others = [(*gid,) for gid, *_ in children if gid[0] != parent[0]]
+    for each in [None] if kind == Kind.HANDOFF else others:
+        elsewhere.setdefault(parent, {}).setdefault(each, False)
+
+
 def apply(generations: dict[int, Generation], record: Record) -> None:
     """One record more."""
     if record["e"] < FIRST_EPOCH:
@@ -182,7 +205,7 @@ def apply(generations: dict[int, Generation], record: Record) -> None:
                 parent = generations.get(epoch)
                 if parent is not None and parent.tail is None:
                     parent.tail = tail  # Its own record is damaged.
-        case "moved":
+        case "moved" | "begun":
             pass
         case "sealed":
             generation.tail = record["T"]

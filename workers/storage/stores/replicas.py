@@ -39,7 +39,7 @@ from barco.workers.storage.stores.recovery import (
     make_stable,
     sources_of,
 )
-from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource, state_at
+from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource
 from barco.workers.storage.stores.retention import Policy
 from barco.workers.storage.stores.scrub import RepairSource
 from barco.workers.storage.stores.shard_files import ShardFiles
@@ -140,6 +140,9 @@ class ReplicaStore(ShardFiles):
             return self._core.log_state()["committed"]
         log = self._copies.get(epoch)
         return log.position.tail if log is not None else None
+
+    def _begun(self, epoch: int) -> bool:
+        return epoch == self.epoch and self._core.log_state()["committed"] > 0
 
     async def _recover_sealed(self, generation: Generation) -> Found:
         """The newest that has ended: the core gets its state, if it is sound.
@@ -322,8 +325,7 @@ class ReplicaStore(ShardFiles):
         generation = self.lineage.get(epoch)
         session = generation.session if generation is not None else None
         tags = Tags(self._cluster_uuid, self._token, epoch, session)
-        parts = (self._core, self._shard, self._bulk, self.groups, self.scrub, self.states)
-        await Restoring(*parts, self._on_error).restore(generation, tags, tail)
+        await self._restoring().restore(generation, tags, tail)
 
     async def state_at(self, epoch: int, slices: range) -> StateAt:
         """The state behind the last group of a generation that is sealed here, of these slices.
@@ -333,14 +335,11 @@ class ReplicaStore(ShardFiles):
         generation = self.lineage.get(epoch)
         if generation is None or not generation.tail or generation.expired:
             raise NotReadyError(f"the groups of epoch {epoch} are not here")
-        try:
-            of = (self._shard, generation, self._tags_of(generation), slices)
-            return await self._bulk.run(state_at, *of)
-        except CorruptLogError as error:
-            if self.scrub is not None:
-                for key in self.scrub.keys_at(error.path):
-                    self.scrub.suspect(key)
-            raise
+        return await self._restoring().state_at(generation, self._tags_of(generation), slices)
+
+    def _restoring(self) -> Restoring:
+        parts = (self._core, self._shard, self._bulk, self.groups, self.scrub, self.states)
+        return Restoring(*parts, self._on_error)
 
     def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
         """The nearest ancestor with a group; a generation without any hands on its parents'."""

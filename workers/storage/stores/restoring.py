@@ -123,6 +123,16 @@ class Restoring:
         elif self.states is not None:
             await self._ask(epoch, tail)
 
+    async def state_at(self, generation: Generation, tags: scan.Tags, slices: range) -> StateAt:
+        """As the function of that name, in a thread; damage is told to who repairs it."""
+        try:
+            return await self.bulk.run(state_at, self.shard, generation, tags, slices)
+        except CorruptLogError as error:
+            if self.scrub is not None:
+                for key in self.scrub.keys_at(error.path):
+                    self.scrub.suspect(key)
+            raise
+
     async def _replay(self, generation: Generation, tags: scan.Tags, tail: int) -> None:
         for attempt in range(REPLAYS_MAX):
             try:

@@ -32,7 +32,7 @@ class Policy:
     """For this shard: the broker's retention_bytes divided by its workers."""
     sole_member: bool = False
     """In developer mode nobody else can need the open generation's sealed segments, so they may
-    go too; in a cluster a generation without a decided successor is left alone (rule S8)."""
+    go too; in a cluster a generation that is not continued is left alone (rule S8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,10 @@ class Candidate:
     """Of its last group; 0 when unknown, which keeps it unless the size demands it."""
     entries: int
     """Chunks in it; a segment without any holds nothing that could be read."""
-    decided: bool
-    """Its generation has a successor."""
+    ended: bool
+    """Its generation is not the open one."""
+    continued: bool
+    """The first group of each child of its generation is committed: nobody needs its state."""
 
 
 def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[SegmentKey]:
@@ -59,10 +61,10 @@ def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[S
     for candidate in candidates[:-1]:
         old = policy.hours > 0 and 0 < candidate.newest_us < now_us - policy.hours * HOUR_US
         large = policy.shard_bytes > 0 and total > policy.shard_bytes
-        nothing = candidate.entries == 0 and candidate.decided
+        nothing = candidate.entries == 0 and candidate.continued
         if not (old or large or nothing):
             break
-        if not candidate.decided and not policy.sole_member:
+        if not candidate.continued and not policy.sole_member:
             break
         doomed.append(candidate.key)
         total -= candidate.size
@@ -78,7 +80,7 @@ def held_back(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> b
     """
     due = set(plan(candidates, replace(policy, sole_member=True), now_us))
     total = sum(candidate.size for candidate in candidates)
-    held = sum(c.size for c in candidates if c.key in due and not c.decided)
+    held = sum(c.size for c in candidates if c.key in due and not c.ended)
     return held > 0 and held * HELD_BACK_SHARE >= total
 
 
@@ -93,14 +95,17 @@ class Retention:
         policy: Policy,
         *,
         open_epoch: int,
+        continued: Callable[[int], bool],
         on_truncate: Callable[[str, int, int], None],
     ) -> None:
-        """`on_truncate(topic, slice, start_offset)`: tell the core where a stream begins now."""
+        """`continued(epoch)`: whether nobody will ask for a generation's state any more.
+        `on_truncate(topic, slice, start_offset)`: tell the core where a stream begins now."""
         self._catalog = catalog
         self._lineage = lineage
         self._bulk = bulk
         self._policy = policy
         self.open_epoch = open_epoch
+        self._continued = continued
         self._on_truncate = on_truncate
         self.deleted_segments = 0
         self.deleted_bytes = 0
@@ -120,10 +125,14 @@ class Retention:
         return len(doomed)
 
     async def _candidates(self) -> list[Candidate]:
-        found = []
+        found: list[Candidate] = []
+        continued: dict[int, bool] = {}
         for segment in self._catalog.segments():
             if self._catalog.get(segment.key) is None:
                 continue
+            epoch = segment.key.epoch
+            if epoch not in continued:
+                continued[epoch] = self._continued(epoch)
             if segment.newest_us is None:
                 await self._catalog.sidecar(segment.key)
             found.append(
@@ -132,7 +141,8 @@ class Retention:
                     segment.size,
                     segment.newest_us or 0,
                     segment.chunk_count,
-                    segment.key.epoch != self.open_epoch,
+                    epoch != self.open_epoch,
+                    epoch != self.open_epoch and continued[epoch],
                 )
             )
             if len(found) % 32 == 0:

@@ -117,6 +117,7 @@ class ShardFiles:
             self._bulk,
             self._policy,
             open_epoch=open_epoch,
+            continued=self._continued,
             on_truncate=on_truncate,
         )
         self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
@@ -139,6 +140,24 @@ class ShardFiles:
     def _committed(self, epoch: int) -> int | None:
         """Up to which group a generation that has not ended is history; None: not known."""
         return None
+
+    def _continued(self, epoch: int) -> bool:
+        """Rule S8: whether the first group of each child of a generation is committed.
+
+        In this line one follows the other, and one that ended without a group hands on its parents:
+        so any later one that has a group will do.
+        """
+        elsewhere = self.lineage.elsewhere((self._token, epoch))
+        if not all(elsewhere.values()):
+            return False
+        if None in elsewhere:
+            return True  # It was handed off: there is no other child.
+        later = (each for each in self.lineage.generations() if each.epoch > epoch)
+        return any(each.tail or self._begun(each.epoch) for each in later)
+
+    def _begun(self, epoch: int) -> bool:
+        """Whether a group of a generation that has not ended is committed."""
+        return False
 
     async def _cut_ended(self) -> None:
         """The ends of segments that an earlier life did not come to cut."""

@@ -363,9 +363,16 @@ def test_closing_while_a_spare_is_made(shard, go, engine):
 NOW = 1_000 * HOUR_US
 
 
-def candidates(*ages, size=100, entries=5, open_from=99):
+def candidates(*ages, size=100, entries=5, open_from=99, continued=99):
     return [
-        Candidate(SegmentKey(2 + n, 0), size, NOW - age * HOUR_US, entries, n < open_from)
+        Candidate(
+            SegmentKey(2 + n, 0),
+            size,
+            NOW - age * HOUR_US,
+            entries,
+            n < open_from,
+            n < min(open_from, continued),
+        )
         for n, age in enumerate(ages)
     ]
 
@@ -396,6 +403,14 @@ def test_retention_leaves_an_undecided_generation():
     assert len(plan(old, Policy(1, 1, sole_member=True), NOW)) == 3
 
 
+def test_retention_leaves_what_a_child_may_need():
+    """Its members may be others, who ask for the state at the end (rule S8)."""
+    old = candidates(9, 9, 9, 9, continued=2)
+    assert len(plan(old, Policy(1, 1), NOW)) == 2
+    assert plan(candidates(9, 9, 9, entries=0, continued=0), Policy(1, 1), NOW) == []
+    assert not held_back(old, Policy(1, 1), NOW), "to end the open one would not help"
+
+
 def test_an_open_generation_ends_when_it_holds_enough_back():
     """A sixteenth of all: not for every segment, and not never."""
     old = candidates(9, *[1] * 15, open_from=0)
@@ -412,6 +427,6 @@ def test_retention_of_generations_without_events():
 
 
 def test_retention_with_an_unknown_age():
-    unknown = [Candidate(SegmentKey(2 + n, 0), 100, 0, 5, True) for n in range(3)]
+    unknown = [Candidate(SegmentKey(2 + n, 0), 100, 0, 5, True, True) for n in range(3)]
     assert plan(unknown, Policy(1, 0), NOW) == []
     assert len(plan(unknown, Policy(1, 150), NOW)) == 2
