@@ -33,11 +33,10 @@ from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal
 from barco.workers.replication.link import Dial, Link
 from barco.workers.replication.mending import Mending
-from barco.workers.replication.mutants import MUTANT, UNFENCED
+from barco.workers.replication.mutants import MUTANT, UNFENCED, UnfencedReplica
 from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.states import States
-from barco.workers.replication.unfenced import UnfencedReplica
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.loading import Found
 from barco.workers.storage.stores.replicas import ReplicaStore

@@ -7,7 +7,17 @@ BARCO_TEST_MUTANT=damaging: a bit of every twentieth group that comes in is turn
 """
 
 import os
+from typing import Any
+
+from barco.cluster.replica.replica import Replica
 
 MUTANT = os.environ.get("BARCO_TEST_MUTANT", "")
 UNFENCED, DAMAGING = "unfenced", "damaging"
 assert MUTANT in ("", UNFENCED, DAMAGING), f"there is no mutant {MUTANT!r}"
+
+
+class UnfencedReplica(Replica):
+    """The follower's fence is left out."""
+
+    def _fences(self, held: Any) -> bool:
+        return held.decided is not None

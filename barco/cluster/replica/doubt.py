@@ -259,8 +259,9 @@ class Doubt(Standing):
             self._keep_doubt()
 
     def _known_epoch(self) -> Epoch:
-        """The highest one of the generations that are known here."""
-        return max(gid.epoch for gid in (*self._held, *self._found, *self._decided))
+        """The highest one of the generations that are known here; 0: none is (`Settings.joins`)."""
+        known = (gid.epoch for gid in (*self._held, *self._found, *self._decided))
+        return max(known, default=Epoch(0))
 
     def _keep_doubt(self) -> None:
         upto = UNKNOWN if self._unsettled else self._doubted

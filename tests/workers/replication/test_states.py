@@ -138,7 +138,7 @@ class Asker:
 
     def __init__(self, root: Path, bulk: BulkIo, wire: Wire, slices: range = MINE) -> None:
         self.core = core_of(slices)
-        shard = layout.shard_path(root / "asker", 0)
+        shard = layout.range_path(root / "asker", 0)
         shard.mkdir(parents=True)
         self.told: list[BarcoError] = []
         self.store = ReplicaStore(
