@@ -43,6 +43,9 @@ def events_of(member: Member, *command: str) -> Any:
     shape = {"workers": 1, "slices_per_range": 4, "ring_size": 3, "replaces": ""}
     known = {"cluster_uuid": member.shard.cluster_uuid, "disk_uuid": member.disk_uuid}
     path.write_text(json.dumps(known | shape | {"ordinal": member.ordinal}))
+    identity = datadir.load(member.data_dir)
+    assert identity is not None
+    datadir.write_table(member.data_dir, identity.first_table())
     line = [sys.executable, "-P", "-m", "barco", command[0], str(member.data_dir)]
     return subprocess.run(
         [*line, *command[1:]], capture_output=True, text=True, timeout=60, check=False

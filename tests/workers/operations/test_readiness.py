@@ -16,13 +16,15 @@ class Gate:
         return self.said
 
 
-def service(gate: Gate, *, epoch: int = 3, unreached: list[int] | None = None) -> Any:
+def service(
+    gate: Gate, *, epoch: int = 3, unreached: list[int] | None = None, genesis: bool = True
+) -> Any:
     return SimpleNamespace(
         epoch=epoch,
         gate=gate,
         unreached=lambda: unreached or [],
         leaders=SimpleNamespace(peer=lambda shard: 4),
-        options=SimpleNamespace(ordinal=0, held=SimpleNamespace(token=1)),
+        options=SimpleNamespace(ordinal=0, held=SimpleNamespace(token=1, genesis=genesis)),
     )
 
 
@@ -32,6 +34,14 @@ def test_writable_is_led_committing_and_reached() -> None:
     assert not Readiness(service(Gate(writable=False))).writable()
     assert not Readiness(service(Gate(writable=True), epoch=0)).writable()
     assert not Readiness(service(Gate(writable=True), unreached=[2])).writable()
+
+
+def test_nobody_waits_for_a_process_whose_range_is_none_yet() -> None:
+    """As soon as it has a generation it is like any other."""
+    gate = Gate(writable=False)
+    assert Readiness(service(gate, epoch=0, genesis=False)).writable()
+    assert not Readiness(service(gate, epoch=0, genesis=False, unreached=[2])).writable()
+    assert not Readiness(service(gate, epoch=5, genesis=False)).writable()
 
 
 def test_it_is_told_once_it_is_so() -> None:
