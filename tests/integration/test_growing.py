@@ -121,7 +121,11 @@ def test_it_lives_as_long_as_the_table_has_it(broker: Growing) -> None:
     data = broker.data_dir
     ask(data, add=entry(HALF, 4, 4, [0]))
     until("it is ready", lambda: said(broker.log_path, "worker ready", 1))
-    (pid,) = {line["pid"] for line in log_of(broker.log_path) if line.get("worker") == 1}
+    (pid,) = (
+        line["pid"]
+        for line in log_of(broker.log_path)
+        if line["message"] == "worker ready" and line["worker"] == 1
+    )
     os.kill(pid, signal.SIGKILL)
     until("it is ready again", lambda: said(broker.log_path, "worker ready", 1) == 2)
     assert broker.stop() == 0
