@@ -174,6 +174,18 @@ def test_a_damaged_table_is_refused(tmp_path: Path, before: str, after: str, wor
         datadir.adopt_table(tmp_path, identity)
 
 
+def test_a_bit_that_flips_in_a_table_is_found(tmp_path: Path) -> None:
+    """A digit that became another one is a plausible port, or the start of another range."""
+    identity, file = table_of(tmp_path)
+    good, first = file.read_bytes(), identity.first_table()
+    for at in range(len(good)):
+        file.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        try:
+            assert datadir.read_table(tmp_path, identity) == first, "only a space has changed"
+        except DataDirError as error:
+            assert "is damaged" in error.detail or "has format" in error.detail, error.detail
+
+
 def test_the_table_of_another_broker_is_refused(tmp_path: Path) -> None:
     """Its checksum is right, and it is not this one's."""
     six = {"ring_size": 6, "workers": 1}

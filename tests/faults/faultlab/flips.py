@@ -124,7 +124,8 @@ def sealed_spots(data_dir: Path, shard: Path, rng: random.Random) -> Iterator[Sp
 
 def file_spots(data_dir: Path, shard: Path) -> Iterator[Spot]:
     """Everything that is no segment."""
-    yield Spot("broker.json", Path("broker.json"), 0, (data_dir / "broker.json").stat().st_size)
+    for name in ("broker.json", "processes.json"):
+        yield Spot(name, Path(name), 0, (data_dir / name).stat().st_size)
     path = shard / layout.LINEAGE_NAME
     size = path.stat().st_size
     for number in range(3):
