@@ -12,6 +12,7 @@ from barco.cluster.state import events as on
 from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import Generation
 from barco.protocol.replication import Expired, Fetched, Message, OpenedRecord
+from barco.workers.replication.persisting import Persisting
 
 from .carrier import Carrier
 from .disk import Disk
@@ -42,6 +43,7 @@ class Broker(Carrier):
         self.rate = 1.0
         self.slow = 1.0
         self.tick_at = float("inf")
+        self.persisting = Persisting()
         self.intake = world.intake(self)
         self.hurt_next: Callable[[], None] | None = None
         """What is to happen while the journal is written to."""
@@ -69,6 +71,7 @@ class Broker(Carrier):
             settings, self.disk.journal, found, world.rng.random, self.now()
         )
         self.tick_at = float("inf")
+        self.persisting = world.persisting()
         self.load()
         self.carry_out(self.replica.start(self.now()))
         self.schedule_tick()
@@ -174,28 +177,46 @@ class Broker(Carrier):
         self.world.send(self, effect.ordinal, effect.message)
 
     def _persist(self, effect: do.Persist) -> None:
-        self.disk.unsynced.append((effect.serial, effect.records))
-        self.world.io(self, self.synced, self.life, effect.serial)
+        self.persisting.add(effect)
+        if self.world.told_early:
+            self.step(on.Persisted(effect.serial))
+        self._write_journal()
+
+    def _write_journal(self) -> None:
+        """The next append to the journal, if there is one."""
+        records = self.persisting.next()
+        if records is None:
+            return
+        self.disk.unsynced = tuple(records)
+        self.world.io(self, self.synced, self.life)
         if self.hurt_next is not None:
             self.world.at(self.world.time + 1e-4, self.hurt_next)
             self.hurt_next = None
-        if self.world.told_early:
-            self.step(on.Persisted(effect.serial))
 
-    def synced(self, life: int, serial: int) -> None:
-        """An fsync of the journal returned: it covers all that was written before."""
-        if life != self.life or self.fails():
+    def synced(self, life: int) -> None:
+        """It has ended."""
+        if life != self.life:
             return
-        unsynced = self.disk.unsynced
-        if not unsynced or unsynced[0][0] > serial:
+        if self.failing:
+            self.failing = False
+            self.world.seen.note("the journal can not be written")
+            self.step(self.persisting.failed("a write failed"))
             return
-        while unsynced and unsynced[0][0] <= serial:
-            written = unsynced.popleft()[1]
-            self.disk.add([each for each in written if not self.world.forgets(each)])
-            for record in written:
-                self.world.oracle.recorded(self, record)
-        if not self.world.told_early:
-            self.step(on.Persisted(serial))
+        records, self.disk.unsynced = self.disk.unsynced, ()
+        self.disk.add([each for each in records if not self.world.forgets(each)])
+        for record in records:
+            self.world.oracle.recorded(self, record)
+        self._have_written(life)
+
+    def _have_written(self, life: int) -> None:
+        if self.paused:
+            self.wait(self._have_written, life)
+        elif life == self.life:
+            told = self.persisting.written()
+            if not self.world.told_early:
+                self.step(told)
+            if life == self.life:
+                self._write_journal()
 
     def _serve(self, effect: do.Serve) -> None:
         gid, ordinal = effect.gid, effect.ordinal

@@ -72,6 +72,7 @@ def _broker(value: Broker, world: Any) -> Broker:
     new.world = world
     new.disk = _disk(value.disk)
     new.replica = None if value.replica is None else _replica(value.replica)
+    new.persisting = shallow(value.persisting)
     new.owned, value.owned = set(), set()
     return new
 

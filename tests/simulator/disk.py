@@ -54,7 +54,8 @@ class Disk:
         self.promised: dict[Gid, Ballot] = {}
         self.accepted: dict[Gid, tuple[Ballot, object]] = {}
         self.in_flight: dict[Gid, deque[GroupHead]] = {}
-        self.unsynced: deque[tuple[int, tuple[JournalRecord, ...]]] = deque()
+        self.unsynced: tuple[JournalRecord, ...] = ()
+        """The append to the journal that is under way."""
         self.kept: dict[Gid, tuple[GroupHead, ...]] = {}
         """Groups that a start puts into the log (`storage.kept`)."""
         self.begins: dict[Gid, int] = {}
@@ -144,11 +145,10 @@ class Disk:
         if power:
             self._lose(rng)
         stable = len(self.journal)
-        arrived = [self.unsynced.popleft()[1] for _ in range(rng.randint(0, len(self.unsynced)))]
-        self.files.kill([each for each in arrived if each], next((r for _, r in self.unsynced), ()))
+        self.files.kill(self.unsynced, arrived=bool(self.unsynced) and rng.randint(0, 1) > 0)
         for record in self.journal[stable:]:
             self._vote(record)
-        self.unsynced.clear()
+        self.unsynced = ()
         for gid, flying in self.in_flight.items():
             log, done = self.log(gid), self.done.pop(gid, set())
             stable, arrived = len(log), rng.randint(0, len(flying))

@@ -157,31 +157,26 @@ class Files:
 
     # --- What happens to a machine --------------------------------------------------------------
 
-    def kill(
-        self, arrived: Sequence[Sequence[JournalRecord]], torn: Sequence[JournalRecord]
-    ) -> None:
-        """The process ends. Of its appends these have come, the last one maybe in one file only; of
-        the next one sectors may have."""
+    def kill(self, under_way: Sequence[JournalRecord], *, arrived: bool) -> None:
+        """The process ends. Of its append all has `arrived`, maybe in one file only; or sectors
+        may have."""
         self._write()
         stable = len(self.expected)
-        if arrived or torn:
+        if under_way:
             rng = self.random()
-            which: Sequence[int] = (0, 1)
-            for at, written in enumerate(arrived, 1):
-                if at == len(arrived):
-                    which = rng.choice(((0, 1), (0,), (1,)))
-                self.expected += written
+            if arrived:
+                which = rng.choice(((0, 1), (0,), (1,)))
                 if which != (0, 1):
                     self._note("an append is in one of the files")
-                self._write_to(which, written, len(self.expected))
-            if torn and which == (0, 1):
-                data = self._next(torn).data
-                for each in which:
+                self.expected += under_way
+                self.loose = min(self.loose, stable)
+                self._write_to(which, under_way, len(self.expected))
+            else:
+                data = self._next(under_way).data
+                for each in (0, 1):
                     if left := _some_sectors(data, rng):
                         self._note("an append is torn")
                         self._put(each, left)
-        if arrived:
-            self.loose = min(self.loose, stable)
         self._chain = None
 
     def lose(self, left: int) -> bool:

@@ -27,6 +27,7 @@ from barco.model.generation import (
 from barco.protocol.append_frame import Append
 from barco.protocol.replication import Ping
 from barco.types import Epoch
+from barco.workers.replication.persisting import Persisting
 
 from .intake import Early, GoesOn, Intake
 from .journal import Files
@@ -254,6 +255,7 @@ class Mutant:
     intake: Any = Intake
     logs: Any = Logs
     files: Any = Files
+    persisting: Any = Persisting
     told_early: bool = False
     """Records count as stable when their append begins."""
     forgetful: bool = False

@@ -29,7 +29,7 @@ JOURNALS = """
     a copy is hurt: flip, a copy is hurt: blank, a copy is hurt: cut, a copy is hurt: cut_between,
     a copy is hurt: empty, a copy is hurt: gone, both copies are damaged elsewhere,
     a copy is damaged beside a torn append, a start ends between the two files,
-    an append is in one of the files, an append is torn, both copies lack a frame
+    an append is in one of the files, an append is torn, the journal can not be written, both copies lack a frame
 """
 
 

@@ -13,6 +13,7 @@ from barco.cluster.state import events as on
 from barco.cluster.state.core import Recovered
 from barco.model.generation import Generation, Gid, Identity, genesis
 from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, PromisedRecord
+from barco.workers.replication.persisting import Persisting
 
 from .broker import Broker
 from .disk import Disk, Seen
@@ -122,6 +123,10 @@ class World:
 
     def logs(self, tail_of: Callable[[Gid], int | None]) -> Logs:
         made: Logs = getattr(self.mutant, "logs", Logs)(tail_of)
+        return made
+
+    def persisting(self) -> Persisting:
+        made: Persisting = getattr(self.mutant, "persisting", Persisting)()
         return made
 
     def forgets(self, record: JournalRecord) -> bool:

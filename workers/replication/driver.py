@@ -86,9 +86,7 @@ class Driver:
             group_bytes_max=group_bytes_max,
         )
         self._sessions: dict[int, int] = {}
-        self._journal = Journal(
-            store.lineage, bulk, persisted=self._persisted, failed=self._journal_failed
-        )
+        self._journal = Journal(store.lineage, bulk, tell=self.post)
         self.logs = Carrier(
             reactor,
             store,
@@ -310,12 +308,6 @@ class Driver:
         if isinstance(event, (ev.Refused, ev.IoFailed)):
             log.error("%s", event.reason)
         self.post(event)
-
-    def _persisted(self, serial: int) -> None:
-        self.post(ev.Persisted(serial))
-
-    def _journal_failed(self, reason: str) -> None:
-        self.post(ev.IoFailed(None, reason))
 
     # --- Peers --------------------------------------------------------------------------------
 

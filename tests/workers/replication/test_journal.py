@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barco.cluster.state.effects import Persist
+from barco.cluster.state.events import Persisted
 from barco.errors import BarcoError, DiskFullError
 from barco.model.generation import Ballot, Gid
 from barco.protocol.replication import PromisedRecord
@@ -49,8 +50,9 @@ def told_of(errors: dict[int, Exception], batches: int = 3) -> tuple[list[Any], 
         journal = Journal(
             lineage,  # type: ignore[arg-type]
             Bulk(),  # type: ignore[arg-type]
-            persisted=lambda serial: told.append(serial),
-            failed=lambda reason: told.append(reason),
+            tell=lambda event: told.append(
+                event.serial if isinstance(event, Persisted) else event.reason
+            ),
         )
         for serial in range(1, batches + 1):
             journal.add(promise(serial))
@@ -85,11 +87,11 @@ def test_after_any_error_nothing_counts(error: Exception) -> None:
 
 
 def test_a_record_that_can_not_be_encoded_is_an_error_too(monkeypatch: Any) -> None:
-    from barco.workers.replication import journal
+    from barco.workers.replication import persisting
 
     def refuse(record: Any) -> Any:
         raise TypeError("no such record")
 
-    monkeypatch.setattr(journal, "to_map", refuse)
+    monkeypatch.setattr(persisting, "to_map", refuse)
     told, lineage = told_of({})
     assert told == ["TypeError('no such record')"] and not lineage.calls
