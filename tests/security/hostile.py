@@ -83,12 +83,12 @@ class Liar:
         mine = frame.encode(hello.to_message() | {door.NONCE: os.urandom(door.NONCE_BYTES)})
         end.sendall(mine)
         stream = end.makefile("rb", buffering=0)
-        (length,) = frame.LENGTH.unpack(_exactly(stream, 4))
-        theirs = _exactly(stream, length)
+        (length,) = frame.LENGTH.unpack(exactly(stream, 4))
+        theirs = exactly(stream, length)
         answer = frame.decode(theirs)
         assert "refused" not in answer, answer
         self.sessions[victim.ordinal] = int(answer["session"])
-        _exactly(stream, *frame.LENGTH.unpack(_exactly(stream, 4)))
+        exactly(stream, *frame.LENGTH.unpack(exactly(stream, 4)))
         proof = door.proof(b"", door.CALLER, mine[4:], theirs)
         end.sendall(frame.encode({door.PROOF: proof}))
         return end
@@ -320,7 +320,7 @@ def spoil(rng: random.Random, value: Any) -> None:
         return
 
 
-def _exactly(stream: Any, size: int) -> bytes:
+def exactly(stream: Any, size: int) -> bytes:
     got = b""
     while len(got) < size:
         piece = stream.read(size - len(got))

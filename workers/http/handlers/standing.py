@@ -18,8 +18,9 @@ DOWN, BEHIND, ELSEWHERE, NOBODY = "is down", "is behind", "does not lead", "nobo
 ASIDE = "has set aside what only it held, to be exported with barco recover"
 NO_VOTE = "has no vote"
 WHAT_HELPS = (
-    "it votes again once two others have gone on; if nobody leads, start the broker that is away,"
-    " and if its disk is lost, barco replace and then barco recover"
+    "it votes again once two others have gone on; if nobody leads, start the broker that is away;"
+    " if that does not help, two of three copies have no vote: keep the third, barco replace the"
+    " disks of both, and barco recover on the third (docs/operations.md, Two copies without a vote)"
 )
 
 
