@@ -161,7 +161,7 @@ class Ping:
     doubts: tuple[int, ...]
     """Ordinals that the sender sees as down, or as leading without committing."""
     stamp_us: int
-    """The sender's monotonic clock."""
+    """The sender's monotonic clock, counted from a number of its process."""
     echo_us: int
     """The receiver's last stamp that the sender has seen; 0: none. Proves a round trip."""
     position: int

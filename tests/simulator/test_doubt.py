@@ -143,7 +143,7 @@ def proposer_hears(kind: type[Replica]) -> list[Message]:
     settings = Settings(me=members[0], session=51, ranges=(first,))
     machine = kind(settings, journal, {}, lambda: 0.5, 0.0)
     said: list[Message] = []
-    ping = Ping(b"", True, (), 1, 1, 0, ())
+    ping = Ping(b"", True, (), 1, (51 >> 2) + 1, 0, ())
     prompts = [machine.start(0.0)]
     prompts += [machine.step(0.1, Received(each, 9, ping)) for each in members[1:]]
     prompts += [machine.step(0.1 + each, Tick()) for each in range(1, 4)]

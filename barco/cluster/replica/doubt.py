@@ -177,7 +177,7 @@ class Doubt(Standing):
         peer = self._peers.get(ordinal)
         if peer is None or peer.ping is None:
             return False
-        return peer.ping.echo_us > int(self._started * 1e6)
+        return self._echoed(peer.ping.echo_us) is not None
 
     def _believe(self, held: Held, accuser: int, gseq: int) -> None:
         assert gseq > held.tail and not held.suspect, "something is missing, and that is news"

@@ -218,12 +218,25 @@ class Peers(Core):
             )
             for held in opened
         )
-        doubts, able, stamp = self._doubts(), self._able(), int(self._now * 1e6) + 1
+        doubts, able, stamp = self._doubts(), self._able(), self._stamp()
         for ordinal in sorted(ordinals):
             peer = self._peers.get(ordinal)
             echo = peer.stamp_us if peer is not None else 0
             told = (able, doubts, stamp, echo, self._position(), views, self._asides)
             self._send(ordinal, Ping(self._settings.replaces, *told))
+
+    def _stamp(self) -> int:
+        """Of this moment, for a ping: microseconds of this process, counted from a number of its
+        own. So an echo of what an earlier one sent is told from an answer, also after a start of
+        the machine, whose clock begins anew."""
+        return (self._session >> 2) + int((self._now - self._started) * 1e6) + 1
+
+    def _echoed(self, echo_us: int) -> float | None:
+        """When this process sent that stamp, on the clock of `now`; None: it never did."""
+        passed = echo_us - (self._session >> 2)
+        if not 0 < passed <= self._stamp() - (self._session >> 2):
+            return None
+        return self._started + passed / 1e6
 
     def _contact(self, held: Held) -> bool:
         """Whether a follower has answered lately, by this process's own clock."""
@@ -231,8 +244,6 @@ class Peers(Core):
         assert leading is not None
         if not leading.appended:
             return True
-        newest = max(
-            (peer.echo_us for ordinal, peer in self._peers.items() if ordinal in leading.appended),
-            default=0,
-        )
-        return newest > 0 and self._now - newest / 1e6 < CONSUMER_CONTACT_SECONDS_MAX
+        echoes = [self._peers[each].echo_us for each in leading.appended if each in self._peers]
+        sent = [at for echo in echoes if (at := self._echoed(echo)) is not None]
+        return bool(sent) and self._now - max(sent) < CONSUMER_CONTACT_SECONDS_MAX

@@ -293,11 +293,12 @@ class Replica(Conflict):
             message.able,
             message.doubts,
         )
-        if peer.ping is None or (message.echo_us and not peer.ping.echo_us):
-            news = True  # An answer ends the wait for it (rule A6).
         if peer.ping is None:
-            self._ping_at = self._now  # And this one ends its own.
+            self._ping_at = self._now  # An answer ends its wait for one (rule A6).
+        answered = self._has_answered(peer.identity.ordinal)
         peer.ping = message
+        if not answered and self._has_answered(peer.identity.ordinal):
+            news = True  # And this one's own.
         peer.epoch = max([peer.epoch, *(view.gid.epoch for view in message.views)])
         peer.stamp_us = message.stamp_us
         self._hear_position(peer, message)
@@ -330,7 +331,8 @@ class Replica(Conflict):
                 self._follower_fenced(held, peer.identity.ordinal)
             else:
                 assert peer.ping is not None
-                peer.echo_us = max(peer.echo_us, peer.ping.echo_us)
+                if self._echoed(peer.ping.echo_us) is not None:
+                    peer.echo_us = max(peer.echo_us, peer.ping.echo_us)
         elif peer.identity in held.generation.members:
             self._hear_member(held, view)
 

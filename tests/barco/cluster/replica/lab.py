@@ -27,6 +27,8 @@ from barco.protocol.replication import (
 
 A, B, C = (Identity(ordinal, bytes([ordinal + 1]) * 16) for ordinal in range(3))  # type: ignore
 SESSION = 77
+ECHO = (SESSION >> 2) + 50_000
+"""Of what it sent 0.05 s after its start."""
 GENESIS = genesis(0, 100, (0, 1, 2))
 
 
@@ -89,7 +91,7 @@ class Lab:
     def ping(
         self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: int
     ) -> list[Any]:
-        told = {"position": 1, "echo_us": 10_050_000} | given
+        told = {"position": 1, "echo_us": ECHO} | given
         views = (View(Gid(0, epoch), tail, 9, False, True, True),)  # type: ignore[arg-type]
         ping = Ping(replaces=b"", able=True, doubts=(), stamp_us=1, views=views, **told)
         return self.hear(sender, ping, session)

@@ -1,9 +1,10 @@
 """Numbers that a member makes up: no word of one costs more than its silence would."""
 
 import pytest
-from lab import FIVE, FOUR, SEALED, THREE, A, C, Lab
+from lab import ECHO, FIVE, FOUR, SEALED, SESSION, THREE, A, C, Lab
 
 from barco.cluster.replica.doubt import UNKNOWN
+from barco.cluster.replica.replica import Replica
 from barco.cluster.state.events import Elect, LinkLost
 from barco.cluster.state.plausible import ROUNDS_AHEAD_IDLE_MAX, ROUNDS_AHEAD_MAX
 from barco.limits import DISTURBANCES_MAX, PATIENCE_SECONDS
@@ -114,3 +115,14 @@ def test_ballots_that_are_passed_over_raise_no_round() -> None:
     told = sum(prepared(lab, step * ROUNDS_AHEAD_MAX) for step in range(1, 200))
     assert 0 < told <= DISTURBANCES_MAX
     assert lab.replica._held[THREE.gid].round <= DISTURBANCES_MAX * ROUNDS_AHEAD_MAX
+
+
+@pytest.mark.parametrize("echo", [0, 10_050_000, SESSION >> 2, ECHO + 2**40, 2**63 - 1])
+def test_an_echo_of_what_this_process_never_sent_is_no_answer(echo: int) -> None:
+    """Of an earlier process, before the machine's clock began anew, or made up."""
+    lab = Lab(SEALED, Replica)
+    lab.ping(A)
+    lab.ping(C, session=6, echo_us=echo)
+    assert not lab.votes(), "C may have to say something yet (rule A6)"
+    lab.ping(C, session=6)
+    assert lab.votes()
