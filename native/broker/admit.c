@@ -1,4 +1,4 @@
-/* Who is let in: while descriptors or places are short, connections that ask for nothing make room
+/* Who is let in: while descriptors or room are short, connections that ask for nothing make room
  * for who comes, those first whose address holds many; nobody makes room for an address that holds
  * more than its own. Where all of them are busy the newcomer is told so, in the words of what is
  * spoken there. Other processes, and the files of the log, are kept clear of that by descriptors
@@ -107,16 +107,16 @@ void admit_came(struct guest *guest)
     assert(protocol->clients && protocol->bytes >= sizeof *guest);
     assert(protocol->engaged && protocol->holds && protocol->slim && protocol->turned_away);
     guest->address = class_of(guest->conn.fd);
-    admission->places++;
+    admission->connections++;
     admission->held[guest->address]++;
-    assert(admission->held[guest->address] <= admission->places);
+    assert(admission->held[guest->address] <= admission->connections);
 }
 
 void admit_gone(const struct guest *guest)
 {
     struct admission *admission = &conn_reactor(&guest->conn)->admission;
-    assert(admission->places > 0 && admission->held[guest->address] > 0);
-    admission->places--;
+    assert(admission->connections > 0 && admission->held[guest->address] > 0);
+    admission->connections--;
     admission->held[guest->address]--;
 }
 
@@ -162,7 +162,7 @@ static unsigned oust(struct reactor *reactor, uint32_t newcomer)
     struct admission *admission = &reactor->admission;
     struct conn *chosen[OUSTED_MAX];
     int64_t rank[OUSTED_MAX];
-    unsigned count = 0, most = admission->places / OUSTED_SHARE;
+    unsigned count = 0, most = admission->connections / OUSTED_SHARE;
     if (reactor->loop.now_ms < admission->nobody_ms && newcomer >= admission->nobody_for)
         return 0;
     most = most < 1 ? 1 : most > OUSTED_MAX ? OUSTED_MAX : most;
@@ -190,10 +190,10 @@ static unsigned oust(struct reactor *reactor, uint32_t newcomer)
 }
 
 /* Whether one more may come in, whose descriptor is there already. */
-static bool has_place(struct reactor *reactor, int fd)
+static bool has_room(struct reactor *reactor, int fd)
 {
     struct admission *admission = &reactor->admission;
-    const bool full = admission->places >= reactor->options.connections_max;
+    const bool full = admission->connections >= reactor->options.connections_max;
     if (!full && !is_scarce(admission, fd))
         return true;
     /* The descriptors of those who go are free in the next turn. */
@@ -266,7 +266,7 @@ void admit_accepted(struct loop *loop, struct listener *listener, int fd)
         close(fd);
         return;
     }
-    if (listener->protocol->clients && !has_place(reactor, fd)) {
+    if (listener->protocol->clients && !has_room(reactor, fd)) {
         turn_away(reactor, listener, fd);
         return;
     }

@@ -185,13 +185,13 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
-    uint32_t range = part->place >> reactor->options.slice_shift;
+    uint32_t range = part->number >> reactor->options.slice_shift;
     if (range == reactor->options.range_index)
         at = put_text(at, reactor->token_text, reactor->token_text_len);
     else
         at = put_i64(at, range_token(reactor, range));
     at = PUT(at, "\",\"rangeIndex\":");
-    at = put_u64(at, part->place & (reactor->options.slices - 1));
+    at = put_u64(at, part->number & (reactor->options.slices - 1));
     at = PUT(at, ",\"version\":");
     at = put_u64(at, part->epoch);
     at = PUT(at, ",\"startOffset\":\"");
@@ -291,10 +291,10 @@ static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_
                     unit ? unit : "");
 }
 
-/* The number is a place; its route may have changed since the call was refused. */
-static int misdirected(char *out, size_t cap, const struct reactor *reactor, uint64_t place)
+/* The number is a slice's; its route may have changed since the call was refused. */
+static int misdirected(char *out, size_t cap, const struct reactor *reactor, uint64_t number)
 {
-    const int32_t peer = place < place_count(reactor) ? reactor->routes[place] : ROUTE_NONE;
+    const int32_t peer = number < ring_slices(reactor) ? reactor->routes[number] : ROUTE_NONE;
     const char *owner = peer == ROUTE_NONE ? NULL : reactor->endpoints[peer];
     out[0] = 0;
     return owner == NULL ? 0 : snprintf(out, cap, ",\"owner\":\"%s\"", owner);

@@ -14,7 +14,7 @@
 #define SEALED_EVENTS_MAX 65536u
 #define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
 
-static void find_places(struct reactor *reactor, struct batch_facts *facts)
+static void find_slices(struct reactor *reactor, struct batch_facts *facts)
 {
     const struct batch_columns *c = &facts->columns;
     const uint8_t *key = c->keys;
@@ -22,17 +22,17 @@ static void find_places(struct reactor *reactor, struct batch_facts *facts)
     facts->token_max = INT64_MIN;
     facts->one_slice = true;
     for (uint32_t i = 0; i < c->count; i++) {
-        facts->places[i] = NO_PLACE;
+        facts->numbers[i] = NO_NUMBER;
         if (c->key_len[i] == KEY_NULL)
             continue;
         int64_t token = murmur3_token(key, c->key_len[i]);
-        uint32_t place = place_of_token(reactor, token);
+        uint32_t number = slice_of_token(reactor, token);
         key += c->key_len[i];
-        if (facts->keyed && place != facts->place)
+        if (facts->keyed && number != facts->number)
             facts->one_slice = false;
-        facts->place = place;
+        facts->number = number;
         facts->keyed = true;
-        facts->places[i] = place;
+        facts->numbers[i] = number;
         if (token < facts->token_min)
             facts->token_min = token;
         if (token > facts->token_max)
@@ -64,12 +64,12 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
                               need, &facts->columns);
     if (status != 0)
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
-    assert(facts->columns.count == facts->view.count); /* there is a place for each */
+    assert(facts->columns.count == facts->view.count); /* there is room for each */
     if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_TIMESTAMP;
-    facts->places = (uint32_t *)(scratch + need);
+    facts->numbers = (uint32_t *)(scratch + need);
     if (facts->columns.key_len != NULL)
-        find_places(reactor, facts);
+        find_slices(reactor, facts);
     facts->max_timestamp = facts->view.base_timestamp_us;
     if (facts->columns.ts_delta != NULL)
         for (uint32_t i = 0; i < facts->columns.count; i++)
@@ -84,11 +84,11 @@ bool batch_is_large(const struct batch_facts *facts)
            facts->columns.count > SEALED_EVENTS_MAX;
 }
 
-uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                            struct waiter waiter, const struct batch_facts *facts,
                            const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
 {
-    uint32_t slice = place & (reactor->options.slices - 1);
+    uint32_t slice = number & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, sizeof(struct batch_view)) : NULL;
     if (run == NULL)
@@ -104,7 +104,7 @@ uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce
     run->batch = view;
     run->count = facts->columns.count;
     run->bytes = facts->columns.vals_bytes + facts->columns.keys_bytes;
-    int64_t start = place_token(reactor, place);
+    int64_t start = slice_token(reactor, number);
     run->token_min = facts->keyed ? facts->token_min : start;
     run->token_max = facts->keyed ? facts->token_max : start;
     run->timestamp = facts->view.base_timestamp_us;
@@ -121,12 +121,12 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
-    uint32_t place = place_of_slice(reactor, slice);
-    if (facts.keyed && (!facts.one_slice || facts.place != place))
+    uint32_t number = slice_in_ring(reactor, slice);
+    if (facts.keyed && (!facts.one_slice || facts.number != number))
         return PROBLEM_BAD_SLICE;
     if (batch_is_large(&facts) && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE;
-    int64_t start = place_token(reactor, place);
+    int64_t start = slice_token(reactor, number);
     *out = (struct batch_outline){.count = facts.columns.count,
                                   .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
                                   .token_min = facts.keyed ? facts.token_min : start,
@@ -137,24 +137,24 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
 
 /* ---- cut ---- */
 
-/* Which events are cut out: their places in the batch, behind one another; NULL: all of them. */
+/* Which events are cut out: their indexes in the batch, behind one another; NULL: all of them. */
 struct cut {
     uint32_t *taken, count;
 };
 
-static bool cut_make(struct cut *cut, const struct batch_facts *facts, int64_t place,
-                     uint32_t keyless_place)
+static bool cut_make(struct cut *cut, const struct batch_facts *facts, int64_t number,
+                     uint32_t keyless_slice)
 {
     const uint32_t count = facts->columns.count;
     *cut = (struct cut){NULL, count};
-    if (place < 0 || !facts->keyed)
+    if (number < 0 || !facts->keyed)
         return true;
     cut->taken = malloc(count * sizeof *cut->taken);
     cut->count = 0;
     for (uint32_t i = 0; cut->taken != NULL && i < count; i++) {
-        const uint32_t of = facts->places[i] == NO_PLACE ? keyless_place : facts->places[i];
+        const uint32_t of = facts->numbers[i] == NO_NUMBER ? keyless_slice : facts->numbers[i];
         cut->taken[cut->count] = i;
-        cut->count += of == place;
+        cut->count += of == number;
     }
     return cut->taken != NULL;
 }
@@ -201,14 +201,14 @@ static void cut_columns(const struct batch_columns *from, const struct cut *cut,
     assert(room <= end);
 }
 
-struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t place,
-                       uint32_t keyless_place)
+struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t number,
+                       uint32_t keyless_slice)
 {
     const size_t most = facts->view.raw_bytes + 8 * COLUMN_COUNT;
     struct chunk_columns made = {.base_timestamp_us = facts->view.base_timestamp_us};
     struct cut cut;
     /* Cut, sealed, and unpacked by the leader: it is asked for like bytes that come in. */
-    if (!reactor_memory(reactor, 3 * most) || !cut_make(&cut, facts, place, keyless_place))
+    if (!reactor_memory(reactor, 3 * most) || !cut_make(&cut, facts, number, keyless_slice))
         return NULL;
     uint8_t *room = cut.taken != NULL ? malloc(most) : NULL;
     if (cut.taken == NULL)
@@ -255,7 +255,7 @@ static bool cut_unpack(const struct reactor *reactor, struct run *run,
     return true;
 }
 
-static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                         struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                         uint64_t *detail)
 {
@@ -264,7 +264,7 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
     if (problem != PROBLEM_NONE)
         return problem;
     const size_t room = pad8(batch_scratch_bytes(&view));
-    uint32_t slice = place & (reactor->options.slices - 1);
+    uint32_t slice = number & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, sizeof(struct batch_columns) + room) : NULL;
     if (run == NULL)
@@ -277,7 +277,7 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
         run_free(run);
         return problem;
     }
-    int64_t start = place_token(reactor, place);
+    int64_t start = slice_token(reactor, number);
     run->waiter = waiter;
     if (run->timestamp == 0)
         run->timestamp = run->max_timestamp = produce->timestamp;
@@ -287,19 +287,19 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
     return queue_run(reactor, produce, run, detail);
 }
 
-uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail)
 {
     struct batch_facts facts;
     if (produce->content == CONTENT_CUT)
-        return cut_run(reactor, produce, place, waiter, bytes, len, body, detail);
+        return cut_run(reactor, produce, number, waiter, bytes, len, body, detail);
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
-    if (facts.keyed && (!facts.one_slice || facts.place != place))
+    if (facts.keyed && (!facts.one_slice || facts.number != number))
         return PROBLEM_BAD_SLICE;
     if (batch_is_large(&facts) && facts.columns.count > 1)
         return PROBLEM_BODY_TOO_LARGE; /* a process of ours would have cut it */
-    return batch_sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
+    return batch_sealed_run(reactor, produce, number, waiter, &facts, bytes, len, body, detail);
 }

@@ -5,7 +5,7 @@
 #include "broker/core.h"
 #include "broker/produce.h"
 
-#define NO_PLACE UINT32_MAX /* an event without a key */
+#define NO_NUMBER UINT32_MAX /* an event without a key */
 
 /* What validation finds out about a batch. */
 struct batch_facts {
@@ -13,8 +13,8 @@ struct batch_facts {
     struct batch_columns columns;
     int64_t token_min, token_max, max_timestamp;
     bool keyed, one_slice;
-    uint32_t place;     /* keyed and one_slice: that one */
-    uint32_t *places;   /* keyed: of each event, behind the columns in scratch */
+    uint32_t number;     /* keyed and one_slice: that one */
+    uint32_t *numbers;   /* keyed: of each event, behind the columns in scratch */
 };
 
 /* What is known of a batch once it has been checked. */
@@ -29,17 +29,17 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
 /* Whether it is to be cut into chunks of the usual size. */
 bool batch_is_large(const struct batch_facts *facts);
 /* One that was examined, as one chunk. 0, or the problem. */
-uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                           struct waiter waiter, const struct batch_facts *facts,
                           const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail);
-/* The events of one place (or all, place < 0) as a batch of their own, which is not compressed:
+/* The events of one slice (or all, number < 0) as a batch of their own, which is not compressed:
  * whoever leads the slice gathers them into chunks. NULL without memory. */
-struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t place,
-                       uint32_t keyless_place);
+struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t number,
+                       uint32_t keyless_slice);
 /* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. */
 uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
                      struct batch_outline *out);
-uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);
 

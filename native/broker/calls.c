@@ -12,7 +12,7 @@
 
 #define CALLS_MAX 65536u
 #define DEADLINE_MS 10000 /* an answer that takes so long is none */
-#define REROUTED_MS 300   /* the same, from a process that leads the place no more: one that lives
+#define REROUTED_MS 300   /* the same, from a process that leads the slice no more: one that lives
                            * has answered what it had before another could lead */
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. */
@@ -53,7 +53,7 @@ static void call_close(struct reactor *reactor, uint32_t at)
 }
 
 uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
-                      uint32_t place, struct waiter waiter, const uint8_t *bytes, size_t len)
+                      uint32_t number, struct waiter waiter, const uint8_t *bytes, size_t len)
 {
     assert(peer < reactor->options.peers && peer != reactor->options.peer);
     struct conn *conn = reactor->peers[peer];
@@ -70,7 +70,7 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
         .content = produce->content,
         .topic_len = produce->topic->name_len,
         .timestamp = produce->timestamp,
-        .place = place,
+        .number = number,
         .key_len = produce->has_key ? produce->key_len : 0,
         .body_len = (uint32_t)len,
         .producer_seq = produce->producer_seq,
@@ -84,7 +84,7 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
     if (call == NULL)
         return PROBLEM_BUSY;
     call->peer = peer;
-    call->place = place;
+    call->number = number;
     call->since_ms = reactor->loop.now_ms;
     call->waiter = waiter;
     conn_write(conn, &frame, sizeof frame);
@@ -100,10 +100,10 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
 {
     struct reactor *reactor = conn_reactor(conn);
     uint32_t at = (uint32_t)frame->tag;
-    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a place here. */
+    /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a slice here. */
     if (frame->bytes != sizeof *frame || !peer_of(conn)->outgoing || at >= reactor->call_capacity ||
         frame->problem >= PROBLEM_COUNT || frame->problem == PROBLEM_MISDIRECTED ||
-        frame->place >= place_count(reactor))
+        frame->number >= ring_slices(reactor))
         return false;
     if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
         return true; /* it came too late: the call was answered without it */
@@ -111,7 +111,7 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
         return false; /* nobody answers for another */
     struct waiter waiter = reactor->calls[at].waiter;
     call_close(reactor, at);
-    struct part part = {frame->place, frame->count, frame->epoch, frame->offset};
+    struct part part = {frame->number, frame->count, frame->epoch, frame->offset};
     slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
                    frame->detail);
     return true;
@@ -145,7 +145,7 @@ void handoff_rerouted(struct reactor *reactor)
     for (uint32_t i = 0; i < reactor->call_capacity; i++) {
         struct call *call = &reactor->calls[i];
         if (call->used && call->since_ms > since_ms &&
-            reactor->routes[call->place] != (int32_t)call->peer)
+            reactor->routes[call->number] != (int32_t)call->peer)
             call->since_ms = since_ms;
     }
     reactor->give_up_ms = reactor->loop.now_ms + REROUTED_MS;

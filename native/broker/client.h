@@ -14,7 +14,7 @@
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
 enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
 
-/* The place of one answer in the order of its connection's requests. */
+/* The turn of one answer in the order of its connection's requests. */
 struct slot {
     uint8_t kind;
     bool head_only, minimal, close, http10_keep_alive, want_continue, control;
@@ -26,7 +26,7 @@ struct slot {
     struct part part;   /* the only one, mostly */
     struct part *parts; /* more than one */
     uint32_t held;      /* bytes of the body that the upper layer has */
-    uint64_t expected;  /* sequence, for a gap; place, for 421; line number */
+    uint64_t expected;  /* sequence, for a gap; of a slice, for 421; line number */
     struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered */
 };

@@ -23,7 +23,7 @@ static struct run *mark_run(struct reactor *reactor, const struct commit *commit
     run->value_len = commit->value_len;
     run->count = 1;
     run->bytes = (uint32_t)bytes;
-    run->token_min = run->token_max = place_token(reactor, place_of_slice(reactor, commit->slice));
+    run->token_min = run->token_max = slice_token(reactor, slice_in_ring(reactor, commit->slice));
     run->waiter = (struct waiter){.kind = WAITER_APPEND, .tag = commit->tag};
     return run;
 }

@@ -14,7 +14,7 @@
 #define CONNECTIONS_MAX 10000
 #define RING_SIZE_MAX 12288u
 #define PEERS_MAX (1u << 24)
-#define PLACES_MAX 65536u /* slices of the whole ring */
+#define RING_SLICES_MAX 65536u /* slices of the whole ring */
 #define ROUTE_NONE (-1)
 #define ENDPOINT_BYTES_MAX 263u /* a host name has up to 253 */
 #define STAGING_LANES 8
@@ -36,13 +36,13 @@ struct turned_away {
 
 #define ADDRESS_CLASSES 256u /* of clients, by the hash of their address */
 
-/* What admit.c knows of descriptors and places. */
+/* What admit.c knows of descriptors and connections. */
 struct admission {
     uint32_t files_max; /* that the process may have open */
     uint32_t newest;    /* the number of the descriptor that was accepted last */
-    uint32_t places;    /* connections of clients that are not being closed */
+    uint32_t connections; /* of clients that are not being closed */
     uint32_t held[ADDRESS_CLASSES]; /* how many of these are whose */
-    uint32_t promised;  /* of those ousted in that turn, whose place nobody has got yet */
+    uint32_t promised;  /* of those ousted in that turn, whose room nobody has got yet */
     uint64_t promised_turn;
     int64_t nobody_ms; /* until then nobody is looked for who could go, */
     uint32_t nobody_for; /* one whose weight is this or more */
@@ -54,7 +54,7 @@ struct admission {
 };
 
 struct part {
-    uint32_t place, count; /* place: a slice of the ring, see route.c */
+    uint32_t number, count; /* number: a slice's in the ring, see route.c */
     uint64_t epoch, offset;
 };
 
@@ -80,7 +80,7 @@ struct upcall {
 /* A produce call handed to another process, until its answer comes. */
 struct call {
     bool used;
-    uint32_t peer, place;
+    uint32_t peer, number;
     uint32_t generation, next_free;
     int64_t since_ms;
     struct waiter waiter;
@@ -155,7 +155,7 @@ struct reactor {
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
     struct intake intake;
-    int32_t *routes;  /* by place: the process that leads it, perhaps this one; or ROUTE_NONE */
+    int32_t *routes;  /* by slice: the process that leads it, perhaps this one; or ROUTE_NONE */
     char **endpoints; /* by peer: its shard endpoint, for 421; NULL: not told yet */
     struct call *calls;
     uint32_t call_capacity, call_free;

@@ -13,45 +13,45 @@
 #include "broker/waiter.h"
 #include "log/clock.h"
 
-/* The place of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
-static uint16_t choose_place(struct reactor *reactor, const struct produce *produce,
-                             uint32_t *place)
+/* The slice of a call without keys of its own: asked for, by key, by producer, or turn by turn. */
+static uint16_t choose_slice(struct reactor *reactor, const struct produce *produce,
+                             uint32_t *number)
 {
     if (produce->has_key) {
-        *place = place_of_token(reactor, produce->key_token);
-        return produce->place >= 0 && produce->place != *place ? PROBLEM_BAD_SLICE : 0;
+        *number = slice_of_token(reactor, produce->key_token);
+        return produce->number >= 0 && produce->number != *number ? PROBLEM_BAD_SLICE : 0;
     }
-    if (produce->place >= 0)
-        *place = (uint32_t)produce->place;
+    if (produce->number >= 0)
+        *number = (uint32_t)produce->number;
     else if (produce->has_producer)
-        *place = place_of_token(reactor, produce->producer_token);
+        *number = slice_of_token(reactor, produce->producer_token);
     else
-        *place = place_for_keyless(reactor);
+        *number = slice_for_keyless(reactor);
     return PROBLEM_NONE;
 }
 
 /* One slice's share of a call, here or at its owner. 0, or the problem. */
-static uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t place,
+static uint16_t produce_to(struct reactor *reactor, const struct produce *produce, uint32_t number,
                            struct waiter waiter, const uint8_t *bytes, size_t len,
                            struct body *body, uint64_t *detail)
 {
-    assert(place < place_count(reactor));
-    int32_t leader = reactor->routes[place];
+    assert(number < ring_slices(reactor));
+    int32_t leader = reactor->routes[number];
     if (leader == (int32_t)reactor->options.peer)
-        return produce_slice(reactor, produce, place, waiter, bytes, len, body, detail);
+        return produce_slice(reactor, produce, number, waiter, bytes, len, body, detail);
     if (leader == ROUTE_NONE)
         return PROBLEM_NO_LEADER;
     if (produce->no_forward) {
-        *detail = place;
+        *detail = number;
         return PROBLEM_MISDIRECTED;
     }
-    return handoff_send(reactor, (uint32_t)leader, produce, place, waiter, bytes, len);
+    return handoff_send(reactor, (uint32_t)leader, produce, number, waiter, bytes, len);
 }
 
 /* ---- batches ---- */
 
 static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
-                         const struct batch_facts *facts, uint32_t place, struct waiter waiter,
+                         const struct batch_facts *facts, uint32_t number, struct waiter waiter,
                          struct body *cut, uint64_t *detail)
 {
     struct produce part = *produce;
@@ -64,40 +64,40 @@ static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
     part.has_key = false;
     if (cut == NULL)
         return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, place, waiter, cut->data, cut->len, cut,
+    uint16_t problem = produce_to(reactor, &part, number, waiter, cut->data, cut->len, cut,
                                   detail);
     body_release(cut);
     return problem;
 }
 
-/* The distinct places of a batch, in the order of the ring, in an array of its own. */
-static uint32_t *list_places(const struct reactor *reactor, const struct batch_facts *facts,
-                             uint32_t keyless_place, uint32_t *count)
+/* The distinct slices of a batch, in the order of the ring, in an array of its own. */
+static uint32_t *list_numbers(const struct reactor *reactor, const struct batch_facts *facts,
+                             uint32_t keyless_slice, uint32_t *count)
 {
-    uint32_t all = place_count(reactor);
+    uint32_t all = ring_slices(reactor);
     uint8_t *present = calloc(1, all);
     uint32_t most = facts->columns.count < all ? facts->columns.count : all;
-    uint32_t *places = malloc(most * sizeof *places);
+    uint32_t *numbers = malloc(most * sizeof *numbers);
     *count = 0;
-    if (present != NULL && places != NULL) {
+    if (present != NULL && numbers != NULL) {
         for (uint32_t i = 0; i < facts->columns.count; i++)
-            present[facts->places[i] == NO_PLACE ? keyless_place : facts->places[i]] = 1;
-        for (uint32_t place = 0; place < all; place++)
-            if (present[place])
-                places[(*count)++] = place;
+            present[facts->numbers[i] == NO_NUMBER ? keyless_slice : facts->numbers[i]] = 1;
+        for (uint32_t number = 0; number < all; number++)
+            if (present[number])
+                numbers[(*count)++] = number;
         assert(*count <= most);
     }
     free(present);
-    return places;
+    return numbers;
 }
 
-/* Whether the client asked for no hand-off and some of it would need one; *place: where. */
+/* Whether the client asked for no hand-off and some of it would need one; *number: where. */
 static bool misdirected(const struct reactor *reactor, const struct produce *produce,
-                        const uint32_t *places, uint32_t count, uint64_t *place)
+                        const uint32_t *numbers, uint32_t count, uint64_t *number)
 {
     for (uint32_t i = 0; i < count && produce->no_forward; i++) {
-        *place = places[i];
-        if (reactor->routes[places[i]] != (int32_t)reactor->options.peer)
+        *number = numbers[i];
+        if (reactor->routes[numbers[i]] != (int32_t)reactor->options.peer)
             return true;
     }
     return false;
@@ -106,17 +106,17 @@ static bool misdirected(const struct reactor *reactor, const struct produce *pro
 /* Cuts a batch by slice; every part is answered for itself, the call when all are. */
 static uint16_t produce_parts(struct reactor *reactor, const struct produce *produce,
                               struct waiter waiter, struct slot *slot,
-                              const struct batch_facts *facts, uint32_t keyless_place,
+                              const struct batch_facts *facts, uint32_t keyless_slice,
                               uint64_t *detail)
 {
     uint32_t parts;
     assert(slot->parts == NULL);
-    uint32_t *places = list_places(reactor, facts, keyless_place, &parts);
+    uint32_t *numbers = list_numbers(reactor, facts, keyless_slice, &parts);
     struct body **cuts = calloc(parts + 1, sizeof *cuts);
     uint16_t problem = PROBLEM_NONE;
-    if (places == NULL || parts == 0 || cuts == NULL)
+    if (numbers == NULL || parts == 0 || cuts == NULL)
         problem = PROBLEM_BUSY;
-    else if (misdirected(reactor, produce, places, parts, detail))
+    else if (misdirected(reactor, produce, numbers, parts, detail))
         problem = PROBLEM_MISDIRECTED; /* before anything of it is stored */
     else if ((slot->parts = calloc(parts, sizeof *slot->parts)) == NULL)
         problem = PROBLEM_BUSY;
@@ -124,17 +124,17 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
         slot->part_count = slot->waiting = parts;
         /* All are cut before the first is sent: sending uses the same scratch memory. */
         for (uint32_t i = 0; i < parts; i++)
-            cuts[i] = batch_cut(reactor, facts, places[i], keyless_place);
+            cuts[i] = batch_cut(reactor, facts, numbers[i], keyless_slice);
         for (uint32_t i = 0; i < parts; i++) {
             uint64_t why = 0;
-            uint16_t refused = send_cut(reactor, produce, facts, places[i], waiter, cuts[i],
+            uint16_t refused = send_cut(reactor, produce, facts, numbers[i], waiter, cuts[i],
                                         &why);
             if (refused != PROBLEM_NONE)
                 slot_part_done(reactor, &waiter, refused, false, NULL, why);
         }
     }
     free(cuts);
-    free(places);
+    free(numbers);
     return problem;
 }
 
@@ -143,47 +143,47 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
                               size_t len, struct body *body, uint64_t *detail)
 {
     struct batch_facts facts;
-    uint32_t keyless_place;
+    uint32_t keyless_slice;
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
     if (problem == PROBLEM_NONE)
-        problem = choose_place(reactor, produce, &keyless_place);
+        problem = choose_slice(reactor, produce, &keyless_slice);
     if (problem != PROBLEM_NONE)
         return problem;
     bool mixed = false; /* keyed and keyless events in one batch */
     if (facts.keyed)
         for (uint32_t i = 0; i < facts.columns.count; i++)
-            mixed |= facts.places[i] == NO_PLACE && keyless_place != facts.place;
+            mixed |= facts.numbers[i] == NO_NUMBER && keyless_slice != facts.number;
     if (facts.keyed && (!facts.one_slice || mixed)) {
         if (produce->has_producer)
             return PROBLEM_SPLIT_PRODUCER;
-        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_place, detail);
+        return produce_parts(reactor, produce, waiter, slot, &facts, keyless_slice, detail);
     }
-    uint32_t place = facts.keyed ? facts.place : keyless_place;
-    if (produce->place >= 0 && produce->place != place)
+    uint32_t number = facts.keyed ? facts.number : keyless_slice;
+    if (produce->number >= 0 && produce->number != number)
         return PROBLEM_BAD_SLICE;
     if (batch_is_large(&facts)) {
-        struct body *cut = batch_cut(reactor, &facts, -1, place);
-        return send_cut(reactor, produce, &facts, place, waiter, cut, detail);
+        struct body *cut = batch_cut(reactor, &facts, -1, number);
+        return send_cut(reactor, produce, &facts, number, waiter, cut, detail);
     }
     bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
                    (reactor->options.auto_create || produce->topic->declared);
-    int32_t leader = reactor->routes[place];
+    int32_t leader = reactor->routes[number];
     if (leading && leader == (int32_t)reactor->options.peer)
-        return batch_sealed_run(reactor, produce, place, waiter, &facts, bytes, len, body, detail);
-    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
+        return batch_sealed_run(reactor, produce, number, waiter, &facts, bytes, len, body, detail);
+    return produce_to(reactor, produce, number, waiter, bytes, len, body, detail);
 }
 
 uint16_t produce_body(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail)
 {
-    uint32_t place;
+    uint32_t number;
     assert(slot->kind == SLOT_OPEN && slot->waiting == 0);
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
-    uint16_t problem = choose_place(reactor, produce, &place);
+    uint16_t problem = choose_slice(reactor, produce, &number);
     if (problem != PROBLEM_NONE)
         return problem;
-    return produce_to(reactor, produce, place, waiter, bytes, len, body, detail);
+    return produce_to(reactor, produce, number, waiter, bytes, len, body, detail);
 }

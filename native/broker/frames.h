@@ -28,7 +28,7 @@ struct call_frame {
     int64_t timestamp;
     uint64_t producer_seq;
     uint8_t producer_id[PRODUCER_ID_BYTES];
-    uint32_t producer_epoch, place, key_len, body_len;
+    uint32_t producer_epoch, number, key_len, body_len;
 };
 
 struct answer_frame {
@@ -36,7 +36,7 @@ struct answer_frame {
     uint8_t op, flags;
     uint16_t problem;
     uint64_t tag, epoch, offset, detail;
-    uint32_t place, count;
+    uint32_t number, count;
 };
 
 /* A connection to or from another process. */

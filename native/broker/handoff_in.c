@@ -26,7 +26,7 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
                        const char *topic)
 {
     uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
-    return lens == frame->bytes && place_is_ours(reactor, frame->place) &&
+    return lens == frame->bytes && slice_is_ours(reactor, frame->number) &&
            frame->content <= CONTENT_CUT && frame->key_len <= KEY_BYTES_MAX &&
            topic_name_valid(topic, frame->topic_len) &&
            !topic_name_reserved(topic, frame->topic_len);
@@ -49,7 +49,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         .has_key = frame->flags & FLAG_KEY,
         .has_producer = frame->flags & FLAG_PRODUCER,
         .one_shot = frame->flags & FLAG_ONE_SHOT,
-        .place = frame->place,
+        .number = frame->number,
         .timestamp = frame->timestamp,
         .key = key,
         .key_len = frame->key_len,
@@ -63,7 +63,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)
-        problem = produce_slice(reactor, &produce, frame->place, waiter, body, frame->body_len,
+        problem = produce_slice(reactor, &produce, frame->number, waiter, body, frame->body_len,
                                 NULL, &detail);
     reactor->handed_in++;
     if (problem != PROBLEM_NONE)

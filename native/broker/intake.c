@@ -207,7 +207,7 @@ static bool read_lengths(const struct frames *f, const uint8_t *head, uint32_t *
 }
 
 /* The group is put behind the log's end at once, where that is where it will be wanted. */
-static void place(struct conn *conn)
+static void make_room(struct conn *conn)
 {
     struct frames *f = replica_of(conn)->frames;
     struct log *log = conn_reactor(conn)->log;
@@ -272,7 +272,7 @@ static bool go_on(struct conn *conn, const uint8_t **bytes, size_t *len)
     if (f->filled < body)
         return true;
     if (f->group_bytes > 0 && f->group == NULL) {
-        place(conn);
+        make_room(conn);
         if (conn->closed)
             return true;
     }

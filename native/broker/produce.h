@@ -13,7 +13,7 @@ struct produce {
     struct topic *topic;
     uint8_t content;
     bool has_key, has_producer, one_shot, minimal, no_forward;
-    int64_t place; /* asked for, -1: by key */
+    int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;
     uint64_t producer_seq;

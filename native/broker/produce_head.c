@@ -164,13 +164,13 @@ static bool parse_range(const struct reactor *reactor, const struct http1_slice 
     if (!parse_u64(&digits, &number) || number > (uint64_t)INT64_MAX + negative)
         return false;
     int64_t token = (int64_t)(negative ? 0 - number : number);
-    *range = place_of_token(reactor, token) >> reactor->options.slice_shift;
+    *range = slice_of_token(reactor, token) >> reactor->options.slice_shift;
     assert(*range < reactor->options.ring_size);
     return range_token(reactor, *range) == token;
 }
 
 /* slice=, of the token range that token= names, or of this process's own. */
-static uint16_t read_place(const struct reactor *reactor, const char *query, size_t len,
+static uint16_t read_slice(const struct reactor *reactor, const char *query, size_t len,
                            struct produce *out)
 {
     struct http1_slice raw;
@@ -187,7 +187,7 @@ static uint16_t read_place(const struct reactor *reactor, const char *query, siz
     if (found && (!parse_u64(&raw, &number) || number >= reactor->options.slices))
         return PROBLEM_BAD_SLICE;
     if (found)
-        out->place = (range << reactor->options.slice_shift) + (int64_t)number;
+        out->number = (range << reactor->options.slice_shift) + (int64_t)number;
     return PROBLEM_NONE;
 }
 
@@ -213,7 +213,7 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
         return PROBLEM_BAD_TIMESTAMP;
     if (found)
         out->timestamp = (int64_t)number;
-    return read_place(conn_reactor(conn), query, len, out);
+    return read_slice(conn_reactor(conn), query, len, out);
 }
 
 /* The usual query is one plain partitionKey, or none: it need not be searched three times. */
@@ -237,7 +237,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
 {
     struct reactor *reactor = conn_reactor(conn);
     memset(out, 0, sizeof *out);
-    out->place = -1;
+    out->number = -1;
     if (!topic_name_valid(topic.p, topic.len))
         return PROBLEM_BAD_TOPIC;
     if (topic_name_reserved(topic.p, topic.len))

@@ -18,7 +18,7 @@
 #define GATHER_NS_MIN 20000
 #define GATHER_NS_MAX 200000
 
-static_assert(APPENDS_IN_FLIGHT <= WRITES_MAX, "the engines keep a place for each");
+static_assert(APPENDS_IN_FLIGHT <= WRITES_MAX, "the engines keep a number for each");
 
 /* ---- effects of the log ---- */
 
@@ -129,7 +129,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     }
     options = &reactor->options;
     reactor->options.log.range_token =
-        place_token(reactor, place_of_slice(reactor, options->slice_first));
+        slice_token(reactor, slice_in_ring(reactor, options->slice_first));
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
@@ -190,19 +190,19 @@ int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, i
                       const char *endpoint)
 {
     const struct reactor_options *o = &reactor->options;
-    const uint32_t places = place_count(reactor);
-    if (first >= places || count == 0 || count > places - first || peer < ROUTE_NONE ||
+    const uint32_t numbers = ring_slices(reactor);
+    if (first >= numbers || count == 0 || count > numbers - first || peer < ROUTE_NONE ||
         peer >= (int32_t)o->peers || strlen(endpoint) > ENDPOINT_BYTES_MAX)
         return -1;
     for (uint32_t i = 0; i < count && peer == (int32_t)o->peer; i++)
-        if (!place_is_ours(reactor, first + i))
+        if (!slice_is_ours(reactor, first + i))
             return -1;
     if (peer != ROUTE_NONE && set_endpoint(reactor, peer, endpoint) < 0)
         return -1;
     bool changed = false;
-    for (uint32_t place = first; place < first + count; place++) {
-        changed |= reactor->routes[place] != peer;
-        reactor->routes[place] = peer;
+    for (uint32_t number = first; number < first + count; number++) {
+        changed |= reactor->routes[number] != peer;
+        reactor->routes[number] = peer;
     }
     reactor->routed = true;
     if (changed)

@@ -1,7 +1,7 @@
-/* Routing: token -> place (a slice of the ring) -> the process that leads it.
+/* Routing: token -> slice of the ring -> the process that leads it.
  *
- * A place is the number of a slice in the whole ring: range index * slices + slice. Who leads a
- * place stands in a table that Python fills (reactor_set_route); it follows from no count. */
+ * The number of a slice in the whole ring is range index * slices + slice. Who leads it stands in a
+ * table that Python fills (reactor_set_route); it follows from no count. */
 #include "broker/route.h"
 
 #include <assert.h>
@@ -27,16 +27,16 @@ bool route_init(struct reactor *reactor)
         o->slice_width = o->range_width >> o->slice_shift;
     else
         o->slice_width = o->slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - o->slice_shift);
-    const uint32_t places = place_count(reactor);
-    reactor->routes = calloc(places, sizeof *reactor->routes);
+    const uint32_t numbers = ring_slices(reactor);
+    reactor->routes = calloc(numbers, sizeof *reactor->routes);
     reactor->endpoints = calloc(o->peers, sizeof *reactor->endpoints);
     reactor->peers = calloc(o->peers, sizeof *reactor->peers);
     if (reactor->routes == NULL || reactor->endpoints == NULL || reactor->peers == NULL)
         return false;
     /* One broker has no elections: who owns what is known from the start. */
-    for (uint32_t place = 0; place < places; place++)
-        reactor->routes[place] =
-            o->ring_size == 1 ? (int32_t)(place * o->workers / o->slices) : ROUTE_NONE;
+    for (uint32_t number = 0; number < numbers; number++)
+        reactor->routes[number] =
+            o->ring_size == 1 ? (int32_t)(number * o->workers / o->slices) : ROUTE_NONE;
     reactor->routed = o->ring_size == 1;
     reactor->token_text_len = (uint32_t)snprintf(
         reactor->token_text, sizeof reactor->token_text, "%lld",
@@ -44,7 +44,7 @@ bool route_init(struct reactor *reactor)
     return true;
 }
 
-uint32_t place_count(const struct reactor *reactor)
+uint32_t ring_slices(const struct reactor *reactor)
 {
     return reactor->options.ring_size * reactor->options.slices;
 }
@@ -55,15 +55,15 @@ int64_t range_token(const struct reactor *reactor, uint32_t range)
     return (int64_t)((uint64_t)o->range_start + range * o->range_width);
 }
 
-int64_t place_token(const struct reactor *reactor, uint32_t place)
+int64_t slice_token(const struct reactor *reactor, uint32_t number)
 {
     const struct reactor_options *o = &reactor->options;
-    uint64_t slice = place & (o->slices - 1);
-    return (int64_t)((uint64_t)range_token(reactor, place >> o->slice_shift) +
+    uint64_t slice = number & (o->slices - 1);
+    return (int64_t)((uint64_t)range_token(reactor, number >> o->slice_shift) +
                      slice * o->slice_width);
 }
 
-uint32_t place_of_token(const struct reactor *reactor, int64_t token)
+uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
 {
     const struct reactor_options *o = &reactor->options;
     uint64_t distance = (uint64_t)token - (uint64_t)o->range_start, range = 0;
@@ -78,22 +78,22 @@ uint32_t place_of_token(const struct reactor *reactor, int64_t token)
     return (uint32_t)(range << o->slice_shift) + (slice < o->slices ? (uint32_t)slice : 0);
 }
 
-uint32_t place_of_slice(const struct reactor *reactor, uint32_t slice)
+uint32_t slice_in_ring(const struct reactor *reactor, uint32_t slice)
 {
     return (reactor->options.range_index << reactor->options.slice_shift) + slice;
 }
 
-bool place_is_ours(const struct reactor *reactor, uint32_t place)
+bool slice_is_ours(const struct reactor *reactor, uint32_t number)
 {
     const struct reactor_options *o = &reactor->options;
-    uint32_t slice = place & (o->slices - 1);
-    return place >> o->slice_shift == o->range_index && slice >= o->slice_first &&
+    uint32_t slice = number & (o->slices - 1);
+    return number >> o->slice_shift == o->range_index && slice >= o->slice_first &&
            slice <= o->slice_last;
 }
 
-static bool reachable(const struct reactor *reactor, uint32_t place)
+static bool reachable(const struct reactor *reactor, uint32_t number)
 {
-    int32_t peer = reactor->routes[place];
+    int32_t peer = reactor->routes[number];
     if (peer == (int32_t)reactor->options.peer)
         return reactor->log->open;
     return peer != ROUTE_NONE && reactor->peers[peer] != NULL && !reactor->peers[peer]->closed;
@@ -101,17 +101,17 @@ static bool reachable(const struct reactor *reactor, uint32_t place)
 
 /* Events without a key: this worker's own slices, without a hop, or any that can be reached, of
  * another process after some calls. All that one group gathers goes to one slice: larger chunks. */
-uint32_t place_for_keyless(const struct reactor *reactor)
+uint32_t slice_for_keyless(const struct reactor *reactor)
 {
     const struct reactor_options *o = &reactor->options;
-    const uint32_t own = place_of_slice(reactor, o->slice_first), places = place_count(reactor);
+    const uint32_t own = slice_in_ring(reactor, o->slice_first), numbers = ring_slices(reactor);
     const uint32_t count = o->slice_last - o->slice_first + 1;
     if (o->ring_size == 1 || reachable(reactor, own))
         return own + (uint32_t)(reactor->log->next_gseq % count);
-    for (uint32_t step = 0; step < places; step++) {
-        uint32_t place = (uint32_t)((own + step + reactor->handed_out / 64 * count) % places);
-        if (reachable(reactor, place))
-            return place;
+    for (uint32_t step = 0; step < numbers; step++) {
+        uint32_t number = (uint32_t)((own + step + reactor->handed_out / 64 * count) % numbers);
+        if (reachable(reactor, number))
+            return number;
     }
     return own;
 }

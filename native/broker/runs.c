@@ -117,7 +117,7 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
         break;
     case DEDUP_DUPLICATE:
         reactor->duplicates++;
-        run->count = run->bytes = 0; /* waits in its place behind the original */
+        run->count = run->bytes = 0; /* waits behind the original */
         run->sealed = false;
         break;
     case DEDUP_FAR:
@@ -143,17 +143,17 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
     return PROBLEM_NONE;
 }
 
-static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+static struct run *new_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                            struct waiter waiter, size_t extra)
 {
-    uint32_t slice = place & (reactor->options.slices - 1);
+    uint32_t slice = number & (reactor->options.slices - 1);
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
     struct run *run = stream ? run_new(stream, extra) : NULL;
     if (run == NULL)
         return NULL;
     run->waiter = waiter;
     run->timestamp = run->max_timestamp = produce->timestamp;
-    int64_t token = place_token(reactor, place);
+    int64_t token = slice_token(reactor, number);
     if (produce->has_key)
         token = produce->key_token;
     run->token_min = run->token_max = token;
@@ -186,15 +186,15 @@ static const uint8_t *stage(struct reactor *reactor, uint32_t slice, const uint8
             body_release(*lane);
         *lane = next;
     }
-    uint8_t *place = (*lane)->data + (*lane)->len;
-    memcpy(place, bytes, len);
+    uint8_t *number = (*lane)->data + (*lane)->len;
+    memcpy(number, bytes, len);
     (*lane)->len += len;
     (*lane)->refs++;
     *body = *lane;
-    return place;
+    return number;
 }
 
-uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
@@ -204,7 +204,7 @@ uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint3
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
     bool staged = body == NULL && len <= STAGING_COPY_MAX;
-    struct run *run = new_run(reactor, produce, place, waiter,
+    struct run *run = new_run(reactor, produce, number, waiter,
                               key_len + (body || staged ? 0 : len));
     if (run == NULL)
         return PROBLEM_BUSY;
@@ -247,7 +247,7 @@ struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len
     return body;
 }
 
-uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                           struct waiter waiter, const uint8_t *bytes, size_t len,
                           struct body *body, uint64_t *detail)
 {
@@ -279,7 +279,7 @@ uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint3
     }
     struct run *run = NULL;
     if (problem == PROBLEM_NONE) {
-        run = new_run(reactor, produce, place, waiter, lens_bytes + key_len);
+        run = new_run(reactor, produce, number, waiter, lens_bytes + key_len);
         problem = run ? PROBLEM_NONE : PROBLEM_BUSY;
     }
     if (problem != PROBLEM_NONE) {

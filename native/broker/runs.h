@@ -12,10 +12,10 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
 struct body *own_body(struct reactor *reactor, const uint8_t **bytes, size_t len,
                       struct body *body);
 /* One event, or one a line. 0, or the problem. */
-uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);
-uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t lines_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);
 

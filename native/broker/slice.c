@@ -3,7 +3,7 @@
 #include "broker/batch_runs.h"
 #include "broker/runs.h"
 
-uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail)
 {
@@ -15,10 +15,10 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
         return PROBLEM_UNKNOWN_TOPIC;
     switch (produce->content) {
     case CONTENT_EVENT:
-        return event_run(reactor, produce, place, waiter, bytes, len, body, detail);
+        return event_run(reactor, produce, number, waiter, bytes, len, body, detail);
     case CONTENT_LINES:
-        return lines_run(reactor, produce, place, waiter, bytes, len, body, detail);
+        return lines_run(reactor, produce, number, waiter, bytes, len, body, detail);
     default:
-        return batch_run(reactor, produce, place, waiter, bytes, len, body, detail);
+        return batch_run(reactor, produce, number, waiter, bytes, len, body, detail);
     }
 }

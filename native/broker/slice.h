@@ -6,7 +6,7 @@
 #include "broker/produce.h"
 
 /* A share that was handed over, at the process that leads the slice. 0, or the problem. */
-uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t place,
+uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail);
 

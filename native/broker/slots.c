@@ -12,7 +12,7 @@ static bool slots_grow(struct conn *conn)
 {
     struct client *client = client_of(conn);
     uint32_t capacity = client->slot_capacity ? client->slot_capacity * 2 : 4;
-    assert((capacity & (capacity - 1)) == 0); /* numbers are masked to their places */
+    assert((capacity & (capacity - 1)) == 0); /* numbers are masked to indexes */
     struct slot *slots = calloc(capacity, sizeof *slots);
     if (slots == NULL)
         return false;

@@ -54,7 +54,7 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
         .detail = detail,
     };
     if (part != NULL) {
-        frame.place = part->place;
+        frame.number = part->number;
         frame.count = part->count;
         frame.epoch = part->epoch;
         frame.offset = part->offset;
@@ -74,7 +74,7 @@ void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
 {
     const bool unknown = grouped && run->problem == PROBLEM_NONE;
     const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
-    struct part part = {place_of_slice(reactor, run->stream->slice), 0, 0, 0};
+    struct part part = {slice_in_ring(reactor, run->stream->slice), 0, 0, 0};
     switch (run->waiter.kind) {
     case WAITER_NONE: break;
     case WAITER_SLOT: slot_part_done(reactor, &run->waiter, problem, false, &part, 0); break;
@@ -87,7 +87,7 @@ void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
 
 void produce_stable(struct reactor *reactor, struct run *run)
 {
-    struct part part = {place_of_slice(reactor, run->stream->slice), run->count,
+    struct part part = {slice_in_ring(reactor, run->stream->slice), run->count,
                         reactor->log->options.epoch, run->base_offset};
     const uint64_t expected = run->problem ? run->producer_seq : 0;
     assert(run->problem == PROBLEM_NONE || run->count == 0); /* what is refused is not stored */

@@ -52,7 +52,7 @@ static int check_options(const struct reactor_options *o, Py_ssize_t uuid_len)
     else if (o->slices == 0 || o->slices > SLICES_MAX || (o->slices & (o->slices - 1)) != 0)
         what = "slices must be a power of two, at most 256";
     else if (o->ring_size == 0 || o->ring_size > RING_SIZE_MAX || o->range_index >= o->ring_size ||
-             (uint64_t)o->ring_size * o->slices > PLACES_MAX)
+             (uint64_t)o->ring_size * o->slices > RING_SLICES_MAX)
         what = "range_index must be below ring_size, and the ring have at most 12288 ranges and "
                "65536 slices";
     else if (o->peers > PEERS_MAX || (o->peers > 0 && o->peer >= o->peers))
@@ -261,7 +261,7 @@ static PyObject *upcall_tuple(struct upcall *up)
     case UPCALL_REQUEST: return request_upcall(up);
     case UPCALL_ABORTED: return Py_BuildValue("(sK)", "aborted", id);
     case UPCALL_APPENDED:
-        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.place,
+        return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.number,
                              (unsigned long long)up->part.epoch,
                              (unsigned long long)up->part.offset);
     case UPCALL_SEGMENT_WANTED: return Py_BuildValue("(s)", "segment_wanted");
@@ -494,8 +494,8 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
         return NULL;
     if (slice < reactor->options.slice_first || slice > reactor->options.slice_last)
         return PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
-    uint32_t place = place_of_slice(reactor, slice);
-    struct produce produce = {.content = CONTENT_EVENT, .place = place,
+    uint32_t number = slice_in_ring(reactor, slice);
+    struct produce produce = {.content = CONTENT_EVENT, .number = number,
                               .has_key = key != NULL, .key = (const uint8_t *)key,
                               .key_len = (uint32_t)key_len};
     if (key != NULL)
@@ -504,7 +504,7 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
     struct waiter waiter = {.kind = WAITER_APPEND, .tag = tag};
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)
-        problem = produce_slice(reactor, &produce, place, waiter, (const uint8_t *)value,
+        problem = produce_slice(reactor, &produce, number, waiter, (const uint8_t *)value,
                                 (size_t)value_len, NULL, &detail);
     if (problem != PROBLEM_NONE)
         return PyErr_Format(PyExc_RuntimeError, "the event was not taken (problem %d)", problem);

@@ -133,9 +133,9 @@ static size_t hear(int fd, char *out, size_t most, bool *ended)
 
 static void say(int fd, const char *bytes, size_t len)
 {
-    const uint64_t places = reactor->admission.places;
+    const uint64_t before = reactor->admission.connections;
     for (int turn = 0; len > 0; turn++) {
-        CHECK(turn < TURNS_MAX && places <= reactor->options.connections_max);
+        CHECK(turn < TURNS_MAX && before <= reactor->options.connections_max);
         const ssize_t sent = send(fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0)
             bytes += sent, len -= (size_t)sent;
@@ -162,7 +162,7 @@ static void test_counted_and_answered_in_its_words(int engine)
     bool ended;
     start(engine, 2, &toy_protocol);
     const int first = come("w"), second = come("w");
-    CHECK(reactor->admission.places == 2);
+    CHECK(reactor->admission.connections == 2);
     int third = dial();
     CHECK(hear(third, words, sizeof words, &ended) == sizeof NO_ROOM - 1 && ended);
     CHECK(memcmp(words, NO_ROOM, sizeof NO_ROOM - 1) == 0 && reactor->admission.refused == 1);
@@ -170,7 +170,7 @@ static void test_counted_and_answered_in_its_words(int engine)
     say(second, "d", 1); /* has all that it asked for: after a second it makes room */
     usleep(1100000);
     third = come("w");
-    CHECK(reactor->admission.places == 2 && reactor->admission.ousted == 1);
+    CHECK(reactor->admission.connections == 2 && reactor->admission.ousted == 1);
     CHECK(hear(second, words, 1, &ended) == 0 && ended);
     close(first), close(second), close(third);
     stop();
@@ -188,7 +188,7 @@ static void test_shed(int engine)
     say(first, many, sizeof many); /* half of a megabyte is the bound for all */
     CHECK(reactor->shed == 0);
     say(second, many, sizeof many);
-    CHECK(reactor->shed >= 1 && slimmed == 3 && reactor->admission.places < 3);
+    CHECK(reactor->shed >= 1 && slimmed == 3 && reactor->admission.connections < 3);
     say(small, "?", 1);
     CHECK(hear(small, &word, 1, &ended) == 1 && word == '!');
     close(small), close(first), close(second);
@@ -201,7 +201,7 @@ static void test_drained(int engine)
     bool ended;
     start(engine, 10, &toy_protocol);
     const int idle = come("d"), works = come("w"), silent = dial();
-    for (int turn = 0; reactor->admission.places < 3; turn++) {
+    for (int turn = 0; reactor->admission.connections < 3; turn++) {
         CHECK(turn < TURNS_MAX);
         reactor_run(reactor, 1000000);
     }
@@ -209,7 +209,7 @@ static void test_drained(int engine)
     CHECK(hear(idle, &word, 1, &ended) == 0 && ended);
     CHECK(hear(silent, &word, 1, &ended) == 0 && ended);
     say(works, "?", 1);
-    CHECK(hear(works, &word, 1, &ended) == 1 && reactor->admission.places == 1);
+    CHECK(hear(works, &word, 1, &ended) == 1 && reactor->admission.connections == 1);
     reactor_run(reactor, 1000000);
     CHECK(reactor_idle(reactor));
     conn_write(reactor->loop.conns, "!", 1); /* an answer that is not sent yet */

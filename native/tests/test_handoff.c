@@ -135,7 +135,7 @@ static void say(struct conn *conn, const void *bytes, size_t len)
 static struct answer_frame answer_to(uint64_t tag, uint16_t problem, uint64_t detail)
 {
     return (struct answer_frame){.bytes = sizeof(struct answer_frame), .op = OP_ANSWER,
-                                 .problem = problem, .tag = tag, .detail = detail, .place = 8,
+                                 .problem = problem, .tag = tag, .detail = detail, .number = 8,
                                  .count = 1, .epoch = 2};
 }
 
@@ -168,7 +168,7 @@ static void test_a_route_that_changes(void)
     const uint64_t tag = hand_out();
     struct call *call = &reactor->calls[(uint32_t)tag];
     const int64_t since_ms = call->since_ms;
-    CHECK(call->place == 8 && call->peer == 1);
+    CHECK(call->number == 8 && call->peer == 1);
     CHECK(reactor_set_route(reactor, 9, 15, 2, "127.0.0.3:9300") == 0); /* its neighbours' */
     CHECK(reactor_set_route(reactor, 8, 1, 1, "127.0.0.9:9300") == 0); /* another name for it */
     CHECK(call->since_ms == since_ms);

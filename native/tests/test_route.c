@@ -1,12 +1,12 @@
-/* Routing: tokens to places as the control plane has it, and who may be routed to. */
+/* Routing: tokens to slices as the control plane has it, and who may be routed to. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec_testing.h"
 #include "broker/reactor.h"
 
-/* ring size, slices, token, place: from barco.model.placement. */
-static const struct { uint32_t ring_size, slices; int64_t token; uint32_t place; } vectors[] = {
+/* ring size, slices, token, number: from barco.model.placement. */
+static const struct { uint32_t ring_size, slices; int64_t token; uint32_t number; } vectors[] = {
     {1, 8, INT64_MIN, 0},
     {1, 8, 9223372036854775807, 7},
     {1, 8, -1, 3},
@@ -73,9 +73,9 @@ static void test_places(void)
 {
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         struct reactor *reactor = ring(vectors[i].ring_size, vectors[i].slices, 1);
-        uint32_t place = place_of_token(reactor, vectors[i].token);
-        CHECK(place == vectors[i].place);
-        CHECK(place_of_token(reactor, place_token(reactor, place)) == place);
+        uint32_t number = slice_of_token(reactor, vectors[i].token);
+        CHECK(number == vectors[i].number);
+        CHECK(slice_of_token(reactor, slice_token(reactor, number)) == number);
         ring_free(reactor);
     }
 }
@@ -83,8 +83,8 @@ static void test_places(void)
 static void test_ours(void)
 {
     struct reactor *reactor = ring(3, 8, 2);
-    CHECK(place_count(reactor) == 24);
-    CHECK(place_is_ours(reactor, 3) && !place_is_ours(reactor, 4) && !place_is_ours(reactor, 8));
+    CHECK(ring_slices(reactor) == 24);
+    CHECK(slice_is_ours(reactor, 3) && !slice_is_ours(reactor, 4) && !slice_is_ours(reactor, 8));
     ring_free(reactor);
 }
 
@@ -94,8 +94,8 @@ static void test_routes(void)
     char long_name[ENDPOINT_BYTES_MAX + 2];
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = 0;
-    for (uint32_t place = 0; place < 24; place++)
-        CHECK(reactor->routes[place] == ROUTE_NONE);
+    for (uint32_t number = 0; number < 24; number++)
+        CHECK(reactor->routes[number] == ROUTE_NONE);
     CHECK(!reactor->routed);
     CHECK(reactor_set_route(reactor, 24, 1, 1, "") == -1);
     CHECK(reactor_set_route(reactor, 20, 5, 1, "") == -1);

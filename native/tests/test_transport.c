@@ -185,7 +185,7 @@ static struct transcript talk(const struct dialogue *d, const struct transport *
     CHECK(conn != NULL);
     if (d->protocol == &replica_protocol)
         replica_of(conn)->frames = frames_new(1u << 20);
-    reactor->admission.places += d->protocol == &client_protocol;
+    reactor->admission.connections += d->protocol == &client_protocol;
     const uint64_t id = conn_id(conn);
     if (d->how & SOURCE)
         answer_from_source(conn);

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from . import tree
+from . import native, tree
 
 SHARED = {
     # The same thing, seen from two sides.
@@ -102,6 +102,18 @@ def test_a_place_is_where_in_a_stream() -> None:
     elsewhere = {name: n for name, n in found.items() if name not in WHERE_IN_A_STREAM}
     assert sum(elsewhere.values()) <= OTHER_PLACES_MAX, f"a seat, a number, a stream? {elsewhere}"
     assert found.keys() >= WHERE_IN_A_STREAM, WHERE_IN_A_STREAM - found.keys()
+
+
+def test_the_core_calls_no_slice_a_place() -> None:
+    """It has numbers (in the ring) and slices (in a range); log_place() is room in memory."""
+    wrong = {
+        (name, word)
+        for name, text in native.sources().items()
+        if name.startswith("broker/")
+        for word in re.findall(r"\w+", native.plain(text))
+        if {"place", "places"} & words(word) and word != "log_place"
+    }
+    assert not wrong, wrong
 
 
 def test_docstrings_say_what_they_mean() -> None:
