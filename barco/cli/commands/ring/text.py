@@ -98,10 +98,9 @@ def said(view: RingView, pen: Pen) -> list[str]:
 
 def drawn_circle(view: RingView, pen: Pen) -> str:
     """Clockwise from the top: who leads what."""
-    leaders: list[int | None] = [None] * view.slices
+    leaders = [None if each is None else each.leader for each in view.at]
     owners: dict[int, int] = {}
     for each in view.ranges:
-        leaders[each.first : each.first + each.slices] = [each.leader] * each.slices
         owners.setdefault(each.members[0], each.first)
     labels = [(first / view.slices, owner) for owner, first in owners.items()]
     middle = f"{_count(len(view.brokers), 'broker')}, {_count(len(view.ranges), 'range')}"
@@ -147,7 +146,8 @@ def _cells(view: RingView, ordinal: int, part: tuple[int, int, int], pen: Pen) -
     for at in range(width):
         start = first + at * slices // width
         end = max(start + 1, first + (at + 1) * slices // width)
-        held = [_copy_at(view, ordinal, number) for number in range(start, end)]
+        ranges = view.at[start:end]
+        held = [None if each is None else each.copies.get(ordinal) for each in ranges]
         cells.append(min(held, key=WORST.index))
     text = ""
     for at, copy in enumerate(cells):  # Runs of one kind are painted at once.
@@ -156,13 +156,6 @@ def _cells(view: RingView, ordinal: int, part: tuple[int, int, int], pen: Pen) -
         run = next((n for n, c in enumerate(cells[at:]) if c is not copy), len(cells) - at)
         text += pen.paint(pen.marks[copy] * run, COLOURS.get(copy, style) if copy else style)
     return text
-
-
-def _copy_at(view: RingView, ordinal: int, number: int) -> CopyState | None:
-    for each in view.ranges:
-        if each.first <= number < each.first + each.slices:
-            return each.copies.get(ordinal)
-    return None
 
 
 def _order(view: RingView) -> list[int]:

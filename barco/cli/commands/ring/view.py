@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from barco.errors import ProtocolError
+from barco.limits import BROKERS_MAX, SLICES_PER_RANGE_MAX
 
 
 class CopyState(Enum):
@@ -65,7 +67,7 @@ class DrawnRange:
         return f" {arrow} ".join(cut)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RingView:
     """A ring to be drawn."""
 
@@ -79,12 +81,35 @@ class RingView:
 
     def broker(self, ordinal: int) -> DrawnBroker:
         """One broker; of one that is not listed nothing is known."""
-        found = [each for each in self.brokers if each.ordinal == ordinal]
-        return found[0] if found else DrawnBroker(ordinal, state="unknown")
+        return self._named.get(ordinal) or DrawnBroker(ordinal, state="unknown")
 
     def led_by(self, ordinal: int) -> int:
         """How many slices a broker leads."""
-        return sum(each.slices for each in self.ranges if each.leader == ordinal)
+        return sum(each.slices for each in self.held_by(ordinal) if each.leader == ordinal)
+
+    def held_by(self, ordinal: int) -> Sequence[DrawnRange]:
+        """The ranges of which a broker is a member."""
+        return self._held.get(ordinal, ())
+
+    @cached_property
+    def at(self) -> Sequence[DrawnRange | None]:
+        """By slice: the range that it is in; None if nothing was heard of it."""
+        found: list[DrawnRange | None] = [None] * self.slices
+        for each in self.ranges:
+            found[each.first : each.first + each.slices] = [each] * each.slices
+        return found
+
+    @cached_property
+    def _named(self) -> dict[int, DrawnBroker]:
+        return {each.ordinal: each for each in self.brokers}
+
+    @cached_property
+    def _held(self) -> dict[int, list[DrawnRange]]:
+        found: dict[int, list[DrawnRange]] = {}
+        for each in self.ranges:
+            for ordinal in each.members:
+                found.setdefault(ordinal, []).append(each)
+        return found
 
 
 def spanned(first: int, last: int) -> str:
@@ -112,11 +137,16 @@ def view_of(topology: Mapping[str, Any]) -> RingView:
         )
         states = {each.ordinal: each for each in brokers}
         generations = _generations(topology)
+        slices = int(topology["ringSize"]) * int(topology["slicesPerRange"])
         ranges = tuple(_range(each, states, generations) for each in topology["routes"])
+        if not 0 < slices <= BROKERS_MAX * SLICES_PER_RANGE_MAX:
+            raise ValueError(f"{slices} slices")
+        if not all(0 <= each.first < each.first + each.slices <= slices for each in ranges):
+            raise ValueError(f"a route behind slice {slices - 1}")
         return RingView(
             cluster=printable(topology["cluster"]),
             version=printable(topology["version"]),
-            slices=int(topology["ringSize"]) * int(topology["slicesPerRange"]),
+            slices=slices,
             brokers=tuple(sorted(brokers, key=lambda each: each.ordinal)),
             ranges=tuple(sorted(ranges, key=lambda each: each.first)),
         )
@@ -197,8 +227,7 @@ def verdict(view: RingView) -> str:
 
 
 def _unled(view: RingView) -> list[str]:
-    heard = {n for each in view.ranges for n in range(each.first, each.first + each.slices)}
-    silent = sorted(set(range(view.slices)) - heard)
+    silent = [number for number, each in enumerate(view.at) if each is None]
     found = [
         f"nobody leads slices {each.span}: what they hold can be read, nothing can be written"
         for each in view.ranges
@@ -219,7 +248,11 @@ def _away(view: RingView) -> list[str]:
     for broker in view.brokers:
         if broker.state == "alive":
             continue
-        lacks = [each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.DOWN]
+        lacks = [
+            each
+            for each in view.held_by(broker.ordinal)
+            if each.copies.get(broker.ordinal) is CopyState.DOWN
+        ]
         there = {len(each.members) - _missing(each) for each in lacks}
         copies = f"; slices {_spans(lacks)} have {_some(there)} copies of three" if lacks else ""
         name = f" ({broker.name})" if broker.name else ""
@@ -245,7 +278,11 @@ def _elsewhere(view: RingView) -> list[str]:
 def _behind(view: RingView) -> list[str]:
     found = []
     for broker in view.brokers:
-        late = [each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.BEHIND]
+        late = [
+            each
+            for each in view.held_by(broker.ordinal)
+            if each.copies.get(broker.ordinal) is CopyState.BEHIND
+        ]
         if late:
             groups = sum(each.groups_behind.get(broker.ordinal, 0) for each in late)
             found.append(
@@ -253,7 +290,9 @@ def _behind(view: RingView) -> list[str]:
                 f" ({groups:,} group{'s' if groups != 1 else ''} behind)"
             )
         dark = [
-            each for each in view.ranges if each.copies.get(broker.ordinal) is CopyState.UNKNOWN
+            each
+            for each in view.held_by(broker.ordinal)
+            if each.copies.get(broker.ordinal) is CopyState.UNKNOWN
         ]
         dark = [each for each in dark if each.leader is not None]
         if dark and broker.up:

@@ -210,6 +210,13 @@ def test_what_is_no_topology_is_refused() -> None:
         told["routes"][0] |= broken
         with pytest.raises(ProtocolError):
             table_of(told, Cut(3, 8))
+    for broken in ({"first": 24}, {"first": -1}, {"slices": 2**60}, {"slices": 0}):
+        told = topology()
+        told["routes"][0] |= broken
+        with pytest.raises(ProtocolError, match="behind slice 23"):
+            view_of(told)
+    with pytest.raises(ProtocolError, match="slices"):
+        view_of({**topology(), "ringSize": 2**40})
 
 
 def test_runs_of_slices() -> None:
