@@ -74,7 +74,11 @@ def _child(route: RangeRoute) -> str:
 
 
 class Planner:
-    """What each leader does next, for one target and those who have joined."""
+    """What each leader does next, for one target and those who have joined.
+
+    The table has the routes of all ancestors of the generations that are led: they are in the
+    leader's journal. Without them it could take in once more what an ancestor took in.
+    """
 
     def __init__(self, table: RouteTable, wanted: Wanted, ready: Ready) -> None:
         assert table.cut == wanted.cut, "slices are cut once"

@@ -78,6 +78,7 @@ class World:
         self.joins = 0
         self.most_waiting: Counter[int] = Counter()
         self.told: list[RangeRoute] = []
+        self.parents: dict[RangeRoute, tuple[RangeRoute, ...]] = {}
         ranges = [
             RangeRoute(first, slices, cut.token(first), 2, members[0], members)
             for first, slices, members in expected(cut, workers)
@@ -142,6 +143,7 @@ class World:
         over = [n for route in opens for n in range(route.first, route.end)]
         check(over == covered, "each slice is in exactly one of what follows")
         for route in opens:
+            self.parents[route] = ends
             self.owner[route.first : route.end] = [route] * route.slices
             self._tell(route)
 
@@ -158,10 +160,22 @@ class World:
     def _tell(self, route: RangeRoute) -> None:
         self.told.append(route)
         for each in self.brokers.values():
-            if each.ordinal in route.members:  # It is in its own journal.
-                each.table.merge(unpack_route(self.cut, route.packed()))
+            if each.ordinal in route.members:  # It is in its own journal, as all before it.
+                for known in (route, *self.ancestors(route)):
+                    each.table.merge(unpack_route(self.cut, known.packed()))
             else:
                 each.unheard.append(route)
+
+    def ancestors(self, route: RangeRoute) -> list[RangeRoute]:
+        """All generations that led to one."""
+        found: dict[RangeRoute, None] = {}
+        below = [route]
+        while below:
+            for parent in self.parents.get(below.pop(), ()):
+                if parent not in found:
+                    found[parent] = None
+                    below.append(parent)
+        return list(found)
 
     def hear(self, broker: Broker, count: int) -> None:
         """So many of the news that it has not heard, in any order; some come again later."""

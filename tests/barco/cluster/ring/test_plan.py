@@ -104,6 +104,22 @@ def test_what_was_handed_over_is_taken_in_whatever_is_wanted() -> None:
     ]
 
 
+def test_what_an_ancestor_took_in_is_not_taken_in_again() -> None:
+    """A leader that was no member while slices 4 to 7 came and went has heard that they were handed
+    over, and not that they were taken in. Its journal has its ancestors; so must its table."""
+    table = ring(ones(6))
+    right = table.at(4)
+    assert right is not None
+    table.merge(right._replace(handed=True))
+    joined = RangeRoute(0, 8, CUT.token(0), 3, 0, (0, 1, 2))
+    again = RangeRoute(0, 4, CUT.token(0), 4, 0, (0, 3, 1))
+    table.merge(again)
+    assert [step.kind for step in planner(table, ones(6)).due(0)] == [StepKind.JOIN]
+    table.merge(joined)
+    assert planner(table, ones(6)).due(0) == []
+    assert "a later route took a part of slices 0 to 7, epoch 3" in table.faults()[0]
+
+
 def test_a_join_is_first_and_not_held_up_by_what_it_ends() -> None:
     """Two workers become one: both ranges are one broker's."""
     table = ring(dict.fromkeys(range(3), 2))
