@@ -48,11 +48,21 @@ class _Asked:
     parts: bytearray = field(default_factory=bytearray)
     first: StatePiece | None = None
     refused: str = ""
+    sums_alone: bool = False
+    """Only what the first part says of all of it is wanted."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def whole(self) -> bool:
-        return self.first is not None and len(self.parts) == self.first.total
+    def done(self) -> bool:
+        """It has all that is wanted, or will not get it."""
+        whole = self.first is not None and len(self.parts) == self.first.total
+        return whole or bool(self.refused) or (self.sums_alone and self.first is not None)
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """Bytes and checksum of the whole, and of the last group's header."""
+        assert self.first is not None
+        return self.first.total, self.first.crc, self.first.header_crc
 
 
 class States:
@@ -118,6 +128,7 @@ class States:
             raise NotReadyError(reason)
         async with self._making:  # One after the other: each takes memory.
             kept = await self._make(asked)
+        assert kept.asked == asked, "what is kept is of one question"
         state, link = kept.found.state, self._links[ordinal]
         for at in range(0, len(state), STATE_PART_BYTES):
             await link.room()
@@ -161,7 +172,12 @@ class States:
     # --- Questions ------------------------------------------------------------------------------
 
     async def fetch(self, epoch: int, tail: int, header_crc: int | None) -> bytes:
-        """As `StateSource`: asks one member after the other, for STATE_WAIT_SECONDS."""
+        """As `StateSource`: asks one member after the other, for STATE_WAIT_SECONDS.
+
+        The same groups make the same bytes everywhere: what one gives is taken when another says
+        that it has the same, or when no other has it.
+        """
+        assert tail > 0, "without a group there is no state of its own"
         gid = Gid(self._token, Epoch(epoch))
         what = AskState(gid, tail, *self._reactor.shard_slices(), self._session_of(gid) or 0)
         loop = asyncio.get_running_loop()
@@ -169,7 +185,11 @@ class States:
         while True:
             for member in sorted(self._links, key=lambda each: not self._links[each].connected):
                 try:
-                    return await self._fetch(member, what, header_crc)
+                    asked = await self._ask(member, what)
+                    state = await self._checked(asked, header_crc)
+                    if await self._backed(asked):
+                        return state
+                    raise NotReadyError("the others have another state")
                 except (NotReadyError, PeerError, ValueError) as error:
                     if said.get(member) != str(error):
                         log.warning("the state of %s: broker %d: %s", gid, member, error)
@@ -179,15 +199,29 @@ class States:
                 raise NotReadyError(f"Nobody gives the state behind group {tail} of {gid}. {words}")
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    async def _fetch(self, member: int, what: AskState, header_crc: int | None) -> bytes:
-        """From one member. Raises NotReadyError, PeerError, or ValueError: it is no state."""
+    async def _backed(self, asked: _Asked) -> bool:
+        """Whether another has the same, or no other has any."""
+        answered = False
+        for other in self._links:
+            if other == asked.member or not self._links[other].connected:
+                continue
+            try:
+                if (await self._ask(other, asked.what, sums_alone=True)).sums == asked.sums:
+                    return True
+            except NotReadyError:
+                continue
+            answered = True
+        return not answered
+
+    async def _ask(self, member: int, what: AskState, *, sums_alone: bool = False) -> _Asked:
+        """What one member gives. NotReadyError: why it does not."""
         assert self._asked is None, "one call at a time"
-        asked = self._asked = _Asked(member, what)
+        asked = self._asked = _Asked(member, what, sums_alone=sums_alone)
         try:
             if not self._links[member].send(what):
                 raise NotReadyError("there is no connection")
             async with asyncio.timeout(STATE_ANSWER_SECONDS):
-                while not asked.whole and not asked.refused:
+                while not asked.done:
                     asked.news.clear()
                     await asked.news.wait()
         except TimeoutError:
@@ -196,10 +230,14 @@ class States:
             self._asked = None
         if asked.refused:
             raise NotReadyError(asked.refused)
-        assert asked.first is not None
-        if header_crc is not None and asked.first.header_crc != header_crc:
+        return asked
+
+    async def _checked(self, asked: _Asked, header_crc: int | None) -> bytes:
+        """The state, if it is what the parts said. ProtocolError, or ValueError: it is none."""
+        what, (_, crc, last_crc) = asked.what, asked.sums
+        if header_crc is not None and last_crc != header_crc:
             raise ProtocolError(f"its group {what.tail} is another one")
-        if crc32c(asked.parts) != asked.first.crc:
+        if crc32c(asked.parts) != crc:
             raise ProtocolError("the parts are not what was sent")
         # All of it is looked through, and what is of other slices does not come in.
         return await asyncio.to_thread(state_cut, asked.parts, what.first, what.slices)
@@ -207,8 +245,8 @@ class States:
     def _take(self, asked: _Asked, message: StatePiece | NoState, data: bytearray | None) -> None:
         if isinstance(message, NoState):
             asked.refused = message.reason or "it does not say why"
-        elif asked.refused or asked.whole:
-            return
+        elif asked.done or (asked.first is None and message.at > 0):
+            return  # The rest of an answer before, of which only the sums were wanted.
         else:
             assert data is not None and len(data) == message.size, "`Inputs` has looked"
             first = asked.first = asked.first or message

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asker import ASK, ASK_SLICES, MINE, Asker, Wire
 from following import (
     GID,
-    SEGMENT_BYTES,
     SESSION,
     SUBJECT,
-    UUID,
     A,
     C,
     Follower,
@@ -26,26 +25,18 @@ from following import (
 )
 from leading import Groups, lead, sent_group
 
-from barco._native import Reactor, ShardState, state_cut
-from barco.errors import BarcoError, NotReadyError
+from barco._native import ShardState, state_cut
+from barco.errors import NotReadyError
 from barco.limits import GROUP_HEADER_BYTES, STATE_PART_BYTES
 from barco.model.generation import Generation, Gid, Kind, Parent, Successor
 from barco.protocol import replication as r
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
 from barco.workers.replication import states as module
-from barco.workers.replication.states import States
-from barco.workers.replication.wire import HEAD, decode
 from barco.workers.storage.files import layout
-from barco.workers.storage.files.bulk import BulkIo, open_bulk
+from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.storage.index import scan
 from barco.workers.storage.stores.recovery import pack_parents
-from barco.workers.storage.stores.replicas import ReplicaStore
-from barco.workers.storage.stores.retention import Policy
-
-MINE = range(2, 4)
-ASK_SLICES = MINE.start, len(MINE)
-ASK = r.AskState(GID, 0, *ASK_SLICES, SESSION)
 
 
 @pytest.fixture(scope="module")
@@ -81,95 +72,6 @@ def expected(groups: Groups, slices: range) -> bytes:
         else:
             behind.apply_group(data)
     return state_cut(behind.snapshot(), slices.start, len(slices))
-
-
-class Wire:
-    """C's link to B: what C says goes over its connection, what B says is given to C's `States`."""
-
-    connected = True
-
-    def __init__(self, follower: Follower) -> None:
-        self.follower = follower
-        self.states: States
-        self.kept = b""
-        self.heard: list[r.Message] = []
-        self.spoil: Callable[[r.Message, bytearray], r.Message] = lambda message, _: message
-        self.sending: set[asyncio.Task[None]] = set()
-
-    def send(self, message: r.Message) -> bool:
-        task = asyncio.get_running_loop().create_task(self.follower.send(C, message))
-        self.sending.add(task)
-        return True
-
-    async def carry(self) -> None:
-        """What B says to C, for as long as the test goes on."""
-        loop, end = asyncio.get_running_loop(), self.follower.heard[C.ordinal]
-        end.setblocking(False)
-        while data := await loop.sock_recv(end, 1 << 20):
-            self.kept += data
-            while len(self.kept) >= HEAD.size:
-                length, beside = HEAD.unpack_from(self.kept)
-                if len(self.kept) < HEAD.size + length + beside:
-                    break
-                message = decode(self.kept[HEAD.size : HEAD.size + length])
-                body = bytearray(self.kept[HEAD.size + length :][:beside])
-                self.kept = self.kept[HEAD.size + length + beside :]
-                if isinstance(message, r.OF_STATES):
-                    self.heard.append(message)
-                    message = self.spoil(message, body)
-                    self.states.heard(1, message, body if beside else None)
-
-
-def core_of(slices: range) -> Reactor:
-    return Reactor(
-        arena_bytes=8 << 20,
-        request_bytes_max=1 << 20,
-        event_bytes_max=1 << 18,
-        slices=4,
-        slice_first=slices.start,
-        slice_last=slices.stop - 1,
-        cluster_uuid=UUID,
-        session=2,
-    )
-
-
-class Asker:
-    """C, who is to lead slices that B's generation had, and has nothing of it."""
-
-    def __init__(self, root: Path, bulk: BulkIo, wire: Wire, slices: range = MINE) -> None:
-        self.core = core_of(slices)
-        shard = layout.range_path(root / "asker", 0)
-        shard.mkdir(parents=True)
-        self.told: list[BarcoError] = []
-        self.store = ReplicaStore(
-            shard,
-            bulk,
-            cluster_uuid=UUID,
-            token=GID.token,
-            segment_bytes=SEGMENT_BYTES,
-            policy=Policy(0, 0),
-            on_error=self.told.append,
-        )
-        links: Any = {1: wire}
-        self.states = wire.states = States(
-            links,
-            GID.token,
-            self.core,
-            self.store,
-            lambda gid: None,
-            lambda gid: SESSION,
-            4 << 20,
-            lambda reason: self.told.append(NotReadyError(reason)),
-        )
-
-    async def start(self) -> None:
-        await self.store.recover(self.core)
-        self.store.states = self.states
-
-    async def close(self) -> None:
-        await self.states.close()
-        await self.store.close()
-        self.core.close()
 
 
 def asking(
@@ -263,46 +165,94 @@ def test_parts_of_two_states_are_none(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(NotReadyError, match="the parts are not of one state"):
             await asker.states.fetch(GID.epoch, tail, None)
 
-    asking(tmp_path, with_producers(20_000), test)
+        wire.spoil = lambda message, data: message
+        assert await asker.states.fetch(GID.epoch, tail, None) == expected(many, MINE)
+
+    many = with_producers(20_000)
+    asking(tmp_path, many, test)
+
+
+def test_the_rest_of_an_answer_is_passed_over(tmp_path: Path) -> None:
+    """Of whom only the sums were wanted, it goes on sending; then it is asked for all."""
+
+    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+        what = dataclasses.replace(ASK, tail=tail)
+        for _ in range(5):
+            sums = await asker.states._ask(1, what, sums_alone=True)
+            whole = await asker.states._ask(1, what)
+            assert whole.sums == sums.sums and len(whole.parts) == whole.sums[0]
+
+    asking(tmp_path, with_producers(30_000), test)
+
+
+GID9 = Gid(GID.token, Epoch(9))
+
+
+async def answered(
+    follower: Follower, task: "asyncio.Task[bytes]", gives: dict[int, bytes | None]
+) -> list[int]:
+    """Who was asked, in that order, until the call has ended. None: it says that it has none."""
+    asked: list[int] = []
+    async with asyncio.timeout(30):
+        while not task.done():
+            follower.listen()
+            said, follower.said = follower.said, []
+            for ordinal, message in said:
+                if not isinstance(message, r.AskState):
+                    continue
+                assert message == r.AskState(GID9, 60, 0, 4, 0)
+                asked.append(ordinal)
+                names = (message.gid, message.tail, message.first, message.slices)
+                peer, state = {0: A, 2: C}[ordinal], gives[ordinal]
+                if state is None:
+                    await follower.send(peer, r.NoState(*names, "it is not here"))
+                    continue
+                sums = (len(state), scan.crc32c(state), 7)
+                half = len(state) // 2
+                for at, part in ((0, state[:half]), (half, state[half:])):
+                    await follower.send(peer, r.StatePiece(*names, at, len(part), *sums), part)
+            await asyncio.sleep(0.001)
+    return asked
 
 
 def test_a_replica_asks_over_its_own_connections(tmp_path: Path, groups: Groups) -> None:
-    """The other way round: B asks, A gives nothing, C gives it."""
+    """The other way round: B asks, A gives nothing, C gives it, and A still nothing."""
     state = expected(groups, range(4))
-    gid = Gid(GID.token, Epoch(9))
 
     async def test(follower: Follower) -> None:
         states = follower.driver._states
-        task = asyncio.get_running_loop().create_task(states.fetch(gid.epoch, 60, 7))
-        asked: dict[int, r.AskState] = {}
-        async with asyncio.timeout(20):
-            while not task.done():
-                follower.listen()
-                for ordinal, message in follower.said:
-                    if isinstance(message, r.AskState) and ordinal not in asked:
-                        asked[ordinal] = message
-                        names = (message.gid, message.tail, message.first, message.slices)
-                        if ordinal == A.ordinal:
-                            await follower.send(A, r.NoState(*names, "it is not here"))
-                            continue
-                        sums = (len(state), scan.crc32c(state), 7)
-                        half = len(state) // 2
-                        for at, part in ((0, state[:half]), (half, state[half:])):
-                            piece = r.StatePiece(*names, at, len(part), *sums)
-                            await follower.send(C, piece, part)
-                follower.said.clear()
-                await asyncio.sleep(0.001)
+        task = asyncio.get_running_loop().create_task(states.fetch(9, 60, 7))
+        assert await answered(follower, task, {0: None, 2: state}) == [0, 2, 0]
         assert await task == state and not follower.fatal
-        assert asked[0] == asked[2] == r.AskState(gid, 60, 0, 4, 0)
         # What was not asked for is passed over; a part of another length ends the connection.
-        await follower.send(A, r.StatePiece(gid, 60, 0, 4, 0, 5, 5, 1, 2), b"12345")
+        piece = r.StatePiece(GID9, 60, 0, 4, 0, 5, 5, 1, 2)
+        inputs = follower.driver._inputs
+        await follower.send(A, piece, b"12345")
         await follower.rest()
-        assert A.ordinal in {each.sender.ordinal for each in follower.driver._inputs._open.values()}
-        await follower.send(A, r.StatePiece(gid, 60, 0, 4, 0, 5, 5, 1, 2), b"1234")
+        assert A.ordinal in {each.sender.ordinal for each in inputs._open.values()}
+        await follower.send(A, piece, b"1234")
         await follower.rest()
-        assert A.ordinal not in {
-            each.sender.ordinal for each in follower.driver._inputs._open.values()
-        }
+        assert A.ordinal not in {each.sender.ordinal for each in inputs._open.values()}
+
+    follow(tmp_path, native=True, test=test)
+
+
+def test_two_say_the_same_or_only_one_has_it(
+    tmp_path: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lies can not change what a child begins with."""
+    monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
+    state, lie = expected(groups, range(4)), expected(groups[:-1], range(4))
+
+    async def test(follower: Follower) -> None:
+        fetch, loop = follower.driver._states.fetch, asyncio.get_running_loop()
+        task = loop.create_task(fetch(9, 60, None))
+        assert await answered(follower, task, {0: state, 2: state}) == [0, 2]
+        assert await task == state
+        task = loop.create_task(fetch(9, 60, None))
+        assert await answered(follower, task, {0: lie, 2: state}) == [0, 2, 2, 0]
+        with pytest.raises(NotReadyError, match="the others have another state"):
+            await task
 
     follow(tmp_path, native=True, test=test)
 
@@ -374,7 +324,7 @@ def test_a_lie_is_not_taken(
     words = {
         "header": "its group 60 is another one",
         "bytes": "the parts are not what was sent",
-        "order": "the parts are not of one state",
+        "order": "no answer",
         "size": "is too large for this broker",
         "slices": "no answer",
         "state": "it is no state",
