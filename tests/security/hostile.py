@@ -3,6 +3,7 @@
 Frames are made with the real codecs and then mutated, so that they get as far as they can.
 """
 
+import copy
 import itertools
 import os
 import random
@@ -316,7 +317,7 @@ def spoil(rng: random.Random, value: Any) -> None:
         if isinstance(value, dict) and rng.random() < 0.1:
             del value[key]
         else:
-            value[key] = rng.choice(NASTY)
+            value[key] = copy.deepcopy(rng.choice(NASTY))  # It may be spoilt itself.
         return
 
 
