@@ -36,8 +36,8 @@ def main() -> int:
 
 
 def _rounds(args: argparse.Namespace, mutant: object) -> int:
-    """Every third seed with four brokers, every fifth with a data directory that goes back, every
-    fifth with journals that are hurt. Walks
+    """Every fifth seed with a data directory that goes back, every fifth with journals that are
+    hurt, every fifth with a member that lags; of the others every third with four brokers. Walks
     have none: pings are off in them, so nobody could hear of it."""
     begin, told, failed = time.monotonic(), 0.0, 0
     cpu = 0.0  # Of the clusters alone.
@@ -45,8 +45,8 @@ def _rounds(args: argparse.Namespace, mutant: object) -> int:
     for seed in range(args.first, args.first + args.seeds):
         how: dict[str, object] = {kind: True for kind in KINDS if getattr(args, kind)}
         if not how and not args.three:
-            how = {"rollback": seed % 5 == 4, "hurt": seed % 5 == 2}
-            how["four"] = seed % 5 not in (2, 4) and seed % 3 == 0
+            how = {"rollback": seed % 5 == 4, "hurt": seed % 5 == 2, "lag": seed % 5 == 3}
+            how["four"] = seed % 5 < 2 and seed % 3 == 0
         how["mutant"] = mutant
         start = time.process_time()
         outcome = run(seed, args.seconds, **how)

@@ -10,7 +10,7 @@ from barco.model.generation import Generation, Gid, Identity
 
 from .broker import Broker
 from .oracle import Violation
-from .world import MIDDLE, World
+from .world import MIDDLE, Lag, World
 
 CLOSE_SECONDS = 6.0
 """A close world does in this time what others do in a minute."""
@@ -90,6 +90,9 @@ FORGETTING = KINDS | {"forget": 6}
 HURTING = KINDS | {"hurt": 16, "forget": 2}
 """Of the two files of a journal one is hurt, or each in another place; now and then both in one."""
 
+LAGGING = KINDS | {"lag": 16, "elect": 12, "wipe": 0}
+"""A chosen member is behind by a chosen number of groups, or of messages."""
+
 ROLLING = KINDS | {"copy": 5, "roll": 5, "wipe": 0, "rot": 0}
 """A data directory goes back to a copy of it, once in a world."""
 
@@ -121,12 +124,14 @@ def plan(
     one: bool = False,
     expire: bool = False,
     hurt: bool = False,
+    lag: bool = False,
 ) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
     kinds = ONE if one else EXPIRING if expire else HURTING if hurt else kinds
+    kinds = LAGGING if lag else kinds
     seconds = min(seconds, CLOSE_SECONDS) if close(seed) else seconds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
@@ -228,6 +233,9 @@ class Chaos:
         gid = opened[int(fault.number * len(opened))]
         generation = self.world.oracle.generations[gid]
         if broker.replica is not None and generation.seat(fault.ordinal) is not None:
+            late = self.world.late
+            behind = bool(late) and late[0][0] == fault.ordinal
+            self.world.seen.note("who lags proposes", when=behind)
             broker.step(on.Elect(gid))
 
     def _resign(self, fault: Fault) -> None:
@@ -253,6 +261,13 @@ class Chaos:
         if self.world.oracle.fault_free():
             self.world.forget(fault.ordinal)
             self._again(fault.ordinal, fault.number)
+
+    def _lag(self, fault: Fault) -> None:
+        """By 1 to 60; every other time by groups alone."""
+        by = 1 + int(60 * fault.number**2)
+        groups = int(fault.number * 1e6) % 2 == 0
+        self.world.lags(Lag(fault.ordinal, by, groups))
+        self.world.seen.note(f"a member lags by {'groups' if groups else 'messages'}")
 
     def _hurt(self, fault: Fault) -> None:
         """Nothing is lost by it, and nobody shall notice. Every third time it waits until something
@@ -327,6 +342,7 @@ def run(
     one: bool = False,
     expire: bool = False,
     hurt: bool = False,
+    lag: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -356,7 +372,7 @@ def run(
             world.at(rng.random(), world.start, broker.ordinal)
         if faults is None:
             kinds = {"four": four, "forget": forget, "rollback": rollback, "one": one}
-            faults = plan(seed, seconds, expire=expire, hurt=hurt, **kinds)
+            faults = plan(seed, seconds, expire=expire, hurt=hurt, lag=lag, **kinds)
         for fault in faults:
             world.run(fault.time)
             chaos.do(fault)

@@ -8,7 +8,7 @@ from .world import World
 
 ATTEMPTS_MAX = 200
 
-KINDS = ("four", "forget", "rollback", "one", "expire", "hurt")
+KINDS = ("four", "forget", "rollback", "one", "expire", "hurt", "lag")
 """Of worlds, which have faults of their own."""
 
 

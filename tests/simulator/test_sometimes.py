@@ -8,7 +8,7 @@ from .plan import run
 from .world import World
 
 SECONDS = 30.0
-WORLDS = {"": 40, "rollback": 10, "expire": 20, "hurt": 50}
+WORLDS = {"": 40, "rollback": 10, "expire": 20, "hurt": 50, "lag": 20}
 """So many seeds of each kind."""
 
 LOGS = """
@@ -32,6 +32,11 @@ JOURNALS = """
     an append is in one of the files, an append is torn, the journal can not be written, both copies lack a frame
 """
 
+LAGS = """
+    a member lags by groups, a member lags by messages, a message is ten or more late,
+    who lags is asked to vote, who lags proposes
+"""
+
 
 def seen_in(worlds: dict[str, int]) -> Seen:
     """What the seeds of these worlds came through."""
@@ -46,7 +51,9 @@ def seen_in(worlds: dict[str, int]) -> Seen:
 
 
 def test_the_rare_branches_are_seen() -> None:
-    wanted = {name.strip() for name in f"{LOGS},{DISKS},{JOURNALS}".replace("\n", " ").split(",")}
+    wanted = {
+        name.strip() for name in f"{LOGS},{DISKS},{JOURNALS},{LAGS}".replace("\n", " ").split(",")
+    }
     never = wanted - seen_in(WORLDS).names
     assert not never, f"never seen: {sorted(never)}"
 
@@ -55,4 +62,5 @@ def test_without_faults_they_are_not() -> None:
     """What every run comes through would say nothing about the faults."""
     made: list[World] = []
     run(0, SECONDS, faults=[], made=made.append)
-    assert not made[0].seen.names & {"LEFT Arrived", "a sync takes what another lost"}
+    rare = {"LEFT Arrived", "a sync takes what another lost", "who lags is asked to vote"}
+    assert not made[0].seen.names & rare

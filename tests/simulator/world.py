@@ -5,14 +5,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from math import log
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state import events as on
 from barco.cluster.state.core import Recovered
 from barco.model.generation import Generation, Gid, Identity, genesis
-from barco.protocol.replication import AcceptedRecord, JournalRecord, Message, PromisedRecord
+from barco.protocol.replication import (
+    CARRIES_GROUP,
+    Accept,
+    AcceptedRecord,
+    JournalRecord,
+    Message,
+    Prepare,
+    PromisedRecord,
+)
 from barco.workers.replication.persisting import Persisting
 
 from .broker import Broker
@@ -25,6 +33,19 @@ START, MIDDLE, END = 0, 500, 1000
 """The range of the simulated shard, and where it may be split."""
 
 TRACE_EVENTS = 4000
+
+
+class Lag(NamedTuple):
+    """One member hears everything, or every group, late by a number of them: whenever one more is
+    sent to it, the oldest that is held comes."""
+
+    ordinal: int
+    by: int
+    groups: bool
+    """Only what carries a group; all else comes at once."""
+
+    def holds(self, ordinal: int, message: Message) -> bool:
+        return ordinal == self.ordinal and (not self.groups or isinstance(message, CARRIES_GROUP))
 
 
 class World:
@@ -50,6 +71,9 @@ class World:
         self.group_seconds = 0.1
         self._last: dict[tuple[int, int], float] = {}
         self.cuts: set[tuple[int, int]] = set()
+        self.lag: Lag | None = None
+        self.late: deque[tuple[int, on.Received]] = deque()
+        """What is on its way to the member that lags."""
         self.contents = 0
         self.uuids = 0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -168,11 +192,29 @@ class World:
             link = (sender.ordinal, ordinal)
             at = self._last[link] = max(at, self._last.get(link, 0.0) + 1e-6)
         args = (ordinal, on.Received(sender.disk.identity, sender.session, message))
+        if self.lag is not None and self.lag.holds(ordinal, message):
+            self.late.append(args)
+            self._catch_up(at, self.lag.by)
+            return
         self.at(at, self.deliver, *args)
         if self.duplication and rng() < self.duplication:
             self.at(at + self.delay * 20 * rng(), self.deliver, *args)
 
+    def lags(self, lag: Lag | None) -> None:
+        """This member lags from now on; None: nobody, and what is late arrives."""
+        self.lag = lag
+        self._catch_up(self.time, 0)
+
+    def _catch_up(self, at: float, by: int) -> None:
+        """So many messages stay late; what is older comes, in its order."""
+        while len(self.late) > by:
+            self.seen.note("a message is ten or more late", when=by >= 10)
+            self.at(at, self.deliver, *self.late.popleft())
+
     def deliver(self, ordinal: int, event: on.Received) -> None:
+        if self.late and self.late[0][0] == ordinal:
+            asked = isinstance(event.message, (Prepare, Accept))
+            self.seen.note("who lags is asked to vote", when=asked)
         if (event.sender.ordinal, ordinal) in self.cuts:
             return
         broker = self.brokers[ordinal]
@@ -303,6 +345,7 @@ class World:
     def heal(self) -> None:
         """No more faults on the network."""
         self.cuts.clear()
+        self.lags(None)
         self.loss = self.duplication = 0.0
         self.delay = self.usual_delay
 
