@@ -346,6 +346,7 @@ def watched(endpoint: str, *arguments: str, pictures: int, **environment: str) -
     command = [sys.executable, "-m", "barco", "ring", "--endpoint", endpoint, *arguments]
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ignored where the tests run in background.
         os.execve(sys.executable, command, {**os.environ, **environment})
     out, until = b"", time.monotonic() + 60
     while out.count(CLEAR.encode()) < pictures:
@@ -353,7 +354,7 @@ def watched(endpoint: str, *arguments: str, pictures: int, **environment: str) -
         if select.select([terminal], [], [], 1)[0]:
             out += os.read(terminal, 65_536)
     os.kill(pid, signal.SIGINT)
-    while True:
+    while select.select([terminal], [], [], 60)[0]:
         try:
             more = os.read(terminal, 65_536)
         except OSError:  # Closed at the other end.
@@ -361,6 +362,8 @@ def watched(endpoint: str, *arguments: str, pictures: int, **environment: str) -
         if not more:
             break
         out += more
+    else:
+        os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(terminal)
     return code, out
