@@ -134,6 +134,27 @@ def test_a_child_begins_with_the_state_of_its_slices(tmp_path: Path, groups: Gro
     asking(tmp_path, groups, test)
 
 
+def test_it_is_read_of_no_more_than_the_history(
+    tmp_path: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that was prepared is listed, and removed before it is read: by who leaves the
+    generation, at any moment after that has ended."""
+    listed = layout.segment_indexes
+
+    def with_one_more(shard: Path, epoch: int) -> list[int]:
+        found = listed(shard, epoch)
+        return [*found, found[-1] + 1] if epoch == GID.epoch and found else found
+
+    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+        async with asyncio.timeout(20):
+            while follower.store.epoch == GID.epoch:
+                await asyncio.sleep(0.001)
+        monkeypatch.setattr(layout, "segment_indexes", with_one_more)
+        assert (await follower.store.state_at(GID.epoch, MINE)).state == expected(groups, MINE)
+
+    asking(tmp_path, groups, test)
+
+
 def test_it_comes_in_parts(tmp_path: Path) -> None:
     """With 40,000 producers: more than fits into one, and the loop goes on meanwhile."""
 

@@ -150,9 +150,16 @@ def _record(
         report.epoch, report.T, report.stop = epoch, result.tail, result.stop
 
 
-def sources_of(shard: Path, generation: Generation) -> list[scan.SegmentSource]:
-    """The segments of a generation, for a scan."""
+def sources_of(
+    shard: Path, generation: Generation, *, history: bool = False
+) -> list[scan.SegmentSource]:
+    """The segments of a generation, for a scan. `history`: up to the one where it ended only.
+
+    What was prepared behind that one may be removed at any moment by who leaves the generation.
+    """
     indexes = layout.segment_indexes(shard, generation.epoch)
+    if history and generation.sealed and generation.end_bytes:  # 0: nobody knows where that is.
+        indexes = [index for index in indexes if index <= generation.end_segment]
     if not indexes and generation.tail:
         directory = layout.generation_path(shard, generation.epoch)
         raise CorruptLogError(

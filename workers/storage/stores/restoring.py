@@ -61,7 +61,7 @@ def state_at(shard: Path, generation: Generation, tags: scan.Tags, slices: range
     """
     assert generation.tail, "it has ended, with a group"
     behind = ShardState(slices.start, len(slices))
-    sources = sources_of(shard, generation)
+    sources = sources_of(shard, generation, history=True)
     walk = scan.scan_generation(
         sources, tags, _feed(behind), first=generation.begin[1:], tail=generation.tail
     )
@@ -136,7 +136,7 @@ class Restoring:
     async def _replay(self, generation: Generation, tags: scan.Tags, tail: int) -> None:
         for attempt in range(REPLAYS_MAX):
             try:
-                sources = sources_of(self.shard, generation)
+                sources = sources_of(self.shard, generation, history=True)
                 of = (generation, tags, self.bulk)
                 await walk_generation(*of, sources, StateReplay(self.core), tail=tail)
                 return
