@@ -1,7 +1,7 @@
 """The data directory as the supervisor sees it: identity (broker.json), processes, lock.
 
-The ranges inside belong to the workers. broker.json is written once, by `format_data_dir`, and
-never changes: what it fixes (the cut of the ring into slices) decides where every stored event is.
+The ranges inside belong to the workers. broker.json is written once, by `format_data_dir`, and what
+it fixes (the cut of the ring into slices) never changes: it decides where every stored event is.
 processes.json says which process holds which range; the first one follows from broker.json.
 """
 
@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ PROCESSES = "processes.json"
 NEW = ".new"
 RANGES, NUMBERED = "range-*", "shard-*"
 """Directories of ranges, and as they were called while a number said what a process holds."""
+FORMAT_NUMBERED, FORMAT = 1, 2
+"""Of broker.json: directories called by numbers of processes, and by their ranges. A version of
+barco that knows only the first would find none of its names, and begin anew beside all there is."""
 LOCK = "lock"
 RUN = "run"
 LOCK_SECONDS_MAX = 3.0
@@ -56,7 +59,7 @@ log = logging.getLogger("barco.supervisor")
 class Identity:
     """broker.json: who wrote this directory, and the shape that can not change."""
 
-    format: int = DATA_FORMAT
+    format: int = FORMAT
     cluster_uuid: str
     disk_uuid: str
     ordinal: int
@@ -153,9 +156,10 @@ def load(path: Path) -> Identity | None:
         identity = Identity(**given)
     except (ValueError, TypeError):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
-    if identity.format != DATA_FORMAT:
+    if identity.format not in (FORMAT_NUMBERED, FORMAT):
         raise DataDirError(
-            f"{path} has format {identity.format}, this version of barco reads {DATA_FORMAT}"
+            f"{path} has format {identity.format}, this version of barco reads {FORMAT}: use the"
+            " version that wrote it, or a later one"
         )
     if not _plausible(identity):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup")
@@ -277,21 +281,34 @@ def numbered(path: Path) -> list[Path]:
 def adopt_table(path: Path, identity: Identity) -> ProcessTable:
     """At a start: the table, made if this directory has none yet; `claim` it before.
 
-    A directory that an earlier version has named by its process's number gets its range's name;
-    interrupted, that is done again.
+    A directory that an earlier version has named by its process's number gets its range's name, as
+    soon as broker.json keeps that version away; interrupted, that is done again.
     """
     table = read_table(path, identity)
     if not (path / PROCESSES).exists():
         write_table(path, table)
     names = {f"shard-{held.number:04d}": directory_of(held.token) for held in table}
     try:
+        if identity.format != FORMAT:
+            _write(path, IDENTITY, json.dumps(asdict(replace(identity, format=FORMAT))))
         for old in numbered(path):
             if old.name in names:
-                os.rename(old, path / names[old.name])
-                _sync_directory(path)
+                _rename(old, path / names[old.name])
     except OSError as error:
         raise _refusal(path, error) from None
     return table
+
+
+def _rename(old: Path, new: Path) -> None:
+    """A range has one log: where both names are there, somebody has to look which one it is."""
+    if os.path.lexists(new):
+        raise DataDirError(
+            f"{old} and {new.name} are both there, and a range has one log: an earlier version of"
+            f" barco has begun {old.name} beside the log, or it was copied. Look at what is in it,"
+            f" and move it out of {old.parent}"
+        )
+    os.rename(old, new)
+    _sync_directory(old.parent)
 
 
 def _table_text(table: ProcessTable) -> str:

@@ -125,13 +125,24 @@ def test_the_table_is_made_once_and_read_again(tmp_path: Path) -> None:
     assert not file.with_name("processes.json.new").exists()
 
 
-def test_a_directory_from_before_there_was_a_table(tmp_path: Path) -> None:
-    """Its directories are named by processes; cut off, the change of names is done again."""
-    identity, file = table_of(tmp_path)
+def from_before(path: Path) -> datadir.Identity:
+    """A directory as a version wrote it that named directories by processes."""
+    _, file = table_of(path)
     file.unlink()
     for number in range(2):
-        (tmp_path / f"shard-{number:04d}").mkdir()
-        (tmp_path / f"shard-{number:04d}" / "lineage.log").write_text(str(number))
+        (path / f"shard-{number:04d}").mkdir()
+        (path / f"shard-{number:04d}" / "lineage.log").write_text(str(number))
+    whole = path / "broker.json"
+    whole.write_text(whole.read_text().replace('"format": 2', '"format": 1'))
+    identity = datadir.load(path)
+    assert identity is not None and identity.format == 1
+    return identity
+
+
+def test_a_directory_from_before_there_was_a_table(tmp_path: Path) -> None:
+    """Its directories are named by processes; cut off, the change of names is done again."""
+    identity = from_before(tmp_path)
+    file = tmp_path / "processes.json"
     assert datadir.read_table(tmp_path, identity) == identity.first_table()
     assert not file.exists() and len(datadir.numbered(tmp_path)) == 2, "nothing is changed by that"
     table = datadir.adopt_table(tmp_path, identity)
@@ -141,6 +152,38 @@ def test_a_directory_from_before_there_was_a_table(tmp_path: Path) -> None:
         log = tmp_path / f"range-{held.token}" / "lineage.log"
         assert log.read_text() == str(held.number)
     assert datadir.numbered(tmp_path) == []
+
+
+def test_an_earlier_version_is_kept_away_before_the_first_name_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads format 1 and nothing else. With that it would begin empty logs, and answer."""
+    identity = from_before(tmp_path)
+    formats = []
+
+    def stopped(old: Path, new: Path) -> None:
+        formats.append(json.loads((tmp_path / "broker.json").read_text())["format"])
+        raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(DataDirError):
+        patched.setattr(datadir, "_rename", stopped)
+        datadir.adopt_table(tmp_path, identity)
+    assert formats == [2] and len(datadir.numbered(tmp_path)) == 2
+    again = datadir.load(tmp_path)
+    assert again is not None and again.disk_uuid == identity.disk_uuid
+    datadir.adopt_table(tmp_path, again)
+    assert datadir.numbered(tmp_path) == []
+
+
+def test_two_logs_of_one_range_are_somebody_elses_to_judge(tmp_path: Path) -> None:
+    """As a version leaves it that has begun anew beside what it did not find."""
+    identity = from_before(tmp_path)
+    table = datadir.adopt_table(tmp_path, identity)
+    (tmp_path / "shard-0001").mkdir()
+    words = f"shard-0001 and range-{table.at(1).token} are both there, .* move it out of"
+    with pytest.raises(DataDirError, match=words):
+        datadir.adopt_table(tmp_path, identity)
+    assert (tmp_path / f"range-{table.at(1).token}" / "lineage.log").read_text() == "1"
 
 
 def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
@@ -206,8 +249,8 @@ def test_something_else_is_refused(tmp_path: Path, text: str) -> None:
 def test_another_format_is_named(tmp_path: Path) -> None:
     datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
     path = tmp_path / "broker.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(DataDirError, match="has format 2, this version of barco reads 1"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
+    with pytest.raises(DataDirError, match="has format 3, this version of barco reads 2: use the"):
         datadir.load(tmp_path)
 
 
