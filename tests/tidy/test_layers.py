@@ -69,6 +69,7 @@ PURE_MACHINES = ("barco.cluster", "barco.supervisor.control")
 PURE_BYTES = (
     *("barco.workers.storage.files.frames", "barco.workers.storage.files.records"),
     *("barco.workers.storage.index.scan", "barco.workers.storage.index.torn"),
+    "barco.workers.storage.index.verdict",
     "barco.workers.replication.persisting",
 )
 """What a start makes of the bytes that it finds: files are kept by their neighbours."""

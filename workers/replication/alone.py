@@ -24,7 +24,7 @@ from barco.types import Epoch
 from barco.workers.replication.journal import add_records
 from barco.workers.replication.persisting import read_journal
 from barco.workers.storage.files.bulk import BulkIo
-from barco.workers.storage.stores.loading import Found
+from barco.workers.storage.index.verdict import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
 
 log = logging.getLogger("barco.replication")

@@ -38,7 +38,7 @@ from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.serving import Serving
 from barco.workers.replication.states import States
 from barco.workers.storage.files.bulk import BulkIo
-from barco.workers.storage.stores.loading import Found
+from barco.workers.storage.index.verdict import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.watched import told
 

@@ -15,7 +15,7 @@ from barco.cluster.state import events as ev
 from barco.model.generation import Gid, Identity, Kind, Parent, Successor, genesis
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.workers.replication.alone import given_up, lost_records
-from barco.workers.storage.stores.loading import Found
+from barco.workers.storage.index.verdict import Found
 
 TURNS_MAX = 5_000
 EVENTS = 5

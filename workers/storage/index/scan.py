@@ -6,9 +6,9 @@ the same code runs on files (through `BulkIo`) and on in-memory crash images.
 What is believed (protocol rules S3 and S5): a group counts only if header crc, body crc, every tag
 (cluster uuid, token, epoch, session, segment index), gseq = previous + 1 and prev_crc hold. Behind
 the first spot that does not, everything is looked through for valid headers; D is the highest
-`durable_upto` among them. A bad spot at gseq <= D was stable once: corruption. Beyond D it is a
-torn tail, the end of the log, unless its sectors tell that it was whole once (`torn`): that is
-corruption as well.
+`durable_upto` among them. What is made of the end is in `verdict`: a bad spot at gseq <= D was
+stable once, which is corruption. Beyond D it is a torn tail, the end of the log, unless its sectors
+tell that it was whole once (`torn`): that is corruption as well.
 """
 
 import struct
@@ -22,6 +22,7 @@ from barco.limits import GROUP_BYTES_MAX, GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import MiB
 from barco.workers.storage.files.errors import CorruptLogError, ForeignLogError
 from barco.workers.storage.index.torn import body_rotten, header_rotten
+from barco.workers.storage.index.verdict import CORRUPT, Seen, judge, stable_upto
 
 MAGIC = b"BGRP"
 VERSION = 1
@@ -141,6 +142,8 @@ class ScanResult:
     reason: str = ""
     bad_at: tuple[int, int] = (0, 0)
     """(segment index, byte) where the chain stops, for messages."""
+    seen: Seen = field(default_factory=Seen)
+    """What its end was judged by."""
     lost: tuple[int, int] | None = None
     """With `accept_loss`: (first, last known) gseq behind a corruption."""
     segments: list[SegmentSummary] = field(default_factory=list)
@@ -451,25 +454,28 @@ class _Walk:
                 self.seen_gseq = max(self.seen_gseq, header.gseq)
 
     def finish(self, accept_loss: bool) -> ScanResult:
-        """The verdict: end, torn, sealed, lost; or CorruptLogError."""
-        result, bad = self.result, self.result.tail + 1
+        """How it ends: end, torn, sealed, lost; or CorruptLogError."""
+        result, wanted = self.result, self.tail_wanted
         if self.segments:
             result.bad_at = (self.segments[self.bad_at[0]].index, self.bad_at[1])
-        if result.tail == self.tail_wanted:
-            result.stop = "sealed"
-            return result
-        durable = max(result.durable, self.tail_wanted or 0)
-        if result.reason.endswith(_ROTTEN):
-            durable = max(durable, bad)
-        if bad <= durable or self.missing:
+        seen = result.seen = Seen(
+            result.tail,
+            result.last_crc,
+            result.committed,
+            result.durable,
+            result.reason.endswith(_ROTTEN),
+            self.missing,
+            result.torn_bytes > 0,
+        )
+        result.stop = judge(seen, wanted)
+        if result.stop == CORRUPT:
+            bad, durable = result.tail + 1, stable_upto(seen, wanted)
             which, offset = self.bad_at
             if not accept_loss:
                 name = self.segments[which].name if self.segments else "the generation"
                 raise CorruptLogError(name, offset, bad, result.reason, durable=durable)
             result.stop = "lost"
             result.lost = (bad, max(durable, self.seen_gseq, bad))
-            return result
-        result.stop = "torn" if result.torn_bytes else "end"
         return result
 
 

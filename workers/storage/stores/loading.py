@@ -3,7 +3,7 @@
 import os
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from barco.limits import GROUP_HEADER_BYTES
 from barco.workers.storage.files.bulk import BulkIo
@@ -15,18 +15,6 @@ from barco.workers.storage.stores.recovery import SegmentFiles, drive
 
 EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
 """A snapshot of a shard that never had an event (native/log/snapshot.c)."""
-
-
-class Found(NamedTuple):
-    """What recovery found of a generation's log."""
-
-    tail: int
-    header_crc: int
-    suspect: bool
-    sealed: bool
-    """As lineage.log has it."""
-    committed: int = 0
-    """gseq up to which the groups that were walked say that it was committed."""
 
 
 class LogCore(Protocol):

@@ -25,20 +25,24 @@ from barco.workers.storage.index import scan
 from barco.workers.storage.index.catalog import SegmentKey
 from barco.workers.storage.index.scan import SegmentSummary, Tags
 from barco.workers.storage.index.sidecar import write_sidecar
+from barco.workers.storage.index.verdict import (
+    CORRUPT,
+    SEALED,
+    Found,
+    Judged,
+    Recorded,
+    Seen,
+    Start,
+)
 from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.copied import CopiedLog, Position
 from barco.workers.storage.stores.loading import (
     EMPTY_STATE,
-    Found,
     Load,
     LogCore,
     walk_generation,
 )
-from barco.workers.storage.stores.recovery import (
-    clear_torn,
-    make_stable,
-    sources_of,
-)
+from barco.workers.storage.stores.recovery import clear_torn, make_stable, sources_of
 from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource
 from barco.workers.storage.stores.retention import Policy
 from barco.workers.storage.stores.scrub import RepairSource
@@ -103,16 +107,18 @@ class ReplicaStore(ShardFiles):
         remove_temporaries(self._shard)
         empty_trash(self._shard)
         logs: dict[int, Found] = {}
+        start = Start()
         for generation in reversed(self.lineage.generations()):
-            walked = self.epoch or self._hurt or not generation.tail
-            if generation.expired or generation.sealed and walked:
-                logs[generation.epoch] = Found(generation.tail or 0, 0, False, True)
-            elif generation.sealed:
-                logs[generation.epoch] = await self._recover_sealed(generation)
-            else:
-                found = await self._recover_one(generation)
-                if found.tail or found.suspect:
-                    logs[generation.epoch] = found
+            epoch = generation.epoch
+            known = Recorded(epoch, generation.tail, generation.expired)
+            if not start.looks(known):
+                logs[epoch] = start.unseen(known)
+                continue
+            recover = self._recover_sealed if generation.sealed else self._recover_one
+            verdict = await recover(generation, known, start)
+            if verdict.told:
+                logs[epoch] = verdict.found
+            assert self.epoch == start.current, "the core has what it is to have"
         await self._catalog.load()
         for epoch, log in self._copies.items():
             self._know_closed(epoch, log.position.segment)
@@ -144,12 +150,13 @@ class ReplicaStore(ShardFiles):
     def _begun(self, epoch: int) -> bool:
         return epoch == self.epoch and self._core.log_state()["committed"] > 0
 
-    async def _recover_sealed(self, generation: Generation) -> Found:
+    async def _recover_sealed(
+        self, generation: Generation, known: Recorded, start: Start
+    ) -> Judged:
         """The newest that has ended: the core gets its state, if it is sound.
 
         Else it is repaired, and the state comes with the next generation, or from it by then.
         """
-        found = Found(generation.tail or 0, 0, False, True)
         load: Load | None = None
         try:
             sources = sources_of(self._shard, generation)
@@ -163,47 +170,48 @@ class ReplicaStore(ShardFiles):
                 raise  # Nobody has another copy: an operator has to decide.
             self._on_error(error.to_be_repaired())
             self._hurt.append(error)
-            return found
+            return start.saw(known, Seen(), CORRUPT)
         self.walked_groups += result.groups
         self.epoch, self._next_index = generation.epoch, result.end_segment + 1
         self._fds[result.end_segment] = load.fd
-        return found._replace(header_crc=result.last_crc)
+        return start.saw(known, result.seen, SEALED)
 
     def _of(self, generation: Generation) -> tuple[Generation, Tags, BulkIo]:
         return generation, self._tags_of(generation), self._bulk
 
-    async def _recover_one(self, generation: Generation) -> Found:
+    async def _recover_one(self, generation: Generation, known: Recorded, start: Start) -> Judged:
         """Scans a log that has not ended; loads it into the core if that has none yet."""
         await self._bulk.run(kept.restore, self._shard, generation.epoch)
         sources = sources_of(self._shard, generation)
         # Before it is read: what a sync lost that failed can be there until the next one.
         await make_stable(sources, self._bulk)
         load = Load(self._core, generation, sources) if not self.epoch else None
-        suspect = False
         try:
             result = await walk_generation(*self._of(generation), sources, load)
+            verdict = start.saw(known, result.seen, result.stop)
         except CorruptLogError as error:
             if self._policy.sole_member:
                 raise
             self._on_error(error.to_be_repaired())
-            suspect = True
             self._damaged.add(generation.epoch)
             result = await walk_generation(*self._of(generation), sources, load, accept_loss=True)
+            verdict = start.saw(known, result.seen, CORRUPT)
         self.walked_groups += result.groups
-        if not suspect:
+        if verdict.clears:
             await self._drop_behind(generation.epoch, result)
             if result.tail:  # Else there is no file of it any more.
                 await clear_torn(sources, result, self._bulk)
         position = Position(result.tail, result.last_crc, result.end_segment, result.end_bytes)
         if result.tail == 0:
             position.segment = -1
-        if load is not None and result.tail:
+        if verdict.loads:
+            assert load is not None, "the core had none"
             self.epoch, self._next_index = generation.epoch, result.end_segment + 1
             self._fds[result.end_segment] = load.fd
         else:
             tags = self._tags_of(generation)
             self._copies[generation.epoch] = CopiedLog(self._shard, self._bulk, tags, position)
-        return Found(result.tail, result.last_crc, suspect, False, result.committed)
+        return verdict
 
     async def _drop_behind(self, epoch: int, result: scan.ScanResult) -> None:
         """Segments behind the end were never acknowledged: their names are needed again."""
