@@ -25,6 +25,7 @@ from barco.cluster.ring.plan import RingStep, StepKind, carry_out, plan
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Known, Target, TargetBroker, next_target
 from barco.errors import BarcoError, ProtocolError, RequestError
+from barco.limits import BROKERS_MAX
 from barco.model.generation import Gid
 from barco.types import Epoch, Token
 
@@ -77,7 +78,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--watch", metavar="SECONDS", type=_pause, nargs="?", const=1.0,
                         help=f"look again and again (each second, or as given; {SECONDS_MIN:g} at"
                         " least)")  # fmt: skip
-    parser.add_argument("--svg", metavar="FILE", help="write a picture instead; - is stdout")
+    parser.add_argument(
+        "--svg", metavar="FILE", type=_file, help="write a picture instead; - is stdout"
+    )
     parser.add_argument("--json", action="store_true", help="print what would be drawn as JSON")
     parser.add_argument("--to", metavar="BROKERS", type=talk.count,
                         help="preview: the ring of so many brokers")  # fmt: skip
@@ -90,6 +93,12 @@ def _pause(text: str) -> float:
     if seconds < SECONDS_MIN:
         raise argparse.ArgumentTypeError(f"{text!r} is less than {SECONDS_MIN:g} seconds")
     return seconds
+
+
+def _file(text: str) -> str:
+    if not text or "\0" in text or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file")
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,6 +114,10 @@ def run(args: argparse.Namespace) -> int:
             _put(_picture(admin.topology(copies=True), args), args.svg)
         except RequestError as error:
             return talk.fail(error.detail, 2)
+        except OSError as error:
+            if args.svg in (None, "-"):
+                raise  # Of stdout: `barco.cli.main` has the words.
+            return talk.fail(f"--svg {args.svg}: {error.strerror or error}")
     return 0
 
 
@@ -145,6 +158,9 @@ def _put(text: str, file: str | None) -> None:
         sys.stdout.flush()
         return
     path = Path(str(file))
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")  # A device or a pipe takes it; nothing is put in its place.
+        return
     new = path.with_name(f".{path.name}.new")
     new.write_text(text, "utf-8")
     new.replace(path)
@@ -213,6 +229,8 @@ def preview(topology: Mapping[str, Any], size: int, workers: int | None) -> Prev
     table = table_of(topology, cut)
     if faults := table.faults():
         raise RequestError(f"there is no plan while the ring is not whole: {'; '.join(faults[:3])}")
+    if size > BROKERS_MAX:
+        raise RequestError(f"{size:,} brokers: a ring has at most {BROKERS_MAX:,}")
     owners = [route.members[0] for route in table]
     now = {ordinal: owners.count(ordinal) for ordinal in sorted(set(owners))}
     current = Target(0, cut, _listed(now))

@@ -174,6 +174,8 @@ def _range(
     generations: Mapping[int, tuple[int, ...]],
 ) -> DrawnRange:
     leader = None if route["leader"] is None else int(route["leader"])
+    if leader is not None and leader in brokers and _gone(brokers[leader]):
+        leader = None  # It is the last one of which was heard, and nobody has followed it.
     members = tuple(map(int, route["members"]))
     told = {int(each["ordinal"]): each for each in route.get("followers") or ()}
     return DrawnRange(
@@ -189,12 +191,16 @@ def _range(
     )
 
 
+def _gone(broker: DrawnBroker) -> bool:
+    return not broker.up and broker.state != "unknown"
+
+
 def _copy(
     ordinal: int, leader: int | None, told: Mapping[str, Any] | None, broker: DrawnBroker | None
 ) -> CopyState:
     if ordinal == leader:
         return CopyState.LEADS
-    if broker is not None and not broker.up and broker.state != "unknown":
+    if broker is not None and _gone(broker):
         return CopyState.DOWN
     if told is None:
         return CopyState.UNKNOWN
@@ -228,11 +234,16 @@ def verdict(view: RingView) -> str:
 
 def _unled(view: RingView) -> list[str]:
     silent = [number for number, each in enumerate(view.at) if each is None]
-    found = [
-        f"nobody leads slices {each.span}: what they hold can be read, nothing can be written"
-        for each in view.ranges
-        if each.leader is None and not each.handed
-    ]
+    found = []
+    if idle := [each for each in view.ranges if each.leader is None and not each.handed]:
+        found.append(
+            f"nobody leads slices {_spans(idle)}: what they hold can be read, nothing can be written"
+        )
+    led = [each for each in view.ranges if each.leader is not None and len(each.members) > 1]
+    if alone := [each for each in led if len(each.members) - _missing(each) == 1]:
+        found.append(
+            f"of slices {_spans(alone)} only the leader's copy is up: nothing can be written"
+        )
     found += [
         f"slices {each.span} were handed over and are not taken in yet: they wait"
         for each in view.ranges
@@ -254,7 +265,7 @@ def _away(view: RingView) -> list[str]:
             if each.copies.get(broker.ordinal) is CopyState.DOWN
         ]
         there = {len(each.members) - _missing(each) for each in lacks}
-        copies = f"; slices {_spans(lacks)} have {_some(there)} copies of three" if lacks else ""
+        copies = f"; slices {_spans(lacks)} have {_copies(there)} of three" if lacks else ""
         name = f" ({broker.name})" if broker.name else ""
         what = {
             "suspect": "does not answer",
@@ -307,8 +318,9 @@ def _missing(each: DrawnRange) -> int:
     return sum(copy is CopyState.DOWN for copy in each.copies.values())
 
 
-def _some(numbers: set[int]) -> str:
-    return " or ".join(map(str, sorted(numbers)))
+def _copies(numbers: set[int]) -> str:
+    """1 copy, 2 copies, 1 or 2 copies."""
+    return f"{' or '.join(map(str, sorted(numbers)))} cop{'y' if numbers == {1} else 'ies'}"
 
 
 def _spans(ranges: Sequence[DrawnRange]) -> str:

@@ -115,6 +115,24 @@ def test_one_broker_down_is_said_first_and_in_words() -> None:
     assert "\x1b[31m" in ring_text(view, Pen(colour=True))
 
 
+def test_two_brokers_down_stop_the_writes_and_that_stands_first() -> None:
+    """Broker 0 is all that answers: who led last, and is down, leads nothing."""
+    told = one_down()
+    told["brokers"][2]["state"] = "down"
+    told["routes"][0]["followers"][1] |= {"state": "down", "synced": False}
+    told["routes"][1]["followers"] = told["routes"][2]["followers"] = None
+    view = view_of(told)
+    assert troubles(view) == [
+        "nobody leads slices 8-23: what they hold can be read, nothing can be written",
+        "of slices 0-7 only the leader's copy is up: nothing can be written",
+        "broker 1 (b1.test) is down; slices 0-23 have 1 copy of three",
+        "broker 2 (b2.test) is down; slices 0-23 have 1 copy of three",
+    ]
+    assert [view.led_by(each) for each in range(3)] == [8, 0, 0]
+    band = next(line for line in ring_text(view, PEN).splitlines() if "b2.test  ×" in line)
+    assert band.endswith("leads   0  DOWN") and band.count("×") == 57
+
+
 def test_other_troubles_in_words() -> None:
     told = topology()
     told["routes"][0]["leader"] = None
@@ -166,7 +184,8 @@ def test_large_rings_are_cut_to_what_can_be_read() -> None:
     for each in told["brokers"][20:]:
         each["state"] = "down"
     worst = ring_text(view_of(told), PEN).splitlines()[2:15]
-    assert worst[0].startswith("✗ broker 20") and "and 65 more: barco ring --json" in worst[11]
+    assert worst[0].startswith("✗ nobody leads slices") and worst[2].startswith("✗ broker 20")
+    assert "more: barco ring --json" in worst[11]
     assert worst[12] == ""
     for each in told["brokers"][20:95]:
         each["state"] = "alive"
@@ -268,6 +287,23 @@ def test_svg_to_a_file_and_to_stdout(ring: Any, tmp_path: Path) -> None:
     assert code == 0 and out == file.read_text()
 
 
+def test_svg_where_nothing_can_be_written(ring: Any, tmp_path: Path) -> None:
+    """Words; and what is no ordinary file (/dev/full of this machine, once) stays what it is."""
+    code, _, err = ring(topology(), "--svg", str(tmp_path / "none" / "ring.svg"))
+    assert code == 1 and "ring.svg: No such file or directory" in err
+    for name in ("", str(tmp_path)):
+        code, _, err = ring(topology(), "--svg", name)
+        assert code == 2 and "is no name of a file" in err
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    code, _, err = ring(topology(), "--svg", str(pipe))
+    assert (code, err) == (0, "") and pipe.is_fifo()
+    assert os.read(reader, 1 << 20).startswith(b"<svg")
+    os.close(reader)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_a_preview_has_the_plan_and_says_that_nothing_is_changed(ring: Any, tmp_path: Path) -> None:
     code, out, _ = ring(topology(), "--to", "6")
     assert code == 0 and out.startswith("preview: from 3 to 6 brokers. Nothing is changed\n")
@@ -309,6 +345,7 @@ def test_a_shrink_asks_to_drain_first_what_has_one_copy(ring: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--to", "9" * 20), "a ring has at most 12,288"),
         (("--to", "48"), "24 is the largest number of brokers that goes"),
         (("--to", "2"), "a ring has at least three"),
         (("--to", "6", "--workers", "5"), "broker 0 would have 5 workers for 4 slices"),
