@@ -213,7 +213,7 @@ class Broker:
         public = made.members[0] == identity.member
         self._listeners.open(made.number, public=public, quiet=True)
         try:
-            datadir.write_table(self._plan.data_dir, table)
+            datadir.write_table(self._plan.data_dir, self._identity, table)
         except BarcoError:
             self._listeners.shut(made.number)
             raise
@@ -239,7 +239,7 @@ class Broker:
             await asyncio.wait([life])
         self._listeners.shut(held.number)
         table = self._table.without(token)
-        datadir.write_table(self._plan.data_dir, table)
+        datadir.write_table(self._plan.data_dir, self._identity, table)
         self._table = table
         self._tell_own()
 

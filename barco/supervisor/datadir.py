@@ -109,7 +109,7 @@ def format_data_dir(
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
-        _write(path, PROCESSES, _table_text(identity.first_table()))
+        _write(path, PROCESSES, _table_text(identity, identity.first_table()))
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
     except OSError as error:
@@ -124,6 +124,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
     or its own lineage names it as a member. Interrupted, it can be done again.
     """
     shards = sorted((*path.glob(RANGES), *path.glob(NUMBERED)))
+    read_table(path, identity)  # With a bit flipped in its name its own disk looks like another's.
     names = (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode())
     logs = (log for shard in shards for log in shard.glob("lineage*") if log.is_file())
     try:
@@ -146,15 +147,13 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
 def load(path: Path) -> Identity | None:
     """The identity of a formatted directory; None where there is nothing yet."""
     try:
-        text = (path / IDENTITY).read_text("utf-8")
+        given: Any = json.loads((path / IDENTITY).read_text("utf-8"))
+        identity = Identity(**given)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise _refusal(path, error) from None
-    try:
-        given: Any = json.loads(text)
-        identity = Identity(**given)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
     if identity.format not in (FORMAT_NUMBERED, FORMAT):
         raise DataDirError(
@@ -236,7 +235,8 @@ def check_membership(path: Path, config: Config, identity: Identity) -> None:
 def read_table(path: Path, identity: Identity) -> ProcessTable:
     """The broker's processes, as the directory has them; nothing is changed.
 
-    DataDirError if the table is damaged, or is not there though ranges are.
+    DataDirError if the table is damaged, is not there though ranges are, or is of another
+    broker.json than this one.
     """
     file = path / PROCESSES
     try:
@@ -246,8 +246,14 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
             raise DataDirError(
                 f"{file} has format {given['format']}, this version of barco reads {DATA_FORMAT}"
             )
-        if given["check"] != _check(given["processes"]):
+        of = given.get("broker", "")
+        if given["check"] != _check([of, given["processes"]] if of else given["processes"]):
             raise ValueError("its checksum is another")
+        if of != _facts(identity) and (of or identity.format == FORMAT):
+            raise DataDirError(
+                f"{path / IDENTITY} and {PROCESSES} beside it do not belong together: one of them"
+                " is damaged, or another broker's; restore it from a backup"
+            )
         if (what := flaw(table, identity.cut, identity.member)) is not None:
             raise ValueError(what)
         return table
@@ -260,15 +266,15 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
         ) from None
     except OSError as error:
         raise _refusal(path, error) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         why = f" ({error})" if str(error) else ""
         raise DataDirError(f"{file} is damaged{why}: restore it from a backup") from None
 
 
-def write_table(path: Path, table: ProcessTable) -> None:
+def write_table(path: Path, identity: Identity, table: ProcessTable) -> None:
     """Put the broker's processes on the disk, all or nothing, before one of them is started."""
     try:
-        _write(path, PROCESSES, _table_text(table))
+        _write(path, PROCESSES, _table_text(identity, table))
     except OSError as error:
         raise _refusal(path, error) from None
 
@@ -285,8 +291,8 @@ def adopt_table(path: Path, identity: Identity) -> ProcessTable:
     soon as broker.json keeps that version away; interrupted, that is done again.
     """
     table = read_table(path, identity)
-    if not (path / PROCESSES).exists():
-        write_table(path, table)
+    if not (path / PROCESSES).exists() or identity.format != FORMAT:
+        write_table(path, identity, table)
     names = {f"shard-{held.number:04d}": directory_of(held.token) for held in table}
     try:
         if identity.format != FORMAT:
@@ -311,15 +317,22 @@ def _rename(old: Path, new: Path) -> None:
     _sync_directory(old.parent)
 
 
-def _table_text(table: ProcessTable) -> str:
-    processes = to_plain(table)
-    whole = {"format": DATA_FORMAT, "processes": processes, "check": _check(processes)}
+def _table_text(identity: Identity, table: ProcessTable) -> str:
+    of, processes = _facts(identity), to_plain(table)
+    check = _check([of, processes])
+    whole = {"format": DATA_FORMAT, "broker": of, "processes": processes, "check": check}
     return json.dumps(whole, indent=1)
 
 
-def _check(processes: Any) -> str:
-    """Of what it says, however it is laid out."""
-    return f"{crc32c(json.dumps(processes, sort_keys=True).encode()):08x}"
+def _facts(identity: Identity) -> str:
+    """A checksum of what broker.json says for ever: it has none itself, for an earlier version has
+    to be able to read which format it is."""
+    return _check(asdict(identity) | {"format": 0})
+
+
+def _check(said: Any) -> str:
+    """Of what is said, however it is laid out."""
+    return f"{crc32c(json.dumps(said, sort_keys=True).encode()):08x}"
 
 
 def _write(path: Path, name: str, text: str) -> None:
@@ -428,8 +441,8 @@ def _sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def _refusal(path: Path, error: OSError | UnicodeDecodeError) -> DataDirError:
-    reason = getattr(error, "strerror", None) or "is not text"
+def _refusal(path: Path, error: OSError) -> DataDirError:
+    reason = error.strerror or str(error)
     advice = "pass another --data-dir"
     if isinstance(error, PermissionError):
         advice = f"give it to user {os.geteuid()} (chown), or pass another --data-dir"

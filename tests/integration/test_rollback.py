@@ -45,7 +45,7 @@ def events_of(member: Member, *command: str) -> Any:
     path.write_text(json.dumps(known | shape | {"ordinal": member.ordinal}))
     identity = datadir.load(member.data_dir)
     assert identity is not None
-    datadir.write_table(member.data_dir, identity.first_table())
+    datadir.write_table(member.data_dir, identity, identity.first_table())
     line = [sys.executable, "-P", "-m", "barco", command[0], str(member.data_dir)]
     return subprocess.run(
         [*line, *command[1:]], capture_output=True, text=True, timeout=60, check=False

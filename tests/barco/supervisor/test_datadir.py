@@ -120,7 +120,7 @@ def test_the_table_is_made_once_and_read_again(tmp_path: Path) -> None:
     first = datadir.adopt_table(tmp_path, identity)
     assert first == identity.first_table() and first.numbers == (0, 1, 2, 3, 4, 5)
     more = first.without(first.at(4).token)
-    datadir.write_table(tmp_path, more)
+    datadir.write_table(tmp_path, identity, more)
     assert datadir.adopt_table(tmp_path, identity) == more, "not made from the cut again"
     assert not file.with_name("processes.json.new").exists()
 
@@ -205,6 +205,7 @@ def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
         ('"genesis": true', '"genesis": 1', "and a genesis or none"),
         ('"processes": [', '"processes": [[],', "an entry of a table has"),
         ('"format": 1', '"form": 1', "'format'"),
+        ("{", "[" * 99_999, "recursion"),
         ("{", "", "Extra data|Expecting"),
     ],
 )
@@ -235,11 +236,59 @@ def test_the_table_of_another_broker_is_refused(tmp_path: Path) -> None:
     identity, file = table_of(tmp_path / "1", ordinal=1, **six)
     _, other = table_of(tmp_path / "2", ordinal=2, **six)
     file.write_bytes(other.read_bytes())
+    with pytest.raises(DataDirError, match="do not belong together: one of them is damaged"):
+        datadir.read_table(tmp_path / "1", identity)
+    whole = datadir.load(tmp_path / "2")
+    assert whole is not None
+    datadir.write_table(tmp_path / "1", identity, whole.first_table())
     with pytest.raises(DataDirError, match=r"has members \[2, 5, 0\]"):
         datadir.read_table(tmp_path / "1", identity)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00"])
+def test_a_bit_that_flips_in_broker_json_is_found(tmp_path: Path) -> None:
+    """A disk of another name is a stranger to its own log: it would wait for ever, in silence, and
+    `barco replace` would clear it away."""
+    identity, _ = table_of(tmp_path, ring_size=3)
+    file = tmp_path / "broker.json"
+    good, refused = file.read_bytes(), 0
+    for at in range(len(good)):
+        file.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        try:
+            found = datadir.load(tmp_path)
+            assert found is not None
+            assert datadir.read_table(tmp_path, found) == identity.first_table()
+            assert found == identity, "only a space has changed"
+        except DataDirError as error:
+            refused += 1
+            words = ("is damaged", "has format", "do not belong together")
+            assert any(each in error.detail for each in words), error.detail
+    assert refused > len(good) - 20
+    file.write_bytes(good.replace(identity.disk_uuid.encode(), b"f" * 32))
+    found = datadir.load(tmp_path)
+    assert found is not None
+    with pytest.raises(DataDirError, match="do not belong together"):
+        datadir.clear_stranger(tmp_path, found, "ab" * 16)
+
+
+def test_a_table_from_before_it_named_its_broker_is_written_anew(tmp_path: Path) -> None:
+    """As of format 1, where it could not: the same start that changes the format writes it."""
+    identity, file = table_of(tmp_path)
+    whole = json.loads(file.read_text())
+    del whole["broker"]
+    whole["check"] = datadir._check(whole["processes"])
+    file.write_text(json.dumps(whole))
+    with pytest.raises(DataDirError, match="do not belong together"):
+        datadir.read_table(tmp_path, identity)
+    json_file = tmp_path / "broker.json"
+    json_file.write_text(json_file.read_text().replace('"format": 2', '"format": 1'))
+    before = datadir.load(tmp_path)
+    assert before is not None
+    datadir.adopt_table(tmp_path, before)
+    assert datadir.load(tmp_path) == identity
+    assert datadir.read_table(tmp_path, identity) == identity.first_table()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", "\x00", "[" * 99_999])
 def test_something_else_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
     with pytest.raises(DataDirError, match="is damaged"):
