@@ -93,8 +93,12 @@ class Carrier:
         return self.machine.untold(self._state()) if self.machine.alone else None
 
     def position(self, gid: Gid) -> tuple[int, int]:
-        """(gseq, header_crc) of the last stable group."""
-        if gid == self.current:
+        """(gseq, header_crc) of the last stable group.
+
+        Whose log the core has, the store says: the machine may have asked for the next generation
+        already, and before that has begun nobody has looked where the files of this one end.
+        """
+        if gid.epoch == self._store.epoch:
             state = self._reactor.log_state()
             return state["stable_gseq"], state["header_crc"] if state["stable_gseq"] else 0
         end = self._store.copy(gid.epoch, self._session_of(gid)).position

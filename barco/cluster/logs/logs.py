@@ -21,7 +21,7 @@ The core has one generation, files the others. Of each it is known where it is:
 
 `_IN` says for every state what each event does in it. Follow, Lead and Seal are changes: one at a
 time, as they were asked for, each through its steps (`Step`). The core leaves a generation only
-while nothing is under way in it.
+while nothing is under way in it, and if it is shut, after the replica was told where it ends.
 
 The core may take groups without a word to this machine (`native/broker/intake.c`). So nothing is
 counted here that the core counts: how it stands (`CoreState`) comes with every event.
@@ -112,9 +112,9 @@ class Logs:
         return self.at(gid) in (At.AWAITED, At.FILES, At.WHOLE) and self._is_quiet(gid)
 
     def settled(self, gid: Gid, core: le.CoreState) -> bool:
-        """Whether nothing that was asked for is under way."""
+        """Whether nothing that was asked for is under way, and where its log ends can be told."""
         own = gid != self.current or core.settled and not self._keeping
-        return own and self._is_quiet(gid)
+        return own and self.at(gid) is not At.LEFT and self._is_quiet(gid)
 
     def _is_quiet(self, gid: Gid) -> bool:
         return not self._waiting.get(gid) and gid not in self._writing
@@ -350,6 +350,8 @@ class Logs:
                 gid = change.gid if isinstance(change.what, fx.Seal) else self.current
                 if gid is not None and not self.settled(gid, core):
                     return
+                if gid in self._draining:
+                    return  # The replica is told first where it ends: the core knows that now.
                 self._rested(change.what, core)
             else:
                 return
@@ -440,8 +442,9 @@ class Logs:
 
     def _has_begun(self, what: fx.Follow | fx.Lead | fx.Seal, gid: Gid, core: le.CoreState) -> None:
         assert self.current is None and self.at(gid) is At.BEGINNING
-        if self._left is not None:
-            self._at[self._left] = At.WHOLE if self._noted else At.FILES
+        left = self._left
+        if left is not None:
+            self._at[left] = At.WHOLE if self._noted else At.FILES
         self._left, self._noted = None, False
         self._free = self._landed = 0
         self.current, self._at[gid] = gid, At.CORE
@@ -450,6 +453,8 @@ class Logs:
                 self._drop(other)
             elif other.epoch < gid.epoch and self.at(other) in (At.AWAITED, At.FILES):
                 self._write(other)
+        if left is not None:
+            self._drained(left, core)
         if isinstance(what, fx.Lead):
             self._step = Step.SEGMENT
             self._ask(le.AddSegment())

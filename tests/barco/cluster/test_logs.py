@@ -179,7 +179,7 @@ def test_what_still_comes_of_a_log_that_the_core_leaves_waits_for_its_files() ->
     run = Run()
     run.logs.adopt(OLD, 4, [])
     run.core = le.CoreState(4, 44, 4, 44, True)
-    run.step(fx.Drain(OLD), fx.Follow(generation(5)))
+    run.step(fx.Drain(OLD), fx.Follow(generation(5)), le.Heard())
     assert run.logs.at(OLD) is At.LEFT
     assert run.step(le.Arrived(OLD, b"1234")) == []
     assert run.step(le.Done())[0] == le.WriteFiles(OLD, (b"1234",))
@@ -195,6 +195,30 @@ def test_nothing_is_told_to_be_at_rest_before_the_core_was_heard() -> None:
     told = run.step(le.Landed(1, 11, 5))
     assert told == [le.Tell(ev.Stable(NOW, 1, 11)), le.Rests(NOW)]
     assert run.step(le.Heard()) == []
+
+
+def test_the_core_is_not_left_before_it_is_told_where_that_log_ends() -> None:
+    run = Run({OLD: 6})
+    run.logs.adopt(OLD, 4, [])
+    run.core = le.CoreState(4, 44, 4, 44, True)
+    assert run.step(fx.Drain(OLD), fx.Follow(generation(5))) == [le.Hear()]
+    assert run.logs.at(OLD) is At.CORE and run.logs.waits()
+    told = run.step(le.Heard())
+    assert told == [le.Rests(OLD), le.FenceCore(), le.Begin(generation(5))]
+
+
+def test_of_a_log_that_the_core_is_leaving_it_is_not_told_where_it_ends() -> None:
+    """Its files are no log of their own yet: asked then, they would end with group 0."""
+    run = Run()
+    run.logs.adopt(OLD, 4, [])
+    run.core = le.CoreState(4, 44, 4, 44, True)
+    run.step(fx.Follow(generation(5)))
+    assert run.logs.at(OLD) is At.LEFT
+    told = run.step(fx.Drain(OLD), le.Heard(), le.Look(), le.Landed(4, 44, 4))
+    assert told == [le.Hear()]
+    run.core = le.CoreState(0, 0, 0, 0, True)
+    assert run.step(le.Done()) == [le.Rests(OLD), le.FollowIn()]
+    assert run.logs.at(OLD) is At.FILES and run.step(le.Heard()) == []
 
 
 def test_a_seal_waits_for_what_is_being_written() -> None:

@@ -5,10 +5,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from barco.cluster.logs import events as le
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.model.generation import Generation, Gid, Identity
+from barco.types import Epoch, Token
 from barco.workers.replication.carrier import Carrier
 
 LEADER = Identity(0, b"a" * 16)
@@ -23,14 +26,17 @@ class Core:
         self.calls: list[str] = []
         self.verdicts: list[str] = []
         self.taken = 0
+        self.landed: int | None = None
+        """The last stable group; None: the last one taken."""
 
     def log_state(self) -> dict[str, Any]:
+        stable = self.taken if self.landed is None else self.landed
         return {
             "gseq": self.taken,
-            "stable_gseq": self.taken,
+            "stable_gseq": stable,
             "header_crc": 100 + self.taken,
-            "stable_crc": 100 + self.taken,
-            "settled": True,
+            "stable_crc": 100 + stable,
+            "settled": stable == self.taken,
         }
 
     def take_group(self, group: bytes) -> str:
@@ -215,6 +221,46 @@ def test_what_comes_while_the_core_is_getting_it_waits_for_that() -> None:
         logs.step(le.Arrived(GID, b"1234"))
         await turns()
         assert logs.current == GID and core.taken == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_where_a_log_ends_that_is_being_left_the_core_says(late: bool) -> None:
+    """Its last append lands, and the next generation waits for nothing but that. `late`: it is
+    shut when the core is leaving it already. Its files end nowhere before that is done."""
+
+    async def test(logs: Carrier, core: Core, store: Store, told: Any, opened: Any) -> None:
+        following = Generation(Gid(Token(0), Epoch(3)), 1000, LEADER, 8, (LEADER,), ())
+        ends: dict[int, Any] = {}
+        begin = store.begin
+
+        async def leave(epoch: int, session: int, *, followers: bool = True) -> None:
+            before = store.epoch
+            await begin(epoch, session, followers=followers)
+            ends[before] = SimpleNamespace(tail=core.taken, header_crc=100 + core.taken)
+
+        def copy(epoch: int, session: int) -> Any:
+            return SimpleNamespace(position=ends.get(epoch, SimpleNamespace(tail=0, header_crc=0)))
+
+        store.begin, store.copy = leave, copy  # type: ignore[method-assign,attr-defined]
+        logs.step(fx.Follow(GENERATION))
+        await turns()
+        logs.step(le.Arrived(GID, b"1234"))
+        core.landed = 0
+        if not late:
+            logs.step(fx.Drain(GID))
+            await turns()
+        logs.step(fx.Follow(following))
+        await turns()
+        assert not told and logs.current == GID
+        core.landed = None
+        logs.step(le.Landed(1, 101, 2))
+        if late:
+            logs.step(fx.Drain(GID))
+        await turns()
+        assert told == [ev.Stable(GID, 1, 101), ev.Drained(GID, 1, 101)]
+        assert logs.current == following.gid
 
     run(test)
 

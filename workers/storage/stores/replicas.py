@@ -382,6 +382,7 @@ class ReplicaStore(ShardFiles):
 
     def copy(self, epoch: int, session: int | None) -> CopiedLog:
         """The log of a generation that the core does not have, to append to."""
+        assert epoch != self.epoch, "where that one ends the core knows"
         log = self._copies.get(epoch)
         if log is None:
             tags = Tags(self._cluster_uuid, self._token, epoch, session)
