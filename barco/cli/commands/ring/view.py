@@ -237,7 +237,8 @@ def _unled(view: RingView) -> list[str]:
     found = []
     if idle := [each for each in view.ranges if each.leader is None and not each.handed]:
         found.append(
-            f"nobody leads slices {_spans(idle)}: what they hold can be read, nothing can be written"
+            f"nobody leads slices {_spans(idle)}: what they hold can be read,"
+            " nothing can be written"
         )
     led = [each for each in view.ranges if each.leader is not None and len(each.members) > 1]
     if alone := [each for each in led if len(each.members) - _missing(each) == 1]:
