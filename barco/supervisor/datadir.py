@@ -110,6 +110,7 @@ def format_data_dir(
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
         _write(path, PROCESSES, _table_text(identity, identity.first_table()))
+        _make_ranges(path, identity.first_table())
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
     except OSError as error:
@@ -296,13 +297,38 @@ def adopt_table(path: Path, identity: Identity) -> ProcessTable:
     names = {f"shard-{held.number:04d}": directory_of(held.token) for held in table}
     try:
         if identity.format != FORMAT:
+            _make_ranges(path, table)
             _write(path, IDENTITY, json.dumps(asdict(replace(identity, format=FORMAT))))
         for old in numbered(path):
             if old.name in names:
                 _rename(old, path / names[old.name])
     except OSError as error:
         raise _refusal(path, error) from None
+    _check_ranges(path, identity, table)
     return table
+
+
+def _make_ranges(path: Path, table: ProcessTable) -> None:
+    """Before broker.json says that they are there: one that is not was taken away later."""
+    there = {old.name for old in numbered(path)}
+    for held in table:
+        if f"shard-{held.number:04d}" not in there:
+            (path / directory_of(held.token)).mkdir(mode=0o700, exist_ok=True)
+    _sync_directory(path)
+
+
+def _check_ranges(path: Path, identity: Identity, table: ProcessTable) -> None:
+    """A log that is gone is not begun anew: with the name of this disk it would have a vote on what
+    it has forgotten, unless another broker that is up remembers."""
+    for held in table:
+        if held.genesis and not os.path.lexists(path / directory_of(held.token)):
+            advice = "an empty directory of that name gives up all that was in it"
+            if identity.ring_size > 1:
+                advice = f"this disk is lost: move {path} aside, and run barco replace"
+            raise DataDirError(
+                f"{path / directory_of(held.token)} is not there: it has the log of slices"
+                f" {held.numbers[0]} to {held.numbers[-1]}. Bring it back; if it is lost, {advice}"
+            )
 
 
 def _rename(old: Path, new: Path) -> None:
@@ -405,6 +431,7 @@ def _check_empty(path: Path) -> None:
     if IDENTITY in names:
         raise DataDirError(f"{path} is already formatted")
     names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW}  # Of a format that was cut off.
+    names -= {each.name for each in path.glob(RANGES) if each.is_dir() and not any(each.iterdir())}
     if names:
         raise DataDirError(
             f"{path} is not empty and not a data directory of barco (it has {min(names)!r}):"

@@ -27,7 +27,12 @@ def test_format_and_load(tmp_path: Path) -> None:
         "replaces",
     ]
     assert len(written["cluster_uuid"]) == len(written["disk_uuid"]) == 32
-    assert sorted(entry.name for entry in path.iterdir()) == ["broker.json", "processes.json"]
+    ranges = [f"range-{held.token}" for held in identity.first_table()]
+    assert sorted(entry.name for entry in path.iterdir()) == [
+        "broker.json",
+        "processes.json",
+        *sorted(ranges),
+    ]
 
 
 def test_a_directory_that_was_refused_is_given_up_and_no_other(tmp_path: Path) -> None:
@@ -35,7 +40,6 @@ def test_a_directory_that_was_refused_is_given_up_and_no_other(tmp_path: Path) -
     lost, again = "cd" * 16, "ef" * 16
     identity = datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8, ring_size=3)
     log = tmp_path / f"range-{identity.first_table().at(1).token}" / "lineage.log"
-    log.parent.mkdir()
     for named in (bytes.fromhex(identity.disk_uuid), identity.disk_uuid.encode()):
         log.write_bytes(b"some" + named + b"more")
         with pytest.raises(DataDirError, match="may hold copies that count"):
@@ -80,6 +84,7 @@ def test_format_overwrites_nothing(tmp_path: Path) -> None:
 def test_a_cut_off_format_can_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "broker.json.new").write_text('{"form')
     (tmp_path / "processes.json").write_text("of another cut")
+    (tmp_path / "range-0").mkdir()
     (tmp_path / "lost+found").mkdir()
     datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8)
     assert datadir.load(tmp_path) is not None
@@ -127,8 +132,10 @@ def test_the_table_is_made_once_and_read_again(tmp_path: Path) -> None:
 
 def from_before(path: Path) -> datadir.Identity:
     """A directory as a version wrote it that named directories by processes."""
-    _, file = table_of(path)
+    made, file = table_of(path)
     file.unlink()
+    for held in made.first_table():
+        (path / f"range-{held.token}").rmdir()
     for number in range(2):
         (path / f"shard-{number:04d}").mkdir()
         (path / f"shard-{number:04d}" / "lineage.log").write_text(str(number))
@@ -175,6 +182,33 @@ def test_an_earlier_version_is_kept_away_before_the_first_name_changes(
     assert datadir.numbered(tmp_path) == []
 
 
+def test_no_log_is_begun_in_the_place_of_one_that_is_gone(tmp_path: Path) -> None:
+    """Half of all events were not there, in silence; in a ring it had a vote on the rest."""
+    three, _ = table_of(tmp_path / "three", ring_size=3)
+    first = datadir.adopt_table(tmp_path / "three", three)
+    (tmp_path / "three" / f"range-{first.at(2).token}").rmdir()
+    with pytest.raises(DataDirError, match="this disk is lost: .* run barco replace"):
+        datadir.adopt_table(tmp_path / "three", three)
+    path = tmp_path / "one"
+    identity, _ = table_of(path)
+    table = datadir.adopt_table(path, identity)
+    gone = path / f"range-{table.at(1).token}"
+    gone.rename(path / "range-77")
+    with pytest.raises(
+        DataDirError, match=r"range-0 is not there: .* slices 4 to 7\. Bring it back"
+    ):
+        datadir.adopt_table(path, identity)
+    gone.mkdir()
+    assert datadir.adopt_table(path, identity) == table, "on an operator's word"
+    before = from_before(tmp_path / "before")
+    assert datadir.adopt_table(tmp_path / "before", before) == table
+    never = from_before(tmp_path / "never")
+    for number in range(2):
+        (tmp_path / "never" / f"shard-{number:04d}" / "lineage.log").unlink()
+        (tmp_path / "never" / f"shard-{number:04d}").rmdir()
+    assert datadir.adopt_table(tmp_path / "never", never) == table, "formatted and never started"
+
+
 def test_two_logs_of_one_range_are_somebody_elses_to_judge(tmp_path: Path) -> None:
     """As a version leaves it that has begun anew beside what it did not find."""
     identity = from_before(tmp_path)
@@ -190,7 +224,6 @@ def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     """Who holds what would be a guess."""
     identity, file = table_of(tmp_path)
     file.unlink()
-    (tmp_path / f"range-{-(2**63)}").mkdir()
     with pytest.raises(DataDirError, match="is not there: .*; restore it from a backup"):
         datadir.adopt_table(tmp_path, identity)
 

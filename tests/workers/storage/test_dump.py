@@ -20,7 +20,6 @@ def data_dir(root):
     path = root / "data"
     identity = datadir.format_data_dir(path, workers=1, slices_per_range=8)
     shard = layout.range_path(path, TOKEN_MIN)
-    shard.mkdir()
     uuid = bytes.fromhex(identity.cluster_uuid)
     lineage = Lineage.load(shard)
     for epoch in (2, 3, 4):
