@@ -297,8 +297,9 @@ def _from_environment(environment: Mapping[str, str], known: Mapping[str, Key]) 
 
 
 def _closest(name: str, known: Any) -> str:
-    """ " (did you mean x?)", or the whole list when nothing is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    """ " (did you mean x?)", the same key elsewhere first; the whole list when nothing is near."""
+    moved = [key for key in known if "." in name and key.split(".")[1:] == name.split(".")[1:]]
+    near = moved or difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]}?)" if near else f" (there are: {', '.join(sorted(known))})"
 
 

@@ -65,6 +65,7 @@ def test_lists_in_the_environment_have_commas() -> None:
     ("text", "words"),
     [
         ("[limits]\nmemroy_bytes = 1", "unknown key limits.memroy_bytes (did you mean limits.mem"),
+        ("[broker]\nhosts = []", "unknown key broker.hosts (did you mean clients.hosts?)"),
         ("[limit]\nmemory_bytes = 1", "unknown section [limit] (did you mean limits?)"),
         ("memory_bytes = 1", "unknown section [memory_bytes]"),
         ("limits = 1", "limits is a section"),
