@@ -37,7 +37,8 @@ def main() -> int:
 
 def _rounds(args: argparse.Namespace, mutant: object) -> int:
     """Every fifth seed with a data directory that goes back, every fifth with journals that are
-    hurt, every fifth with a member that lags; of the others every third with four brokers. Walks
+    hurt, every fifth with a member that lags, every tenth with logs that rot; of the others every
+    third with four brokers. Walks
     have none: pings are off in them, so nobody could hear of it."""
     begin, told, failed = time.monotonic(), 0.0, 0
     cpu = 0.0  # Of the clusters alone.
@@ -46,7 +47,8 @@ def _rounds(args: argparse.Namespace, mutant: object) -> int:
         how: dict[str, object] = {kind: True for kind in KINDS if getattr(args, kind)}
         if not how and not args.three:
             how = {"rollback": seed % 5 == 4, "hurt": seed % 5 == 2, "lag": seed % 5 == 3}
-            how["four"] = seed % 5 < 2 and seed % 3 == 0
+            how["rotting"] = seed % 10 == 1
+            how["four"] = seed % 5 < 2 and seed % 3 == 0 and not how["rotting"]
         how["mutant"] = mutant
         start = time.process_time()
         outcome = run(seed, args.seconds, **how)

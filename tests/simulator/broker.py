@@ -16,6 +16,7 @@ from barco.workers.replication.persisting import Persisting
 
 from .carrier import Carrier
 from .disk import Disk
+from .images import Recovery
 
 if TYPE_CHECKING:
     from .world import World
@@ -32,6 +33,8 @@ class Broker(Carrier):
         self.life = 0
         """Grows with every start and every crash: what an earlier life began is void."""
         self.replica: Replica | None = None
+        self.recovery: Recovery
+        """Of this start."""
         self.session = 0
         self.paused = False
         self.waiting: list[tuple[Any, ...]] = []

@@ -19,10 +19,12 @@ from barco.model.generation import Generation, Gid, GroupHead
 
 if TYPE_CHECKING:
     from .disk import Disk
+    from .images import Recovery
     from .intake import Intake
     from .world import World
 
 PIPELINE = 3
+MEND_SECONDS, STATE_TRIES = 0.5, 20
 NOTE_SECONDS = 0.002
 """Until it is noted that a generation is whole; a crash may come first."""
 
@@ -50,6 +52,7 @@ class Carrier:
     life: int
     replica: Replica | None
     paused: bool
+    recovery: Recovery
     intake: Intake
     step: Callable[[on.Event], None]
     """Tell the replica."""
@@ -74,16 +77,46 @@ class Carrier:
     # --- Life -----------------------------------------------------------------------------
 
     def load(self) -> None:
-        """A new process: as recovery does, the core gets the newest log that has something."""
+        """A new process: the core gets what recovery has for it."""
         self.forget()
+        sealed = self.disk.sealed
         for token in {gid.token for gid in self.disk.logs}:
-            mine = [gid for gid in self.disk.logs if gid.token == token]
-            whole = self.disk.sealed - self.disk.rotten.keys()
-            hurt = self.disk.sealed & self.disk.rotten.keys()
-            held = [gid for gid in mine if self.disk.logs[gid] and gid not in hurt]
-            current = max(held, default=None)
-            stable = len(self.disk.logs[current]) if current is not None else 0
-            self.own(token).adopt(current, stable, whole.intersection(mine))
+            current, stable = self.recovery.current.get(token, (None, 0))
+            if current is not None:
+                self.world.oracle.loaded(self, current, stable)
+            self.own(token).adopt(current, stable, [g for g in sealed if g.token == token])
+        self._look_again(self.life)
+
+    # --- What has ended, and is damaged -----------------------------------------------------
+
+    def _look_again(self, life: int) -> None:
+        if self.disk.damaged():
+            self.world.at(self.world.time + MEND_SECONDS, self.look_after, life)
+
+    def look_after(self, life: int) -> None:
+        """It is repaired in place, from whoever has it (`storage.scrub`)."""
+        if life == self.life:
+            for gid in [] if self.paused else self.disk.damaged():
+                self.mend(gid)
+            self._look_again(life)
+
+    def mend(self, gid: Gid) -> None:
+        """The groups up to its tail, if somebody in reach has them."""
+        disk, world = self.disk, self.world
+        mine, tail = disk.log(gid), disk.sealed[gid]
+        crc = mine[-1].header_crc if mine else 0
+        for broker in world.brokers:
+            other, link = broker.disk, (self.ordinal, broker.ordinal)
+            reached = broker.replica is not None and not world.cuts & {link, link[::-1]}
+            first = len(mine) + 1
+            if not reached or not other.holds(gid, tail) or other.begins.get(gid, 1) > first:
+                continue
+            groups = other.log(gid)[len(mine) : tail]
+            if groups and groups[0].prev_crc == crc:
+                disk.put(gid, groups)
+                world.seen.note("what has ended is mended")
+                world.oracle.stored(self, gid, mine)
+                return
 
     def forget(self) -> None:
         """The process is gone."""
@@ -230,6 +263,7 @@ class Carrier:
             return False
         gseq, crc = disk.end(gid)
         content = self.world.new_content(self, gid, gseq + 1)
+        self.world.upto[content] = len(disk.log(gid))
         head = GroupHead(gseq + 1, crc, content, 4096)
         self.submit(gid, head)
         if not self.alone:
@@ -302,19 +336,34 @@ class Carrier:
         self.shut.add(token)
 
     def _make_state(self, token: int, effect: le.MakeState) -> None:
-        self._after_io(token, le.Done())
+        self.world.io(self, self.made_state, self.life, token, effect.generation, STATE_TRIES)
+
+    def made_state(self, life: int, token: int, generation: Generation, tries: int) -> None:
+        """Of a history that is damaged there is no state before it is mended (`restoring`)."""
+        if life != self.life:
+            return
+        hurt = self.disk.damaged(each.gid for each in generation.parents)
+        for gid in hurt:
+            self.mend(gid)
+        if not self.disk.damaged(hurt):
+            self.tell(token, le.Done())
+        elif tries:
+            at = self.world.time + MEND_SECONDS
+            self.world.at(at, self.made_state, life, token, generation, tries - 1)
+        else:
+            self.world.stopped(self, "nobody has the state")
 
     def _note(self, token: int, effect: le.Note) -> None:
         self.world.oracle.sealed(self, effect.gid, effect.tail)
         at = self.world.time + NOTE_SECONDS
-        self.world.at(at, self.noted, self.life, effect.gid)
+        self.world.at(at, self.noted, self.life, effect.gid, effect.tail)
 
-    def noted(self, life: int, gid: Gid) -> None:
+    def noted(self, life: int, gid: Gid, tail: int) -> None:
         """That it is whole stands where a start finds it."""
         if life == self.life:
-            self.disk.rotten.pop(gid, None)
+            self.disk.behind.pop(gid, None)
             self.disk.kept.pop(gid, None)
-            self.disk.sealed.add(gid)
+            self.disk.sealed[gid] = tail
             self.tell(gid.token, le.Done())
 
     def _begin(self, token: int, effect: le.Begin) -> None:

@@ -71,6 +71,7 @@ def _broker(value: Broker, world: Any) -> Broker:
     new: Broker = shallow(value)
     new.world = world
     new.disk = _disk(value.disk)
+    new.disk.upto = world.upto
     new.replica = None if value.replica is None else _replica(value.replica)
     new.persisting = shallow(value.persisting)
     new.owned, value.owned = set(), set()

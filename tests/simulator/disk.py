@@ -1,11 +1,10 @@
 """A simulated disk: what is stable, what is on its way, and what a crash leaves of that."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from barco.cluster.state.core import Recovered
 from barco.model.generation import Ballot, Gid, GroupHead, Identity
 from barco.protocol.replication import (
     AcceptedRecord,
@@ -16,6 +15,7 @@ from barco.protocol.replication import (
     PromisedRecord,
 )
 
+from .images import Spot, rotten, torn
 from .journal import Files
 
 
@@ -47,10 +47,13 @@ class Disk:
         self.replaces = replaces
         self.files = files(f"{seed} {identity}", self.seen.note)
         self.logs: dict[Gid, list[GroupHead]] = {}
-        self.rotten: dict[Gid, int] = {}
-        """The last good group of a log whose later ones are corrupt."""
-        self.sealed: set[Gid] = set()
-        """Whose logs are whole, and part of what readers see."""
+        self.behind: dict[Gid, tuple[Spot, ...]] = {}
+        """What stands in the places after the last group of `logs`, where it is not all zeros: torn
+        by a crash, or damaged, and sound ones behind that."""
+        self.upto: dict[int, int] = {}
+        """`durable_upto` in the header of each group, by its content. The world's."""
+        self.sealed: dict[Gid, int] = {}
+        """Whose logs are part of what readers see, with their tails: all was here once."""
         self.promised: dict[Gid, Ballot] = {}
         self.accepted: dict[Gid, tuple[Ballot, object]] = {}
         self.in_flight: dict[Gid, deque[GroupHead]] = {}
@@ -70,6 +73,7 @@ class Disk:
         self.full = False
         self.witness: dict[Gid, int] = {}
         """What was committed, as the headers of a log's groups say."""
+        self._random = 0
         self.aside: list[tuple[AsideRecord, dict[Gid, list[GroupHead]]]] = []
         """What was set aside, and why."""
 
@@ -128,6 +132,14 @@ class Disk:
             self.promised[record.gid] = record.ballot
             self.accepted[record.gid] = (record.ballot, record.value)
 
+    def put(self, gid: Gid, heads: Iterable[GroupHead]) -> None:
+        """The next groups of a log are in their places, over whatever stood there."""
+        log = self.log(gid)
+        for head in heads:
+            log.append(head)
+            if left := self.behind.pop(gid, ())[1:]:
+                self.behind[gid] = left
+
     def complete(self, gid: Gid, gseq: int) -> GroupHead | None:
         """An append ended, maybe before an earlier one. The group up to which all have, if that is
         news."""
@@ -136,7 +148,7 @@ class Disk:
         while flying and flying[0].gseq in done:
             last = flying.popleft()
             done.discard(last.gseq)
-            self.log(gid).append(last)
+            self.put(gid, (last,))
         return last
 
     def crash(self, rng: Random, *, power: bool = False) -> None:
@@ -156,9 +168,10 @@ class Disk:
                 arrived += 1
             for _ in range(arrived):
                 head = flying.popleft()
-                # A hole ends what recovery finds: later groups are not reached.
                 if head.gseq == len(log) + 1:
-                    log.append(head)
+                    self.put(gid, (head,))
+            # A hole ends what recovery finds: later groups are not reached.
+            self._tear(gid, flying, done)
             flying.clear()
             if not power and len(log) > stable:
                 self.loose[gid] = min(self.loose.get(gid, stable), stable)
@@ -166,8 +179,17 @@ class Disk:
             log = self.log(gid)
             if row[0].gseq <= len(log) + 1:
                 self.seen.note("a row that was kept is restored", when=row[-1].gseq > len(log))
-                log += [head for head in row if head.gseq > len(log)]
+                self.put(gid, [head for head in row if head.gseq > len(log)])
         self.kept.clear()
+
+    def _tear(self, gid: Gid, left: Sequence[GroupHead], done: Collection[int] = ()) -> None:
+        """Appends that have not arrived leave something in their places. Over damage it is as it
+        was: they are the same bytes."""
+        if left and not self.behind.get(gid):
+            self._random += 1
+            rng = Random(f"{self.identity} {self._random}")
+            self.behind[gid] = torn(left, done, self.upto, rng)
+            self.seen.note("an append of a log is torn", when=self.behind[gid][0].stands)
 
     def _lose(self, rng: Random) -> None:
         """With the power goes any suffix of what was not synced."""
@@ -175,7 +197,9 @@ class Disk:
             log = self.log(gid)
             end = stable if gid in self.doomed else rng.randint(min(stable, len(log)), len(log))
             self.seen.note("groups that were read are lost with the power", when=end < len(log))
+            lost = log[end:]
             del log[end:]
+            self._tear(gid, lost)
         end = len(self.journal)
         left = rng.randint(min(self.files.loose, end), end)
         self.seen.note("votes that were read are lost with the power", when=self.files.lose(left))
@@ -195,22 +219,9 @@ class Disk:
         """Its appends fail: they can be read, until somebody syncs."""
         log, flying = self.log(gid), self.flying(gid)
         self.doomed[gid] = min(self.doomed.get(gid, len(log)), len(log))
-        log += flying
+        self.put(gid, flying)
         flying.clear()
         self.done.pop(gid, None)
-
-    def recovered(self) -> dict[Gid, Recovered]:
-        """What recovery finds (storage rules S3 and S5)."""
-        found = {}
-        for gid, log in self.logs.items():
-            crc = log[-1].header_crc if log else 0
-            known = (
-                gid in self.rotten,
-                gid in self.sealed,
-                min(self.witness.get(gid, 0), len(log)),
-            )
-            found[gid] = Recovered(len(log), crc, *known)
-        return found
 
     def set_aside(self) -> None:
         """What the journal gave up, at a start."""
@@ -220,15 +231,19 @@ class Disk:
             if record.tail > record.value.tail:
                 gone.append(record.gid)
             self.aside.append((record, {gid: self.logs.pop(gid, []) for gid in gone}))
-            self.sealed -= {record.gid, *gone}
-            for known in (self.promised, self.accepted, self.witness, self.begins):
+            self.sealed.pop(record.gid, None)
+            self.behind.pop(record.gid, None)
+            for known in (
+                *(self.promised, self.accepted, self.witness, self.begins),
+                *(self.sealed, self.behind),
+            ):
                 for gid in gone:
                     known.pop(gid, None)
 
     def copy(self) -> dict[str, Any]:
         """What a copy of the directory holds."""
         names = (
-            "rotten",
+            "behind",
             "sealed",
             "promised",
             "accepted",
@@ -269,10 +284,21 @@ class Disk:
         self.logs[gid] = [*(GroupHead(gseq, 0, 0, 0) for gseq in range(1, first - 1)), last]
         self.begins[gid] = first
 
+    def damaged(self, gids: Iterable[Gid] | None = None) -> list[Gid]:
+        """Of these generations, or all, those that have ended and are not sound to their tails."""
+        among = self.sealed if gids is None else gids
+        return [gid for gid in among if not self.holds(gid, self.sealed.get(gid, 0))]
+
     def rot(self, gid: Gid, gseq: int) -> None:
         """Group `gseq` can not be read any more, and so nothing after it."""
-        del self.log(gid)[gseq - 1 :]
-        self.rotten[gid] = gseq - 1
+        self._random += 1
+        rng = Random(f"{self.identity} {self._random}")
+        log, old = self.log(gid), self.behind.get(gid, ())
+        # Only the headers of others tell of what lacks sectors; or that it has ended later.
+        told = max(self.upto.get(head.header_crc, 0) for head in log[gseq:] or log[-1:])
+        known, sealed = gseq <= told, gid in self.sealed
+        self.behind[gid] = (*rotten(log[gseq - 1 :], rng, known=known, sealed=sealed), *old)
+        del log[gseq - 1 :]
 
     def decided(self, gid: Gid) -> bool:
         """Whether the journal knows the generation's successor."""

@@ -28,7 +28,9 @@ from barco.protocol.append_frame import Append
 from barco.protocol.replication import Ping
 from barco.types import Epoch
 from barco.workers.replication.persisting import Persisting
+from barco.workers.storage.index import verdict
 
+from .images import Recovery
 from .intake import Early, GoesOn, Intake
 from .journal import Files
 
@@ -245,6 +247,35 @@ class LetsBackIn(Replica):
         return False
 
 
+class TakenForTorn(Recovery):
+    """27: S5: what is corrupt is where the log ends, and cleared away."""
+
+    def judge(self, seen: verdict.Seen, wanted: int | None) -> str:
+        found = super().judge(seen, wanted)
+        return verdict.TORN if found == verdict.CORRUPT and wanted is None else found
+
+
+class VerdictIgnored(Recovery):
+    """28: A4: what recovery found is known, and the machine is not told."""
+
+    def told(self, judged: verdict.Judged) -> verdict.Found:
+        return judged.found._replace(suspect=False)
+
+
+class TakenAsSealed(Recovery):
+    """29: what is noted to be whole is taken as far as it goes."""
+
+    def judge(self, seen: verdict.Seen, wanted: int | None) -> str:
+        return verdict.SEALED if wanted is not None else super().judge(seen, wanted)
+
+
+class NoDurable(Recovery):
+    """30: S5 without D: only sectors tell what was whole."""
+
+    def seen(self, gid: Gid, wanted: int | None) -> verdict.Seen:
+        return super().seen(gid, wanted)._replace(durable=0)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One rule less."""
@@ -255,6 +286,7 @@ class Mutant:
     intake: Any = Intake
     logs: Any = Logs
     files: Any = Files
+    recovery: Any = Recovery
     persisting: Any = Persisting
     told_early: bool = False
     """Records count as stable when their append begins."""
@@ -303,6 +335,13 @@ DISK_MUTANTS = (
     Mutant(24, "a start reads, and syncs then", reads_first=True),
 )
 """Of what a disk does: a page cache, syncs that fail, appends that end in any order."""
+VERDICT_MUTANTS = (
+    Mutant(27, "corruption taken for a torn end", recovery=TakenForTorn),
+    Mutant(28, "a verdict that nobody hears of", recovery=VerdictIgnored),
+    Mutant(29, "what has ended is taken as far as it goes", recovery=TakenAsSealed),
+    Mutant(30, "durable_upto is not looked at", recovery=NoDurable),
+)
+"""Of what a start makes of the logs that it finds."""
 LOGS_MUTANTS = (Mutant(26, "a drain ends while appends are in flight", logs=RestsEarly),)
 """Of the machine of the logs."""
 HEARS_ALL = Mutant(25, "a log is skipped that the core still has", hears_all=True)

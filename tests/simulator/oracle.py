@@ -146,6 +146,12 @@ class Oracle:
         if key in self.rotten and gid in self.decided and len(log) >= self.decided[gid].tail:
             self.rotten.discard(key)
 
+    def loaded(self, broker: Broker, gid: Gid, stable: int) -> None:
+        """S3: the core's state is that of a whole history, or that of none."""
+        tail = broker.disk.sealed.get(gid, stable)
+        if stable != tail:
+            self.fail("S3", f"broker {broker.ordinal} goes on from {stable} of {tail} of {gid}")
+
     def lost(self, identity: Identity) -> None:
         self.gone.add(identity)
 
@@ -387,6 +393,10 @@ class Oracle:
         value = self.decided.get(gid)
         if value is None or value.tail != tail or not broker.disk.holds(gid, tail):
             self.fail("I3", f"broker {broker.ordinal} seals {gid} at {tail}")
+
+    def whole(self) -> bool:
+        """Whether no disk has lost anything that it has not got again."""
+        return not (self.rotten or self.rolled or self.gone or self.forgotten)
 
     def fault_free(self) -> bool:
         """Whether every copy is whole again: another disk may be lost then (D2)."""

@@ -93,6 +93,9 @@ HURTING = KINDS | {"hurt": 16, "forget": 2}
 LAGGING = KINDS | {"lag": 16, "elect": 12, "wipe": 0}
 """A chosen member is behind by a chosen number of groups, or of messages."""
 
+ROTTING = KINDS | {"rot": 6, "rot_open": 24, "isolate": 10, "elect": 16, "wipe": 0}
+"""Groups are damaged, in logs that are open and in what has ended."""
+
 ROLLING = KINDS | {"copy": 5, "roll": 5, "wipe": 0, "rot": 0}
 """A data directory goes back to a copy of it, once in a world."""
 
@@ -125,13 +128,14 @@ def plan(
     expire: bool = False,
     hurt: bool = False,
     lag: bool = False,
+    rotting: bool = False,
 ) -> list[Fault]:
     """The faults of a seed, by time."""
     rng = Random(f"plan {seed}")
     kinds = FOUR if four else FORGETTING if forget else CLOSE if close(seed) else KINDS
     kinds = ROLLING if rollback else kinds
     kinds = ONE if one else EXPIRING if expire else HURTING if hurt else kinds
-    kinds = LAGGING if lag else kinds
+    kinds = LAGGING if lag else ROTTING if rotting else kinds
     seconds = min(seconds, CLOSE_SECONDS) if close(seed) else seconds
     names, weights = list(kinds), list(kinds.values())
     pace = 10 * slowness(seed)[0] if close(seed) else rng.choice((0.1, 0.5, 1.0, 3.0))
@@ -257,6 +261,14 @@ class Chaos:
             gseq = 1 + int(fault.number * (len(disk.logs[gid]) - 1))
             world.rot(fault.ordinal, gid, gseq)
 
+    def _rot_open(self, fault: Fault) -> None:
+        """Of a log that is open, near its end, where not everybody has it."""
+        world = self.world
+        log = world.brokers[fault.ordinal].disk.logs
+        gid = max((gid for gid in log if gid in world.oracle.opened), default=None)
+        if gid is not None and len(log[gid]) > 1 and world.oracle.whole():
+            world.rot(fault.ordinal, gid, max(1, len(log[gid]) - 1 - int(4 * fault.number)))
+
     def _forget(self, fault: Fault) -> None:
         if self.world.oracle.fault_free():
             self.world.forget(fault.ordinal)
@@ -343,6 +355,7 @@ def run(
     expire: bool = False,
     hurt: bool = False,
     lag: bool = False,
+    rotting: bool = False,
     liveness: bool = True,
     lemmas: bool = True,
     faults: list[Fault] | None = None,
@@ -372,7 +385,9 @@ def run(
             world.at(rng.random(), world.start, broker.ordinal)
         if faults is None:
             kinds = {"four": four, "forget": forget, "rollback": rollback, "one": one}
-            faults = plan(seed, seconds, expire=expire, hurt=hurt, lag=lag, **kinds)
+            faults = plan(
+                seed, seconds, expire=expire, hurt=hurt, lag=lag, rotting=rotting, **kinds
+            )
         for fault in faults:
             world.run(fault.time)
             chaos.do(fault)
@@ -442,7 +457,7 @@ def _is_read(broker: Broker) -> bool:
     """Whether readers see every generation that has ended and is whole on this disk."""
     disk = broker.disk
     return broker.replica is None or all(
-        gid in disk.sealed or gid in disk.rotten or not disk.holds(gid, value.tail)
+        gid in disk.sealed or not disk.holds(gid, value.tail)
         for gid, value in broker.world.oracle.decided.items()
         if gid in disk.logs and disk.decided(gid)
     )

@@ -8,7 +8,7 @@ from .world import World
 
 ATTEMPTS_MAX = 200
 
-KINDS = ("four", "forget", "rollback", "one", "expire", "hurt", "lag")
+KINDS = ("four", "forget", "rollback", "one", "expire", "hurt", "lag", "rotting")
 """Of worlds, which have faults of their own."""
 
 

@@ -27,6 +27,11 @@ def test_a_chosen_member_lags(seed: int) -> None:
     check(run(seed, SECONDS, lag=True))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_logs_rot(seed: int) -> None:
+    check(run(seed, SECONDS, rotting=True))
+
+
 @pytest.mark.parametrize(
     ("seed", "four"), [(7770033, True), (7770247, False), (7770373, False), (306763, False)]
 )

@@ -8,7 +8,7 @@ from .plan import run
 from .world import World
 
 SECONDS = 30.0
-WORLDS = {"": 40, "rollback": 10, "expire": 20, "hurt": 50, "lag": 20}
+WORLDS = {"": 40, "rollback": 10, "expire": 20, "hurt": 50, "lag": 20, "rotting": 56}
 """So many seeds of each kind."""
 
 LOGS = """
@@ -29,8 +29,16 @@ JOURNALS = """
     a copy is hurt: flip, a copy is hurt: blank, a copy is hurt: cut, a copy is hurt: cut_between,
     a copy is hurt: empty, a copy is hurt: gone, both copies are damaged elsewhere,
     a copy is damaged beside a torn append, a start ends between the two files,
-    an append is in one of the files, an append is torn, the journal can not be written, both copies lack a frame
+    an append is in one of the files, an append is torn, the journal can not be written,
+    both copies lack a frame
 """
+
+VERDICTS = """
+    an append of a log is torn, a start finds a torn log, a start finds a corrupt log,
+    a start finds damage in what has ended, what has ended is mended,
+    a log goes on behind what was mended
+"""
+"""What a start makes of a log, and what follows."""
 
 LAGS = """
     a member lags by groups, a member lags by messages, a message is ten or more late,
@@ -51,9 +59,8 @@ def seen_in(worlds: dict[str, int]) -> Seen:
 
 
 def test_the_rare_branches_are_seen() -> None:
-    wanted = {
-        name.strip() for name in f"{LOGS},{DISKS},{JOURNALS},{LAGS}".replace("\n", " ").split(",")
-    }
+    names = f"{LOGS},{DISKS},{JOURNALS},{VERDICTS},{LAGS}".replace("\n", " ")
+    wanted = {name.strip() for name in names.split(",")}
     never = wanted - seen_in(WORLDS).names
     assert not never, f"never seen: {sorted(never)}"
 

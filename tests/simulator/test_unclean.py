@@ -6,6 +6,7 @@ from barco.cluster.state.unclean import unclean_successor
 from barco.model.generation import Identity, Kind
 from barco.protocol.replication import DecidedRecord
 
+from .images import Recovery
 from .world import World
 
 LEFT = 2
@@ -34,7 +35,7 @@ def lose(seed: int, away: bool) -> World:
 
 def verdict(world: World, disks: dict[int, Identity]):
     disk = world.brokers[LEFT].disk
-    recovered = disk.recovered()
+    recovered = Recovery(disk).found
     return unclean_successor(
         disk.journal,
         disk.identity,

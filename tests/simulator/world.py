@@ -25,6 +25,7 @@ from barco.workers.replication.persisting import Persisting
 
 from .broker import Broker
 from .disk import Disk, Seen
+from .images import Recovery
 from .intake import Intake
 from .journal import Files
 from .oracle import Oracle
@@ -79,6 +80,8 @@ class World:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self.seen = Seen()
+        self.upto: dict[int, int] = {}
+        """`durable_upto` in the header of each group, by its content."""
         self.brokers = [Broker(self, self.new_disk(self.new_identity(o))) for o in range(brokers)]
         self.native = False
         """The core takes what it may (`intake.py`), and commits by itself what it leads alone."""
@@ -95,6 +98,7 @@ class World:
         self._starts_loose = getattr(mutant, "starts_loose", False)
         self._reads_first = getattr(mutant, "reads_first", False)
         self._replica = getattr(mutant, "replica", Replica)
+        self._recovery = getattr(mutant, "recovery", Recovery)
 
     def intake(self, broker: Broker) -> Intake:
         made: Intake = getattr(self.mutant, "intake", Intake)(broker)
@@ -108,7 +112,9 @@ class World:
 
     def new_disk(self, identity: Identity, replaces: bytes = b"") -> Disk:
         files = getattr(self.mutant, "files", Files)
-        return Disk(identity, replaces, seen=self.seen, seed=self.seed, files=files)
+        disk = Disk(identity, replaces, seen=self.seen, seed=self.seed, files=files)
+        disk.upto = self.upto
+        return disk
 
     def new_session(self) -> int:
         return self.rng.getrandbits(63)
@@ -136,14 +142,16 @@ class World:
         self.oracle.read(broker, found)
         disk.believe(found)
         disk.set_aside()
-        before = disk.recovered()
+        before = self._recovery(disk)
         if not self._starts_loose:
             disk.sync()
+        broker.recovery = self._recovery(disk)
+        broker.recovery.carry_out()
         for record in arrived:
             self.oracle.recorded(broker, record)
         for gid in disk.logs:
             self.oracle.stored(broker, gid, disk.logs[gid])
-        return before if self._reads_first else disk.recovered()
+        return before.found if self._reads_first else broker.recovery.found
 
     def logs(self, tail_of: Callable[[Gid], int | None]) -> Logs:
         made: Logs = getattr(self.mutant, "logs", Logs)(tail_of)
@@ -312,7 +320,7 @@ class World:
         disk = self.brokers[ordinal].disk
         for gid in sorted(disk.sealed):
             log = disk.logs.get(gid, [])
-            if log and gid not in disk.rotten:
+            if log and disk.holds(gid, disk.sealed[gid]):
                 upto = 1 + int(share * (len(log) + 1))
                 disk.begins[gid] = max(disk.begins.get(gid, 1), upto)
 

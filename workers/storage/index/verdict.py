@@ -114,7 +114,7 @@ class Start:
         corrupt = ends == CORRUPT
         loads = bool(seen.tail) and not self.current
         if known.tail is not None:
-            assert corrupt or seen.tail == known.tail, "it is whole, or it is damaged"
+            assert corrupt or ends == SEALED, "it is whole, or it is damaged"
             if corrupt:
                 self.hurt.append(known.epoch)
                 return Judged(self.unseen(known), told=True, loads=False, clears=False, mends=True)
