@@ -156,8 +156,7 @@ WORKERS_MAX = 128
 """One per core; a worker needs at least one slice."""
 
 PROCESSES_MAX = 768
-"""Of one broker, whose numbers are below: three for each worker in a cluster, and as many again
-while ranges that moved away have history."""
+"""Of one broker: three for each worker, as many again while ranges that moved have history."""
 
 RETENTION_HOURS = 168
 RETENTION_HOURS_MAX = 24 * 366 * 100
@@ -279,7 +278,7 @@ GOSSIP_RECONNECT_SECONDS = 2.0
 """How often one of the brokers that are down, or were never heard of, is tried."""
 
 ROUTE_BYTES_MAX = 64
-"""Of one route as msgpack: seven numbers and three members take 46 at most."""
+"""As msgpack: seven numbers and three members take 46 at most."""
 
 TARGET_BYTES_MAX = 2 * MiB
 """Of the brokers that a cluster shall consist of: 150 bytes each, BROKERS_MAX of them."""
@@ -468,12 +467,10 @@ assert SEGMENT_BYTES_FLOOR <= SEGMENT_BYTES <= SEGMENT_BYTES_CEILING <= 8 * 2**3
 assert EVENT_BYTES_MAX <= REQUEST_BYTES_MAX, "one event is one request"
 assert MEMORY_REQUESTS_MIN * REQUEST_BYTES_MAX <= MEMORY_BYTES
 assert SEGMENT_REQUESTS_MIN * REQUEST_BYTES_MAX <= SEGMENT_BYTES
-assert REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX
 assert SEGMENT_BYTES % PAGE_BYTES == 0 and SEGMENT_BYTES_FLOOR % PAGE_BYTES == 0
 assert GROUP_HEADER_BYTES % 8 == 0 and GROUP_HEADER_BYTES < PAGE_BYTES
 assert SLICES_PER_RANGE.bit_count() == 1 and SLICES_PER_RANGE_MAX.bit_count() == 1
-assert WORKERS_MAX <= SLICES_PER_RANGE_MAX
-assert 2 * 3 * WORKERS_MAX <= PROCESSES_MAX
+assert WORKERS_MAX <= SLICES_PER_RANGE_MAX and 2 * 3 * WORKERS_MAX <= PROCESSES_MAX
 assert 13 * PROCESSES_MAX + KiB < GOSSIP_FACT_BYTES_MAX  # A broker tells of each.
 assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
@@ -486,20 +483,18 @@ assert (
     )
     < CRASH_LOOP_SECONDS
 )
-assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX
+assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX and REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX
 assert COMMIT_ATTEMPTS_MAX * (ATTEMPT_NAME_BYTES_MAX + 3) < 1 * MiB, "one PUT names them all"
-assert VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
 assert GOSSIP_TELL_SECONDS < GOSSIP_PROBE_ANSWER_SECONDS < GOSSIP_PROBE_SECONDS
 assert GOSSIP_FACT_BYTES_MAX < GOSSIP_PUSH_BYTES_MAX < GOSSIP_SYNC_BYTES_MAX
 assert 2 * GOSSIP_SYNC_BYTES_MAX < GOSSIP_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
-assert REGISTRATION_PEERS_SECONDS_MAX < VIEW_SECONDS_MAX
+assert REGISTRATION_PEERS_SECONDS_MAX < VIEW_SECONDS_MAX < HEARTBEAT_SILENCE_SECONDS_MAX
 assert CONSUMER_SESSION_MS_MIN <= CONSUMER_SESSION_MS_DEFAULT <= CONSUMER_SESSION_MS_MAX
 assert CONSUMER_SESSION_MS_MAX < 1000 * GOSSIP_TOMBSTONE_SECONDS
 assert KERNEL_VERSION_MIN <= KERNEL_VERSION_FULL
 assert 4 * PING_SECONDS <= SILENCE_SECONDS_MIN < SILENCE_SECONDS_MAX
 assert STALL_SECONDS_MAX <= SILENCE_SECONDS_MIN, "whom others took over from listens first"
-assert 2 * PING_SECONDS <= DOUBT_SECONDS_MAX
-assert PING_SECONDS <= STEP_SECONDS_MAX
+assert 2 * PING_SECONDS <= DOUBT_SECONDS_MAX and PING_SECONDS <= STEP_SECONDS_MAX
 assert SILENCE_SECONDS_MAX + PING_SECONDS + BACKOFF_SECONDS_MAX < 3.0, "the bar for a partition"
 assert STALL_SECONDS_MAX + DOUBT_SECONDS_MAX < STEP_DOWN_SECONDS
 assert BACKOFF_SECONDS_MIN < BACKOFF_SECONDS_MAX

@@ -1,5 +1,5 @@
-/* log_state: what a log is made of. What is done with it is in log.h and in the headers of its parts
- * (clock, group_build, lent, replica), which know no more of it than this. */
+/* log_state: what a log is made of. What is done with it is in log.h and in the headers of its
+ * parts (clock, group_build, lent, replica), which know no more of it than this. */
 #ifndef BARCO_LOG_LOG_STATE_H
 #define BARCO_LOG_LOG_STATE_H
 

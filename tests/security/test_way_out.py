@@ -85,6 +85,7 @@ def dial(
         ordinal=sender[0],
         disk_uuid=identity.disk_uuid,
         worker=sender[1],
+        token=Placement(3, 8).token(sender[0]),  # Each sender here leads its own range.
         session=session,
         ring_size=3,
         workers=identity.workers,

@@ -36,12 +36,7 @@ from barco.workers.storage.index.verdict import (
 )
 from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.copied import CopiedLog, Position
-from barco.workers.storage.stores.loading import (
-    EMPTY_STATE,
-    Load,
-    LogCore,
-    walk_generation,
-)
+from barco.workers.storage.stores.loading import EMPTY_STATE, Load, LogCore, walk_generation
 from barco.workers.storage.stores.recovery import clear_torn, make_stable, sources_of
 from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource
 from barco.workers.storage.stores.retention import Policy
@@ -123,13 +118,7 @@ class ReplicaStore(ShardFiles):
         for epoch, log in self._copies.items():
             self._know_closed(epoch, log.position.segment)
         self._know_closed(self.epoch, self._next_index - 1)
-        self._start_reading(
-            self.epoch,
-            core.locate,
-            core.locate_timestamp,
-            core.locate_appended,
-            core.truncate_stream,
-        )
+        self._start_reading(self.epoch, core)
         self.groups.damage = self._catalog.damage
         return logs
 

@@ -18,7 +18,8 @@ from barco.workers.storage.files.slack import give_back
 from barco.workers.storage.index.catalog import Catalog, SegmentKey
 from barco.workers.storage.index.scan import SegmentSummary, Tags
 from barco.workers.storage.reading.extents import StreamExtents
-from barco.workers.storage.reading.reader import Locate, LocateTimestamp, LogReader
+from barco.workers.storage.reading.reader import LogReader
+from barco.workers.storage.stores.loading import LogCore
 from barco.workers.storage.stores.retention import Policy, Retention
 from barco.workers.storage.stores.scrub import Scrub
 
@@ -94,21 +95,15 @@ class ShardFiles:
         if space.nearly_full:
             self._on_error(DiskFullError(f"{self._shard}: only {space.free // MiB} MiB are free"))
 
-    def _start_reading(
-        self,
-        open_epoch: int,
-        locate: Locate,
-        locate_timestamp: LocateTimestamp,
-        locate_appended: LocateTimestamp,
-        on_truncate: Callable[[str, int, int], None],
-    ) -> None:
+    def _start_reading(self, open_epoch: int, core: LogCore) -> None:
         """Makes `reader`, `extents` and retention; missing indexes are rebuilt beside."""
+        locate, locate_appended = core.locate, core.locate_appended
         self.reader = LogReader(
             self._catalog,
             self._bulk,
             open_epoch=open_epoch,
             locate=locate,
-            locate_timestamp=locate_timestamp,
+            locate_timestamp=core.locate_timestamp,
         )
         self.extents = StreamExtents(self._catalog, locate=locate, locate_appended=locate_appended)
         self._retention = Retention(
@@ -118,7 +113,7 @@ class ShardFiles:
             self._policy,
             open_epoch=open_epoch,
             continued=self._continued,
-            on_truncate=on_truncate,
+            on_truncate=core.truncate_stream,
         )
         self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
         self.scrub = Scrub(

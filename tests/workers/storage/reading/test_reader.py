@@ -384,7 +384,7 @@ def test_retention_while_a_reader_reads(shard, go):
         catalog = reader._catalog
         truncated = {}
         retention = Retention(
-            catalog, catalog._lineage, bulk, Policy(0, 1), open_epoch=9, continued=lambda epoch: True,
+            catalog, catalog._lineage, bulk, Policy(0, 1), open_epoch=9, continued=lambda _: True,
             on_truncate=lambda t, s, o: truncated.__setitem__((t, s), o),
         )  # fmt: skip
         first = await reader.read("a", 0, 0, 1)
