@@ -80,7 +80,7 @@ class SuspectCounts(Replica):
 MUTANTS = {
     "votes all the same": (VotesAllTheSame, 7),
     "doubts what it knows": (DoubtsWhatItKnows, 244),
-    "believes no name": (BelievesNoName, 1503),
+    "believes no name": (BelievesNoName, 2526),
     "forgets the doubt": (ForgetsTheDoubt, 139),
 }
 """And the seed that is known to catch it; after a change others are tried."""
