@@ -129,12 +129,14 @@ class Context:
         """For each range the result of its leader or, where that does not answer, of another worker
         that holds it; a BarcoError stands for itself. For what changes nothing."""
         answers: dict[int, Any] = {}
+        # Looked up once: a change of leaders in between would ask one twice, and another never.
+        holders = {held.token: self.holders(held.token) for held in self.ranges.all}
         for turn in range(self.ranges.seats):
             asked = {}
-            for held in self.ranges.all:
-                if turn == 0 or isinstance(answers[held.token], BarcoError):
-                    for worker in self.holders(held.token)[turn : turn + 1]:
-                        asked[worker] = held.token
+            for token, workers in holders.items():
+                if turn == 0 or isinstance(answers[token], BarcoError):
+                    for worker in workers[turn : turn + 1]:
+                        asked[worker] = token
             if not asked:
                 break
             given = await self.siblings.broadcast(op, dict.fromkeys(asked, args), timeout)
