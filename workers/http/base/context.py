@@ -145,14 +145,20 @@ class Context:
         return dict(sorted(answers.items()))
 
     async def ask_all(
-        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
+        self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0, patient: bool = False
     ) -> dict[int, Any]:
-        """As `look_all`, or 503 if nobody who holds a range can answer."""
-        answers = await self.look_all(op, args, timeout=timeout)
-        for answer in answers.values():
-            if isinstance(answer, BarcoError):
-                raise as_not_ready(answer)
-        return answers
+        """As `look_all`, or 503 if nobody who holds a range can answer. patient: beside a change,
+        which waits as well while a range has no leader, or one that has just begun."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        while True:
+            answers = await self.look_all(op, args, timeout=timeout)
+            failed = [each for each in answers.values() if isinstance(each, BarcoError)]
+            if not failed:
+                return answers
+            if not patient or loop.time() >= until or not all(map(_passes, failed)):
+                raise as_not_ready(failed[0])
+            await asyncio.sleep(_LEADER_PAUSE_S)
 
     def seats(self, token: int) -> dict[str, Any]:
         """Where a range is led and where else it is, for documents."""

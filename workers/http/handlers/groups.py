@@ -57,10 +57,11 @@ class GroupRoutes:
         }
         return json_response(document)
 
-    async def _positions(self, group: str) -> list[dict[str, Any]]:
+    async def _positions(self, group: str, *, patient: bool = False) -> list[dict[str, Any]]:
         found = []
         context = self._context
-        for token, answer in (await context.ask_all("positions", {"group": group})).items():
+        answers = await context.ask_all("positions", {"group": group}, patient=patient)
+        for token, answer in answers.items():
             for place in answer:
                 # Below the start nothing is left to read: it is no lag any more.
                 lag = max(0, place["end"] - max(place["committed"], place["start"]))
@@ -95,7 +96,8 @@ class GroupRoutes:
         topic = check_topic(given["topic"])
         args = {"group": group, "topic": topic, "to": self._target(given["to"])}
         await self._context.change_all("seek", args)
-        positions = [each for each in await self._positions(group) if each["topic"] == topic]
+        moved = await self._positions(group, patient=True)
+        positions = [each for each in moved if each["topic"] == topic]
         return json_response({"group": group, "topic": topic, "positions": positions})
 
     def _target(self, to: Any) -> str | dict[int, int]:
@@ -123,7 +125,7 @@ class GroupRoutes:
         await self._context.membership.refresh()
         if group in self._context.membership.groups():
             raise ConflictError("The group has members: they say goodbye first.")
-        if not await self._positions(group):
+        if not await self._positions(group, patient=True):
             raise NotFoundError("There is no such group.")
         await self._context.change_all("forget", {"group": group})
         return Response(204)

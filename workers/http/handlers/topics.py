@@ -59,7 +59,7 @@ class Topics:
         """Create a topic or change its settings: 201 for a new one."""
         topic = check_topic(request.variables["topic"])
         settings = _settings(request.json())
-        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        merged = await self._patiently(topic)
         known = merged.get(topic)
         exists = known is not None and known["exists"]
         if not exists and self._context.service.topics.known() >= limits.TOPICS_MAX:
@@ -73,18 +73,21 @@ class Topics:
             # What is not mentioned stays as it is.
             record |= {name: before.get(name) for name in _STORED}
         await self._context.change_all("topic_apply", {"record": record | settings})
-        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        merged = await self._patiently(topic)
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic and its events."""
         topic = check_topic(request.variables["topic"])
-        merged = _merge(await self._context.ask_all("topics", {"topic": topic}))
+        merged = await self._patiently(topic)
         if topic not in merged or not merged[topic]["exists"]:
             raise TopicNotFoundError(f"There is no topic {topic}.")
         record = self._next(topic, merged[topic]["record"])
         await self._context.change_all("topic_apply", {"record": record | {"deleted": True}})
         return Response(204)
+
+    async def _patiently(self, topic: str) -> dict[str, Any]:
+        return _merge(await self._context.ask_all("topics", {"topic": topic}, patient=True))
 
     def _next(self, topic: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
         now_us = self._context.service.wall_us()  # To be shown; versions say what is newer.
