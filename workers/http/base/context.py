@@ -198,14 +198,14 @@ class Context:
         everywhere = {held.token for held in self.ranges.all}
         left = set(everywhere)
         failures: dict[int, BarcoError] = {}
-        while left:
+        while True:
             failures = await self._change(op, args, left, timeout)
             left.intersection_update(failures)
+            if not left:
+                return
             if loop.time() >= until or not all(map(_passes, failures.values())):
                 break
             await asyncio.sleep(_LEADER_PAUSE_S)
-        if not left:
-            return
         failure = next((each for each in failures.values() if not _passes(each)), None)
         failure = failure or failures[min(left)]
         if len(left) < len(everywhere) and failure.status >= 500:
