@@ -19,7 +19,6 @@ from barco import limits, settings_file
 from barco.addresses import bind_in_cluster, check_address, check_advertise
 from barco.errors import ConfigError
 from barco.model.options import COMPRESSIONS, ENGINES
-from barco.model.placement import ring_size_valid
 
 PORT_NAMES = (
     "discovery",
@@ -370,8 +369,8 @@ def _check_broker(config: Config) -> None:
     most = limits.BROKERS_MAX - 1
     fits = -1 <= broker.ordinal <= most
     _require(fits, "broker.ordinal", broker.ordinal, f"must be from 0 to {most}")
-    fits = ring_size_valid(max(1, len(cluster.brokers)))
-    rule = "a ring has 1 broker, or 3, 6, 12, 24 and so on"
+    fits = len(cluster.brokers) in (0, 1) or 3 <= len(cluster.brokers) <= limits.BROKERS_MAX
+    rule = "a cluster has three brokers at least"
     _require(fits, "cluster.brokers", list(cluster.brokers), rule)
     fits = not cluster.uuid or re.fullmatch("[0-9a-f]{32}", cluster.uuid) is not None
     _require(fits, "cluster.uuid", cluster.uuid, "must be 32 hexadecimal digits, lower case")

@@ -133,6 +133,8 @@ class Worker:
         self._supervision.on_processes = self._service.neighbours.apply_own
         if self._options.ring_size > 1:
             self._network.on_lead = self._tell_lead
+            self._supervision.on_target = self._service.target.hear
+            self._service.target.tell = self._tell_target
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
@@ -230,6 +232,10 @@ class Worker:
         held = self._options.held
         lead: dict[str, Any] = {"token": held.token, "epoch": epoch, "session": self._session}
         self._supervision.send({"type": messages.LEADS} | lead | {"members": list(held.members)})
+
+    def _tell_target(self, packed: bytes) -> None:
+        """The supervisor spreads what is wanted."""
+        self._supervision.send({"type": messages.TARGET, "target": packed})
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(coroutine)

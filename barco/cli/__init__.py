@@ -26,6 +26,7 @@ COMMANDS = (
     "groups",
     "status",
     "ring",
+    "scale",
     "dump",
     "recover",
     "replace",

@@ -48,6 +48,11 @@ class AsyncAdmin:
         well, which its leader is asked for."""
         return await self._get("/v1/topology?copies" if copies else "/v1/topology")
 
+    async def set_target(self, target: Document) -> Document:
+        """Say of which brokers the cluster shall consist: {"cluster", "version", "brokers"} as
+        PUT /v1/topology takes it. What it is then."""
+        return self._document(await self._request("PUT", "/v1/topology", target), "the target")
+
     async def metrics(self) -> str:
         """Prometheus' text format."""
         return (await self._request("GET", "/metrics")).body.decode()
@@ -198,6 +203,10 @@ class Admin:
     def topology(self, *, copies: bool = False) -> Document:
         """The ring: members, generations, shards, endpoints."""
         return self._thread.run(self._admin.topology(copies=copies))
+
+    def set_target(self, target: Document) -> Document:
+        """Say of which brokers the cluster shall consist; what it is then."""
+        return self._thread.run(self._admin.set_target(target))
 
     def metrics(self) -> str:
         """Prometheus' text format."""

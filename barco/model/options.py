@@ -173,10 +173,6 @@ class WorkerOptions:
         first = self.held.first % self.slices_per_range
         return range(first, first + self.held.slices)
 
-    def link_address(self, process: Process) -> tuple[str, int]:
-        """Where a process listens for workers of other brokers."""
-        return self.brokers[process[0]], self.replication_port + process[1]
-
     def endpoint_at(self, host: str, number: int) -> str:
         """ "host:port" of the shard endpoint of another broker's process of that number."""
         host = f"[{host}]" if ":" in host else host

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from barco import limits
 from barco.errors import ProtocolError
 
-GOSSIP_VERSION = 3
+GOSSIP_VERSION = 4
 """Of this protocol. Brokers that speak another one do not join."""
 
 FACTS_MAX = 20_000

@@ -72,7 +72,7 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
 def refusal(mine: Hello, theirs: Hello, brokers: int) -> str | None:
     """Why a worker that says this is not let in; None if it is. One line, without secrets.
 
-    brokers: how many this one's configuration lists.
+    brokers: ordinals are below it.
     """
     if theirs.link_version != mine.link_version:
         return f"links of version {theirs.link_version} are not spoken here, {mine.link_version} is"

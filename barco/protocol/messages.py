@@ -13,6 +13,8 @@ Worker to supervisor:
     {"type": "leads", "token", "epoch", "session", "members"}   it leads this generation of the
                                                                 shard range that starts at token
     {"type": "topics-digest", "digest", "count"}                of the topic settings it has
+    {"type": "target", "target"}                                it leads slice 0, and keeps this one
+                                                                (`barco.cluster.ring.target`)
 
 Supervisor to worker:
 
@@ -21,12 +23,14 @@ Supervisor to worker:
     {"type": "reply", "id", "ok": true, "result": {...}}
     {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
     {"type": "cluster", "version", "brokers": [{"ordinal", "disk_uuid", "session", "address",
-     "ports": {...}, "workers", "processes": [[number, token]], "version", "incarnation", "state"}],
+     "host", "ports": {...}, "workers", "processes": [[number, token]], "version", "incarnation",
+     "state"}],
      "leaders": [[token, epoch, ordinal, worker, session]]}
                                                     what changed: brokers, and who leads what
     {"type": "processes", "processes": [...], "endpoints": {number: "host:port"}}
                                                     this broker runs others than before
                                                     (`barco.model.ranges.to_plain`)
+    {"type": "target", "target"}                    the one that is told by gossip
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -41,6 +45,7 @@ SEEN = "seen"
 REQUEST = "request"
 LEADS = "leads"
 TOPICS_DIGEST = "topics-digest"
+TARGET = "target"
 
 VIEW = "view"
 REPLY = "reply"

@@ -7,6 +7,7 @@ learns from other brokers goes to the workers by `send`, whenever it comes.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import logging
 import random
@@ -22,15 +23,19 @@ from barco.cluster.gossip.facts import (
     BROKER,
     CONSUMER,
     LEADER,
+    TARGET,
     TOPICS,
     BrokerInfo,
     Fact,
     LeaderInfo,
+    TargetInfo,
     TopicsInfo,
 )
 from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip
 from barco.cluster.gossip.topology import Topology, broker_to_dict
 from barco.cluster.groups.registrations import Registrations
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.target import Target, unpack_target
 from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
@@ -52,7 +57,7 @@ FORGET_SECONDS = 10.0
 class Cluster:
     """One broker's part in its cluster. To be made within a running event loop.
 
-    addresses: (host, port) of every broker's gossip, by ordinal.
+    addresses: (host, port) of the gossip of every broker that is listed, by ordinal.
     send: takes frames for workers that no call of a worker has asked for.
     """
 
@@ -77,6 +82,9 @@ class Cluster:
         self._dirty = False
         self._forget_at = 0.0
         slices = ring_slices(hello.brokers, hello.slices_per_range)
+        self._cut = Cut(hello.brokers, hello.slices_per_range)
+        self.target: Target | None = None
+        """The brokers of which the cluster shall consist; None: nobody has said yet."""
         self._registrations = Registrations(
             slices,
             ordinal=hello.ordinal,
@@ -90,12 +98,19 @@ class Cluster:
             len(addresses),
             random=random.SystemRandom(),
             now=asyncio.get_running_loop().time(),
+            most=len(slices),  # Each broker leads one at least.
             accept=self._accept,
         )
         self._ordinal = hello.ordinal
-        self._small = len(addresses) <= limits.GOSSIP_DIRECT_BROKERS
+        self._listed = len(addresses)
         self.node = GossipNode(
-            machine, hello, addresses, bind=bind, on_effect=self._effect, key=key
+            machine,
+            hello,
+            addresses,
+            bind=bind,
+            on_effect=self._effect,
+            key=key,
+            most=len(slices),
         )
 
     async def start(self, listener: socket.socket) -> None:
@@ -116,6 +131,8 @@ class Cluster:
         """A worker is there: it gets the whole view, and the cluster as it is."""
         self._told[worker] = self._topology.version
         frames: Sends = [(worker, frame) for frame in self._topology.frames(0)]
+        if self.target is not None:
+            frames.append((worker, _target_frame(self.target)))
         return frames + self._control.worker_ready(worker)
 
     def worker_gone(self, worker: int) -> Sends:
@@ -128,6 +145,9 @@ class Cluster:
         kind = message.get("type")
         if kind == messages.LEADS:
             self._leads(worker, message)
+            return []
+        if kind == messages.TARGET:
+            self._keeps_target(message)
             return []
         if kind == messages.TOPICS_DIGEST:
             self._topics_digest(message)
@@ -171,6 +191,15 @@ class Cluster:
             raise ProtocolError(f"a {messages.LEADS} frame has {error}") from None
         self.node.run(self.node.machine.publish(fact, self.node.now()))
 
+    def _keeps_target(self, message: Mapping[str, Any]) -> None:
+        target = unpack_target(self._cut, message["target"])
+        try:
+            fact = TargetInfo(version=target.version, packed=target.packed()).fact()
+        except ProtocolError as error:
+            log.error("the target is too large to be told: %s", error)
+            return
+        self.node.run(self.node.machine.publish(fact, self.node.now()))
+
     def _topics_digest(self, message: Mapping[str, Any]) -> None:
         info = TopicsInfo(
             ordinal=self._ordinal,
@@ -211,14 +240,34 @@ class Cluster:
             self._send(self._dispatch(sends))
 
     def _accept(self, fact: Fact, teller: int) -> bool:
-        """Which processes another broker runs only that broker says, where each tells each other
-        directly: a wrong word of a third one would send what is meant for it elsewhere. What is
-        said of this broker itself is taken, and denied."""
+        """Which processes another broker runs, and where, only that broker says, where each tells
+        each other directly: a wrong word of a third one would send what is meant for it elsewhere.
+        Nor does a third one bring in a broker that the configuration does not list. What is said of
+        this broker itself is taken, and denied."""
         if self._small and fact.kind == BROKER and fact.key not in (teller, self._ordinal):
-            known = self._topology.brokers.get(int(fact.key))
-            if known is not None and BrokerInfo.of(fact).processes != known.processes:
+            known, said = self._topology.brokers.get(int(fact.key)), BrokerInfo.of(fact)
+            if known is None and said.ordinal >= self._listed:
                 return False
+            if known is not None and _at(said) != _at(known):
+                return False
+        if fact.kind == TARGET and self._target_in(fact) is None:
+            return False
         return self._registrations.accept(fact, teller)
+
+    def _target_in(self, fact: Fact) -> Target | None:
+        """None: it is none of this ring."""
+        info = TargetInfo.of(fact)
+        try:
+            target = unpack_target(self._cut, info.packed)
+        except ProtocolError as error:
+            log.error("gossip tells of %s", error)
+            return None
+        return target if target.version == info.version else None
+
+    @property
+    def _small(self) -> bool:
+        brokers = max(self._listed, len(self._topology.brokers))
+        return brokers <= limits.GOSSIP_DIRECT_BROKERS
 
     def _changed(self, changed: Changed, now: float) -> None:
         fact = changed.fact
@@ -228,9 +277,16 @@ class Cluster:
                 self._later()
         elif fact.kind in (BROKER, LEADER):
             if fact.kind == BROKER and fact.key != self._ordinal:
-                _log_change(BrokerInfo.of(fact), changed.before)
+                info = BrokerInfo.of(fact)
+                _log_change(info, changed.before)
+                if info.host:
+                    self.node.meet(info.ordinal, info.host)
             self._topology.apply(fact)
             self._later()
+        elif fact.kind == TARGET and (target := self._target_in(fact)) is not None:
+            self.target = target
+            log.info("the target of the cluster is version %d", target.version)
+            self._send([(worker, _target_frame(target)) for worker in self._told])
 
     def _later(self) -> None:
         """Tell the workers, once for all that comes in this turn of the loop."""
@@ -318,6 +374,7 @@ def join(
         ports=tuple(sorted((listeners.ports | ports).items())),
         workers=identity.workers,
         version=barco.__version__,
+        host=str(ipaddress.ip_address(brokers[identity.ordinal])),
         processes=told(table),
         # Likely larger than in an earlier life; if not, the others say so and it is made larger.
         incarnation=int(time.time() * 1000),
@@ -329,6 +386,14 @@ def join(
 def told(table: ProcessTable) -> tuple[tuple[int, int], ...]:
     """A broker's processes, as gossip tells them."""
     return tuple((held.number, held.token) for held in table)
+
+
+def _target_frame(target: Target) -> dict[str, Any]:
+    return {"type": messages.TARGET, "target": target.packed()}
+
+
+def _at(info: BrokerInfo) -> tuple[Any, ...]:
+    return info.host, info.processes
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

@@ -80,8 +80,13 @@ class Identity:
         """What this broker is called as a member: the only one of a ring of one is broker 0."""
         return Ordinal(self.ordinal if self.ring_size > 1 else 0)
 
+    @property
+    def joined(self) -> bool:
+        """Whether it is no broker of the first cut: it came when there was a cluster."""
+        return self.ordinal >= self.ring_size > 1
+
     def first_table(self) -> ProcessTable:
-        """The processes that the broker has when it is formatted."""
+        """The processes that a broker of the first cut has when it is formatted."""
         return first_table(Replicas(self.cut, self.workers), self.member)
 
 
@@ -94,8 +99,12 @@ def format_data_dir(
     cluster_uuid: str = "",
     ring_size: int = 1,
     replaces: str = "",
+    table: ProcessTable | None = None,
 ) -> Identity:
-    """Make an empty or absent directory a data directory, durably. `claim` it before."""
+    """Make an empty or absent directory a data directory, durably. `claim` it before.
+
+    table: the processes of a broker that joins a cluster later; None: those of the first cut.
+    """
     assert 1 <= workers <= slices_per_range
     identity = Identity(
         cluster_uuid=cluster_uuid or uuid.uuid4().hex,
@@ -106,11 +115,13 @@ def format_data_dir(
         ring_size=ring_size,
         replaces=replaces,
     )
+    assert identity.joined == (table is not None), "who joins has its ranges from elsewhere"
+    table = table or identity.first_table()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
-        _write(path, PROCESSES, _table_text(identity, identity.first_table()))
-        _make_ranges(path, identity.first_table())
+        _write(path, PROCESSES, _table_text(identity, table))
+        _make_ranges(path, table)
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
     except OSError as error:
@@ -186,7 +197,7 @@ def identify(path: Path, config: Config, known_disk: Callable[[Config], str | No
             slices_per_range=slices,
             ordinal=config.broker.ordinal,
             cluster_uuid=configuration.cluster_uuid(config),
-            ring_size=max(1, len(config.cluster.brokers)),
+            ring_size=machine.new_ring(config),
         )
         extra = {"data_dir": str(path), "workers": identity.workers}
         log.info("data directory formatted", extra=extra)
@@ -214,11 +225,11 @@ def check_membership(path: Path, config: Config, identity: Identity) -> None:
             f"{path} was formatted for {kinds[identity.ring_size == 1]}, not for"
             f" {kinds[ring_size == 1]}: pass the --config it was made with, or another --data-dir"
         )
-    if ring_size > 1 and identity.ring_size != ring_size:
+    if ring_size > 1 and identity.ring_size > ring_size:
         raise DataDirError(
             f"{path} was formatted for a cluster of {identity.ring_size} brokers, and"
-            f" cluster.brokers lists {ring_size}: a cluster can not grow or shrink in this version;"
-            " restore the list it was made with, or load the events into a new cluster"
+            f" cluster.brokers lists {ring_size}: brokers are taken out of a cluster by barco"
+            " scale, not by the list; restore it"
         )
     wanted = configuration.cluster_uuid(config)
     if wanted and identity.cluster_uuid != wanted:
@@ -259,7 +270,7 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
             raise ValueError(what)
         return table
     except FileNotFoundError:
-        if next(path.glob(RANGES), None) is None:
+        if next(path.glob(RANGES), None) is None and not identity.joined:
             return identity.first_table()
         raise DataDirError(
             f"{file} is not there: it says which process holds which range of {path}; restore it"

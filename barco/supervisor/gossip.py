@@ -13,7 +13,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from barco import limits
@@ -32,11 +32,25 @@ from barco.protocol.gossip import (
     from_frame,
     to_frame,
 )
+from barco.supervisor.wire.peers import (
+    Counted,
+    GossipLink,
+    GossipPeer,
+    NotTriedError,
+    Traffic,
+    host_of,
+    same_host,
+    set_no_delay,
+)
 
 log = logging.getLogger("barco.gossip")
 
 GREETINGS_MAX = 64
 """Connections of one address that have not proved who they are; more are closed at once."""
+
+STRANGERS_MAX = 16
+"""Connections from addresses that no broker is known to have, all together, before they have
+proved who they are. One that joins has such an address: this keeps out newcomers only."""
 
 LINKS_PER_PEER_MAX = 4
 """Two brokers that call each other at once have two connections; more are closed, oldest first."""
@@ -48,73 +62,11 @@ REFUSAL_LOG_SECONDS = 30.0
 """The same refusal is not said more often than this."""
 
 
-@dataclass(slots=True)
-class Traffic:
-    """Traffic since the start."""
-
-    messages_sent: int = 0
-    messages_received: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    messages_dropped: int = 0
-    connections: int = 0
-    refusals: int = 0
-
-
-class NotTriedError(ConnectionError):
-    """The last attempt is too short a time ago for another."""
-
-
-class Counted:
-    """A stream whose bytes are counted. TimeoutError: a frame that has begun takes too long."""
-
-    def __init__(self, reader: asyncio.StreamReader, counters: Traffic) -> None:
-        self._reader = reader
-        self._counters = counters
-
-    async def readexactly(self, n: int, /) -> bytes:
-        """As `asyncio.StreamReader`."""
-        begun = n != frame.LENGTH.size
-        async with asyncio.timeout(limits.FRAME_SECONDS_MAX if begun else None):
-            data = await self._reader.readexactly(n)
-        self._counters.bytes_received += len(data)
-        return data
-
-
-@dataclass(slots=True)
-class GossipPeer:
-    """One other broker, by its place in the configuration."""
-
-    ordinal: int
-    host: str
-    port: int
-    links: list[GossipLink] = field(default_factory=list)
-    queue: list[bytes] = field(default_factory=list)
-    connecting: asyncio.Task[None] | None = None
-    failures: int = 0
-    retry_at: float = 0.0
-    refused: bool = False
-    """Why the last attempt failed: nothing listens there."""
-    used_at: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class GossipLink:
-    """One greeted connection."""
-
-    reader: Counted
-    writer: asyncio.StreamWriter
-    hello: Hello
-
-    def close(self) -> None:
-        """At once; what is unsent is lost."""
-        self.writer.transport.abort()
-
-
 class GossipNode:
     """One broker's gossip: the machine, its timer and its sockets. Lives in one event loop.
 
-    addresses: (host, port) of every broker's gossip, by ordinal.
+    addresses: (host, port) of the gossip of every broker that is listed, by ordinal. Another one
+    with a lower ordinal than `most` is let in as well, once it has proved that it knows the key.
     on_effect: takes every effect that is not a message; it may call back.
     key: what the others have to know (`barco.protocol.door`).
     """
@@ -128,12 +80,14 @@ class GossipNode:
         bind: str,
         on_effect: Callable[[Effect], None],
         key: bytes = b"",
+        most: int | None = None,
     ) -> None:
         self.machine = machine
         self.counters = Traffic()
         self.refusals: dict[int, str] = {}
         """Why peers are refused or refuse, by ordinal, until it has been settled."""
-        self._ring = len(addresses)
+        self._most = most or len(addresses)
+        self._port = addresses[hello.ordinal][1]
         self._hello = hello
         self._key = key
         self._bind = bind
@@ -147,6 +101,7 @@ class GossipNode:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._greeting: Counter[str] = Counter()
+        self._strangers = 0
         self._said: dict[str, float] = {}
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -310,17 +265,19 @@ class GossipNode:
         self.run(self.machine.unreachable(peer.ordinal, now, refused=peer.refused))
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host = _host(writer)
+        host = host_of(writer)
         hosts = [self._bind, *(peer.host for peer in self._peers.values())]
-        known = any(_same_host(each, host) for each in hosts)
-        if self._closed or not known or self._greeting[host] >= GREETINGS_MAX:
+        stranger = not any(same_host(each, host) for each in hosts)
+        full = stranger and self._strangers >= STRANGERS_MAX
+        if self._closed or full or self._greeting[host] >= GREETINGS_MAX:
             writer.transport.abort()
             return
         self._greeting[host] += 1
-        self._spawn(self._serve(reader, writer, host))
+        self._strangers += stranger
+        self._spawn(self._serve(reader, writer, host, stranger))
 
     async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, stranger: bool
     ) -> None:
         try:
             async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
@@ -330,11 +287,12 @@ class GossipNode:
             writer.close()
             return
         except ProtocolError as error:
-            self._say(f"gossip: {_host(writer)} breaks the protocol: {error}")
+            self._say(f"gossip: {host_of(writer)} breaks the protocol: {error}")
             writer.transport.abort()
             return
         finally:
             self._greeting[host] -= 1
+            self._strangers -= stranger
         self._linked(peer, link)
         await self._listen(peer, link)
 
@@ -344,10 +302,9 @@ class GossipNode:
         hello, said = await self._greeting_of(reader)
         if not isinstance(hello, Hello) or isinstance(hello, Welcome):
             raise ProtocolError("a connection begins with a hello")
-        peer = self._peers.get(hello.ordinal)
-        host = _host(writer)
-        reason = self._refusal(hello, peer is not None and _same_host(peer.host, host))
-        if reason or peer is None:
+        host = host_of(writer)
+        reason = self._refusal(hello, self._fits(hello.ordinal, host))
+        if reason:
             writer.write(frame.encode(to_frame(Refuse(reason=reason))))
             self._refused(hello.ordinal, f"{host} is refused", Refuse(reason=reason))
             raise PeerGoneError
@@ -356,7 +313,26 @@ class GossipNode:
         writer.write(welcome)
         writer.write(frame.encode({door.PROOF: self._proof(door.ANSWERER, greetings)}))
         await self._believe(hello.ordinal, reader, writer, door.CALLER, greetings)
+        peer = self.meet(hello.ordinal, host)
         return peer, GossipLink(Counted(reader, self.counters), writer, hello)
+
+    def meet(self, ordinal: int, host: str) -> GossipPeer:
+        """A broker is called at this address from now on, unless the configuration says another."""
+        assert 0 <= ordinal < self._most and ordinal != self._hello.ordinal, "another of the ring"
+        peer = self._peers.get(ordinal)
+        if peer is None:
+            peer = self._peers[ordinal] = GossipPeer(ordinal, host, self._port, listed=False)
+        elif not peer.listed:
+            peer.host = host
+        return peer
+
+    def _fits(self, ordinal: int, host: str) -> bool:
+        """Whether a broker may speak from there."""
+        peer = self._peers.get(ordinal)
+        if peer is not None and peer.listed:
+            return same_host(peer.host, host)
+        taken = [peer.host for peer in self._peers.values() if peer.ordinal != ordinal]
+        return host not in (self._bind, *taken)
 
     def _packed(self, hello: Hello) -> bytes:
         return frame.encode(to_frame(hello) | {door.NONCE: os.urandom(door.NONCE_BYTES)})
@@ -384,7 +360,7 @@ class GossipNode:
         if not door.proves(door.proof_in(message), self._key, role, *greetings):
             refuse = Refuse(reason=f"broker {ordinal} is not let in: {door.DIFFERENT}")
             writer.write(frame.encode(to_frame(refuse)))
-            self._refused(ordinal, f"{_host(writer)} is refused", refuse)
+            self._refused(ordinal, f"{host_of(writer)} is refused", refuse)
             raise PeerGoneError
 
     async def _greeting_of(self, reader: asyncio.StreamReader) -> tuple[Greeting | Message, bytes]:
@@ -403,7 +379,7 @@ class GossipNode:
 
     def _refusal(self, theirs: Hello, address_fits: bool) -> str:
         known = self.machine.members.info(theirs.ordinal)
-        return refusal(self._hello, theirs, known, ring=self._ring, address_fits=address_fits)
+        return refusal(self._hello, theirs, known, ring=self._most, address_fits=address_fits)
 
     def _refused(self, ordinal: int, what: str, refuse: Refuse) -> None:
         self.counters.refusals += 1
@@ -422,7 +398,7 @@ class GossipNode:
         for old in [old for old in peer.links if old.hello.session != link.hello.session]:
             old.close()  # Of an earlier life.
             peer.links.remove(old)
-        _set_no_delay(link.writer)
+        set_no_delay(link.writer)
         self.counters.connections += 1
         self.refusals.pop(peer.ordinal, None)
         peer.links.append(link)
@@ -475,23 +451,3 @@ class GossipNode:
     def connected(self) -> Mapping[int, bool]:
         """Whether there is a connection to each peer, now."""
         return {ordinal: bool(peer.links) for ordinal, peer in self._peers.items()}
-
-
-def _host(writer: asyncio.StreamWriter) -> str:
-    name = writer.get_extra_info("peername")
-    return str(name[0]) if name else "unknown"
-
-
-def _same_host(configured: str, actual: str) -> bool:
-    """Names are not looked up for every connection: only literal addresses are compared."""
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in configured else socket.AF_INET, configured)
-    except OSError:
-        return True
-    return configured == actual
-
-
-def _set_no_delay(writer: asyncio.StreamWriter) -> None:
-    end = writer.get_extra_info("socket")
-    if end is not None and end.family in (socket.AF_INET, socket.AF_INET6):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

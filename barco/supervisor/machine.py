@@ -10,7 +10,7 @@ from barco.addresses import advertised, is_loopback, source
 from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
-from barco.model.placement import REPLICAS
+from barco.model.placement import REPLICAS, ring_size_valid
 
 
 def check_kernel(release: str | None = None) -> tuple[int, int]:
@@ -60,6 +60,17 @@ def check_cluster(config: Config) -> Config:
     if len(config.cluster.brokers) > 1:
         check_cluster_ports(config, REPLICAS * worker_count(config))
     return config
+
+
+def new_ring(config: Config) -> int:
+    """How many brokers a new cluster is formatted with; ConfigError where no ring has so many."""
+    size = max(1, len(config.cluster.brokers))
+    if not ring_size_valid(size):
+        raise ConfigError(
+            f"cluster.brokers lists {size}: a new cluster begins with 3, 6, 12 or 24 brokers and so"
+            " on, and one that comes later joins the others with barco format --join"
+        )
+    return size
 
 
 def cores() -> list[int]:

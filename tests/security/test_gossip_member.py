@@ -7,6 +7,7 @@ one another.
 import asyncio
 import random
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -39,10 +40,15 @@ LAST = 2**64 - 1
 
 BODIES: dict[str, tuple[Any, int, tuple[Any, ...]]] = {
     # Kind: key, parts of its version, body.
-    "broker": (1, 2, ("1".zfill(32), 7, "127.0.0.2", (("gossip", 1),), 2, "0.1.0", ((0, 5),), 2)),
+    "broker": (
+        1,
+        2,
+        ("1".zfill(32), 7, "127.0.0.2", (("gossip", 1),), 2, "0.1.0", "127.0.0.2", ((0, 5),), 2),
+    ),
     "leader": (0, 2, (1, 0, (0, 1, 2))),
     "consumer": ("c", 4, ("g", ("t",), "s", 0, 1)),
     "topics": (1, 2, (b"d" * 8, 1)),
+    "target": (0, 1, (zlib.compress(b"t"),)),
 }
 
 

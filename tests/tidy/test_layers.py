@@ -54,7 +54,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
         "barco.cluster.state.unclean",
     ),
+    "barco.cli.shared.joining": (
+        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.cluster.ring"),
+    ),
+    "barco.cli.shared.routes": (*BYTES, "barco.cluster.ring"),
     "barco.cli.commands.ring": (*BYTES, "barco", "barco.cli", "barco.client", "barco.cluster.ring"),
+    "barco.cli.commands.scale": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),

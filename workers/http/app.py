@@ -12,6 +12,7 @@ from barco.workers.http.base.messages import Request, Response, parse_query, pro
 from barco.workers.http.base.routes import Router
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
+from barco.workers.http.handlers.growing import Growing
 from barco.workers.http.handlers.read import Read
 from barco.workers.http.handlers.status import Status
 from barco.workers.http.handlers.topics import Topics
@@ -42,6 +43,7 @@ class App:
             "read": Read(self._context),
             "topics": Topics(self._context),
             "groups": GroupRoutes(self._context),
+            "growing": Growing(self._context),
             "writes": Writes(self._context),
         }
         self._handlers: dict[str, Handler] = {}

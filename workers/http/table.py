@@ -5,6 +5,7 @@ from dataclasses import replace
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}
@@ -481,5 +482,6 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *GROWING_ROUTES,
     *WRITE_ROUTES,
 )

@@ -60,11 +60,12 @@ class Network:
             dial=self._dial,
         )
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
+        self.addresses = service.neighbours.addresses
         self.hand_off = HandOff(
-            reactor, options, self._ranges, service.neighbours.endpoint, self.hello
+            reactor, self.addresses, self._ranges, service.neighbours.endpoint, self.hello
         )
         service.unreached = self._unreached
-        self.links = LinkServer(self.hello, options.brokers, options.key, fatal)
+        self.links = LinkServer(self.hello, self.addresses, options.key, fatal)
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,7 +141,7 @@ class Network:
         await self.siblings.close()
 
     async def _dial(self, peer: int) -> socket.socket:
-        _, end = await open_link(self._options, process_of(peer), self.hello, RPC)
+        _, end = await open_link(self.addresses, process_of(peer), self.hello, RPC)
         return end
 
     async def _exchange(self) -> None:

@@ -13,6 +13,7 @@ from barco.model.options import WorkerOptions
 from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
+from barco.workers.operations.target import TargetDesk
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
@@ -117,6 +118,9 @@ class ShardService:
         """Who leads each of them."""
         self.neighbours = Neighbours(options, self.ranges, self.leaders)
         """The other brokers, as far as the supervisor has heard."""
+        heard = (self.ranges, self.leaders, self.neighbours)
+        self.target = TargetDesk(options, reactor, self.appends, heard, lambda: self.disks())
+        """The brokers of which the cluster shall consist."""
         self.membership = GroupView(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
@@ -148,6 +152,7 @@ class ShardService:
         return {
             **self._copies(),
             **self._consumers(),
+            **self.target.operations(),
             "ping": self._ping,
             "standing": self._standing,
             "leaders": self._leaders,
@@ -168,6 +173,7 @@ class ShardService:
         self.epoch = epoch
         self.leading = False
         self.staging.rest()
+        self.target.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -176,6 +182,7 @@ class ShardService:
         self.epoch = epoch
         self.leading = True
         self.topics.open()
+        self.target.open()
         self.consumption.open(epoch)
         self.staging.open(self.topics.deleted())
 

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,19 +53,56 @@ def own_hello(options: WorkerOptions, session: int) -> Hello:
     )
 
 
+class Addresses:
+    """Where other brokers are called: as the configuration lists them; who came later says it."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        listed = (str(ipaddress.ip_address(address)) for address in options.brokers)
+        self._hosts = dict(enumerate(listed))
+        self._listed = len(self._hosts)
+        self.most = options.ring_size * options.slices_per_range
+        """Ordinals are below it: each broker leads a slice."""
+
+    def tell(self, ordinal: int, host: str) -> None:
+        """What gossip says of a broker; nothing new of one that is listed."""
+        if host and self._listed <= ordinal < self.most:
+            self._hosts[ordinal] = host
+
+    def host(self, ordinal: int) -> str | None:
+        """None of a broker that has not been heard of."""
+        return self._hosts.get(ordinal)
+
+    def knows(self, host: str) -> bool:
+        """Whether any broker is called there."""
+        return host in self._hosts.values()
+
+    @property
+    def options(self) -> WorkerOptions:
+        """Of this worker: from where, and with which key, it calls."""
+        return self._options
+
+    def link(self, process: Process) -> tuple[str, int]:
+        """Where a process listens for workers of other brokers; NotReadyError: nobody knows."""
+        host = self.host(process[0])
+        if host is None:
+            raise NotReadyError(f"Nobody has told yet where broker {process[0]} is.")
+        return host, self._options.replication_port + process[1]
+
+
 class LinkServer:
     """Takes the connections of other brokers' workers, and gives each to whom it is for."""
 
     def __init__(
-        self, hello: Hello, brokers: Sequence[str], key: bytes, fatal: Callable[[str], None]
+        self, hello: Hello, addresses: Addresses, key: bytes, fatal: Callable[[str], None]
     ) -> None:
-        """`brokers`: the address of each, by ordinal. `key`: what callers have to know.
+        """`addresses`: from where brokers call. `key`: what callers have to know.
 
         `fatal`: told when who takes a connection over raises what nobody expects.
         """
         self._fatal = fatal
         self._hello = hello
-        self._brokers = [str(ipaddress.ip_address(address)) for address in brokers]
+        self._addresses = addresses
         self._key = key
         self._handlers: dict[str, Handler] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
@@ -119,7 +156,7 @@ class LinkServer:
             loop.remove_reader(listener)
             loop.call_later(ACCEPT_RETRY_SECONDS, self._listen, listener)
             return
-        if address[0] not in self._brokers:
+        if not self._addresses.knows(address[0]):
             end.close()
             self._tell(address[0], "no broker has this address")
         else:
@@ -156,8 +193,8 @@ class LinkServer:
                 end.close()
 
     def _refusal(self, theirs: Hello, host: str) -> str | None:
-        why = refusal(self._hello, theirs, len(self._brokers))
-        if why is None and self._brokers[theirs.ordinal] != host:
+        why = refusal(self._hello, theirs, self._addresses.most)
+        if why is None and self._addresses.host(theirs.ordinal) != host:
             why = (
                 f"broker {theirs.ordinal} has another address than {host}: make cluster.brokers the"
                 " same everywhere"
@@ -185,7 +222,7 @@ class LinkServer:
 
 
 async def open_link(
-    options: WorkerOptions, process: Process, hello: Hello, kind: str
+    addresses: Addresses, process: Process, hello: Hello, kind: str
 ) -> tuple[Hello, socket.socket]:
     """A connection to a worker of another broker, and what it says of itself.
 
@@ -193,7 +230,7 @@ async def open_link(
     PeerError: it refused, or is not who was meant.
     """
     loop = asyncio.get_running_loop()
-    address = options.link_address(process)
+    address, options = addresses.link(process), addresses.options
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     end = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:

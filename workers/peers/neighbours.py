@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from barco.cluster.ring.cut import Cut
 from barco.model.options import WorkerOptions
 from barco.model.ranges import from_plain
 from barco.model.replicas import Process
 from barco.workers.peers.leaders import Leaders
+from barco.workers.peers.links import Addresses
 from barco.workers.peers.ranges import RingRanges
 
 
@@ -23,6 +25,9 @@ class Neighbour:
     disk_uuid: str
     session: int
     address: str
+    """The address or name that clients are told."""
+    host: str
+    """The address at which other brokers call it."""
     ports: Mapping[str, int]
     workers: int
     version: str
@@ -32,15 +37,23 @@ class Neighbour:
     processes: Sequence[Sequence[int]] = ()
     """(number of a process, token of the range that it holds)."""
 
+    @property
+    def up(self) -> bool:
+        """Not known to have gone."""
+        return self.state in ("alive", "suspect")
+
 
 class Neighbours:
     """All brokers that were heard of, this one included. Empty for a single broker."""
 
     def __init__(self, options: WorkerOptions, ranges: RingRanges, leaders: Leaders) -> None:
         self._options = options
+        self._cut = Cut(options.ring_size, options.slices_per_range)
         self._ranges = ranges
         self._leaders = leaders
         self._endpoints = options.shard_endpoints
+        self.addresses = Addresses(options)
+        """Where other brokers are called by this one."""
         self.brokers: dict[int, Neighbour] = {}
         self.version = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -56,7 +69,7 @@ class Neighbours:
         if options.ring_size == 1 or ordinal == options.ordinal:
             return options.advertise or options.bind
         heard = self.brokers.get(ordinal)
-        return (heard and heard.address) or options.brokers[ordinal]
+        return (heard and heard.address) or self.addresses.host(ordinal) or ""
 
     def endpoint(self, process: Process) -> str:
         """ "host:port" of the shard endpoint of any process of the cluster, as clients call it."""
@@ -64,6 +77,16 @@ class Neighbours:
         if ordinal == self._options.process[0]:
             return self._endpoints[number]
         return self._options.endpoint_at(self.host(ordinal), number)
+
+    @property
+    def ordinals(self) -> list[int]:
+        """Of all brokers: those of the first cut, and who came later and was heard of."""
+        first = range(self._options.ring_size)
+        return sorted({*first, *self.brokers, self._options.process[0]})
+
+    def position(self, ordinal: int) -> int:
+        """The token at which the range of a broker begins, in a ring of any size."""
+        return int(self._cut.token(self._cut.position(ordinal)))
 
     @property
     def endpoints(self) -> list[str]:
@@ -74,6 +97,7 @@ class Neighbours:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
         for broker in news["brokers"]:
             heard = self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
+            self.addresses.tell(heard.ordinal, heard.host)
             if self._ranges.tell(heard.ordinal, heard.processes):
                 self._leaders.renumber(heard.ordinal)
         for token, epoch, ordinal, *_ in news["leaders"]:

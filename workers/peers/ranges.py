@@ -128,6 +128,11 @@ class RingRanges:
         """A broker's processes by token, as it has told; else as it was formatted."""
         known = self._numbers.get(ordinal)
         if known is None:
-            table = self.own if ordinal == self._me else first_table(self._first, ordinal)
+            if ordinal == self._me:
+                table: Iterable[HeldRange] = self.own
+            elif ordinal < self._first.placement.size:
+                table = first_table(self._first, ordinal)
+            else:
+                return {}  # It came later, and has not told yet.
             known = self._numbers[ordinal] = {held.token: held.number for held in table}
         return known

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
-from barco.model.options import WorkerOptions
 from barco.model.ranges import peer_of, process_of
 from barco.model.replicas import Process
 from barco.protocol.link import HAND_OFF as LINK_HAND_OFF
 from barco.protocol.link import Hello
 from barco.types import Ordinal
-from barco.workers.peers.links import open_link
+from barco.workers.peers.links import Addresses, open_link
 from barco.workers.peers.ranges import RingRanges
 
 RETRY_SECONDS_FIRST = 0.02
@@ -59,14 +58,14 @@ class HandOff:
     def __init__(
         self,
         reactor: Reactor,
-        options: WorkerOptions,
+        addresses: Addresses,
         ranges: RingRanges,
         endpoint: Callable[[Process], str],
         hello: Hello | None = None,
     ) -> None:
         """endpoint: where clients call a process."""
         self._reactor = reactor
-        self._options = options
+        self._options, self._addresses = addresses.options, addresses
         self._ranges = ranges
         self._hello = hello
         self._endpoint = endpoint
@@ -158,7 +157,7 @@ class HandOff:
         if process[0] != self._options.process[0]:
             assert self._hello is not None, "only a cluster has other brokers"
             try:
-                _, end = await open_link(self._options, process, self._hello, LINK_HAND_OFF)
+                _, end = await open_link(self._addresses, process, self._hello, LINK_HAND_OFF)
                 return end
             except NotReadyError:
                 return None

@@ -25,6 +25,8 @@ class Supervision:
         """Brokers that changed, and who leads what."""
         self.on_processes: Callable[[dict[str, Any]], None] = lambda news: None
         """This broker runs others than before."""
+        self.on_target: Callable[[bytes], None] = lambda packed: None
+        """The brokers of which the cluster shall consist, as gossip tells."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -83,6 +85,8 @@ class Supervision:
             self.on_cluster(message)
         elif kind == messages.PROCESSES:
             self.on_processes(message)
+        elif kind == messages.TARGET:
+            self.on_target(message["target"])
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

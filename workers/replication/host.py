@@ -186,9 +186,8 @@ class ReplicaHost:
         return process
 
     async def _dial(self, ordinal: int) -> tuple[Hello, socket.socket]:
-        return await open_link(
-            self._options, self._holder(ordinal), self._network.hello, REPLICATION
-        )
+        addresses, process = self._network.addresses, self._holder(ordinal)
+        return await open_link(addresses, process, self._network.hello, REPLICATION)
 
     async def _ask(
         self, ordinal: int, op: str, args: Mapping[str, Any], timeout: float = 5.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from barco import config as configuration
 from barco.cli.commands.serve import add_common, settings
+from barco.cli.shared.joining import Joining, joining
 from barco.cli.shared.known import known_disk
 from barco.config import Config
 from barco.errors import DataDirError
@@ -23,12 +24,18 @@ and for machines where the directory is made by somebody else.
 
 A directory that has been formatted, or has anything else in it, is refused and left as it is. So is
 one for a broker that the rest of its cluster knows with another disk: `barco replace` is for that.
+
+A broker that comes to a cluster later (--join) has a configuration whose cluster.brokers lists all,
+itself at the end; the others may run on with their shorter list. It asks them how the ring was cut,
+and has processes for the ranges that it will lead and follow. Started, it says that it is ready,
+and waits until barco scale asks for it.
 """
 
 EPILOG = """\
 Examples:
   barco format --data-dir /var/lib/barco --workers 8
   barco format --config /etc/barco/barco.toml --json
+  barco format --config /etc/barco/barco.toml --join
 
 Exit codes:
   0    formatted
@@ -49,6 +56,12 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     add_common(parser)
+    parser.add_argument(
+        "--join",
+        action="store_true",
+        help="for a broker that a cluster is to grow by: the others, which must answer, say how the"
+        " ring was cut",
+    )
     parser.add_argument("--json", action="store_true", help="print the identity as JSON")
 
 
@@ -62,13 +75,7 @@ def run(args: argparse.Namespace) -> int:
     lock = datadir.claim(path)
     try:
         refuse_formatted(path)
-        known = known_disk(config)
-        if known is not None:
-            raise DataDirError(
-                f"broker {config.broker.ordinal} of this cluster is known with disk {known}: bring"
-                " its data directory back, or run barco replace if it is lost"
-            )
-        identity = format_for(config, path)
+        identity = format_for(config, path, _joining(config, join=args.join))
     finally:
         os.close(lock)
     tell(identity, path, args.json)
@@ -81,16 +88,33 @@ def refuse_formatted(path: Path) -> None:
         raise DataDirError(f"{path} is already formatted")
 
 
-def format_for(config: Config, path: Path, replaces: str = "") -> datadir.Identity:
-    """Format for the broker that the configuration describes."""
+def _joining(config: Config, *, join: bool) -> Joining | None:
+    """The cluster that is joined; None for a new one, if nobody knows this broker already."""
+    if join:
+        return joining(config)
+    if (known := known_disk(config)) is not None:
+        raise DataDirError(
+            f"broker {config.broker.ordinal} of this cluster is known with disk {known}: bring its"
+            " data directory back, or run barco replace if it is lost"
+        )
+    return None
+
+
+def format_for(
+    config: Config, path: Path, joins: Joining | None, replaces: str = ""
+) -> datadir.Identity:
+    """Format for the broker that the configuration describes, which joins a cluster or begins one
+    together with the others of the list."""
+    cluster = joins.cluster if joins is not None else None
     return datadir.format_data_dir(
         path,
-        workers=machine.worker_count(config),
-        slices_per_range=config.cluster.slices_per_range,
+        workers=cluster.workers if cluster else machine.worker_count(config),
+        slices_per_range=(cluster or config.cluster).slices_per_range,
         ordinal=config.broker.ordinal,
         cluster_uuid=configuration.cluster_uuid(config),
-        ring_size=max(1, len(config.cluster.brokers)),
+        ring_size=cluster.ring_size if cluster else machine.new_ring(config),
         replaces=replaces,
+        table=joins.table if joins is not None else None,
     )
 
 

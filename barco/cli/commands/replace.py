@@ -6,7 +6,9 @@ from typing import Any
 
 from barco.cli.commands.format import format_for, tell
 from barco.cli.commands.serve import add_common, settings
-from barco.cli.shared.known import known_disk
+from barco.cli.shared.joining import Joining, joining
+from barco.cli.shared.known import ask_others, known_disk
+from barco.config import Config
 from barco.errors import ConfigError, DataDirError
 from barco.supervisor import datadir, machine
 
@@ -80,8 +82,18 @@ def run(args: argparse.Namespace) -> int:
             )
         if identity is not None:
             datadir.clear_stranger(path, identity, lost)
-        identity = format_for(config, path, replaces=lost)
+        identity = format_for(config, path, _joining(config, lost), replaces=lost)
     finally:
         os.close(lock)
     tell(identity, path, args.json)
     return 0
+
+
+def _joining(config: Config, lost: str) -> Joining | None:
+    """What the others say of the ring, if any answers: it may have grown since it was formatted."""
+    told = next(ask_others(config), None)
+    if told is None:
+        return None
+    if config.broker.ordinal >= told.ring_size > 1:
+        return joining(config, lost=lost)
+    return Joining(cluster=told, table=None)

@@ -70,6 +70,8 @@ def _copies(status: dict[str, Any]) -> str:
     """Whether everything that the broker holds is where it should be, in words."""
     if degraded := status.get("degraded"):
         return f"degraded: {'; '.join(map(str, degraded))}"
+    if status.get("waits"):
+        return "none: the broker has joined, and waits until barco scale asks for it"
     return "in sync" if status.get("inSync") else "not in sync yet"
 
 

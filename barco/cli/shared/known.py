@@ -1,4 +1,8 @@
-"""What the other brokers of a cluster know of this one, before it has a data directory."""
+"""What other brokers of a cluster know of it and of this one, before it has a data directory."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import barco
 from barco import config as configuration
@@ -10,15 +14,49 @@ from barco.model.options import cluster_mark
 ASK_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCluster:
+    """A cluster, as one of its brokers tells it to anybody."""
+
+    endpoint: str
+    """Of the broker that answered."""
+    ring_size: int
+    """Brokers at format time, as are workers and slices: the cut of the ring."""
+    workers: int
+    slices_per_range: int
+    disks: Mapping[int, str]
+    """By ordinal, of the brokers whose disk it knows."""
+
+
 def known_disk(config: Config) -> str | None:
     """The disk_uuid with which other brokers of the cluster know this one; None if nobody does.
 
     Whoever does not answer is not waited for: the replicas themselves refuse a disk that they do
-    not know, this only says so earlier.
+    not know, this only says so earlier. ConfigError: they are of another cluster, or of one that
+    was formatted with another number of brokers, which a broker without a disk has to join.
     """
-    ordinal, uuid = config.broker.ordinal, configuration.cluster_uuid(config)
-    for other, host in enumerate(config.cluster.brokers):
-        if other == ordinal or len(config.cluster.brokers) == 1:
+    listed, other = len(config.cluster.brokers), None
+    for told in ask_others(config):
+        if (disk := told.disks.get(config.broker.ordinal)) is not None:
+            return disk
+        other = other or (told if told.ring_size != listed else None)
+    if other is not None:
+        raise ConfigError(
+            f"the cluster at {other.endpoint} was formatted with {other.ring_size} brokers, and"
+            f" cluster.brokers lists {listed}: a broker that comes later joins it with barco format"
+            " --join, then barco serve"
+        )
+    return None
+
+
+def ask_others(config: Config) -> Iterator[KnownCluster]:
+    """What each other broker of the list says that answers, one after the other.
+
+    ConfigError: it is of another cluster.
+    """
+    mark = cluster_mark(configuration.cluster_uuid(config))
+    for ordinal, host in enumerate(config.cluster.brokers):
+        if ordinal == config.broker.ordinal or len(config.cluster.brokers) == 1:
             continue
         endpoint = join_endpoint(host, config.ports.discovery)
         try:
@@ -26,12 +64,26 @@ def known_disk(config: Config) -> str | None:
                 told = admin.brokers()
         except BarcoError:
             continue
-        if told.get("cluster") != cluster_mark(uuid):
+        if told.get("cluster") != mark:
             raise ConfigError(
-                f"broker {other} at {endpoint} is of another cluster than this one: correct"
+                f"broker {ordinal} at {endpoint} is of another cluster than this one: correct"
                 " cluster.uuid or cluster.brokers"
             )
-        for broker in told.get("brokers", []):
-            if broker.get("ordinal") == ordinal and broker.get("diskUuid"):
-                return str(broker["diskUuid"])
-    return None
+        yield _known(endpoint, told)
+
+
+def _known(endpoint: str, told: Mapping[str, Any]) -> KnownCluster:
+    try:
+        return KnownCluster(
+            endpoint=endpoint,
+            ring_size=int(told["length"]),
+            workers=int(told["workers"]),
+            slices_per_range=int(told["slicesPerRange"]),
+            disks={
+                int(each["ordinal"]): str(each["diskUuid"])
+                for each in told.get("brokers", [])
+                if each.get("diskUuid")
+            },
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{endpoint} is no broker of this version: {error!r}") from None

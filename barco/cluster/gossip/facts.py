@@ -7,8 +7,10 @@ number of times in which facts arrive make no difference: all brokers end with t
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import itertools
 import re
+import zlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -19,7 +21,8 @@ from barco import limits
 from barco.errors import ProtocolError
 
 BROKER, LEADER, CONSUMER, TOPICS = "broker", "leader", "consumer", "topics"
-KINDS = (BROKER, LEADER, CONSUMER, TOPICS)
+TARGET = "target"
+KINDS = (BROKER, LEADER, CONSUMER, TOPICS, TARGET)
 
 ALIVE, SUSPECT, CONFIRMED, DOWN, LEFT = range(5)
 """States of a broker; confirmed: two suspect it independently. Of one incarnation the higher wins;
@@ -31,7 +34,7 @@ BUCKETS = 256
 
 Key = int | str
 Version = tuple[int, ...]
-_VERSION_PARTS = {BROKER: 2, LEADER: 2, CONSUMER: 4, TOPICS: 2}
+_VERSION_PARTS = {BROKER: 2, LEADER: 2, CONSUMER: 4, TOPICS: 2, TARGET: 1}
 _MAX = 2**64
 _CIRCLE = {BROKER: 0, CONSUMER: 2}
 """The part of a version that is answered by the next number (a broker's incarnation; that a
@@ -134,6 +137,8 @@ class BrokerInfo:
     """Into how many ranges its part of the ring was cut at format time."""
     version: str
     """Of barco."""
+    host: str = ""
+    """The address at which other brokers call it."""
     processes: tuple[tuple[int, int], ...] = ()
     """(number, token of the range that it holds) of each of its processes, by number."""
     incarnation: int = 0
@@ -154,17 +159,18 @@ class BrokerInfo:
     def fact(self) -> Fact:
         """To be spread."""
         who = (self.disk_uuid, self.session, self.address, self.ports, self.workers, self.version)
-        body = (*who, self.processes, self.by)
+        body = (*who, self.host, self.processes, self.by)
         return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), body)
 
     @classmethod
     def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> BrokerInfo:
         """The opposite; ProtocolError for what cannot be."""
-        _check(len(body) == 8 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
-        disk_uuid, session, address, ports, workers, barco, processes, by = body
+        _check(len(body) == 9 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
+        disk_uuid, session, address, ports, workers, barco, host, processes, by = body
         _check(_text(disk_uuid, 32) and _text(address, 253) and _text(barco, 32), BROKER)
         # Answers hold it as it is.
         _check(re.fullmatch(r"[A-Za-z0-9_.:-]*", address) is not None, BROKER)
+        _check(isinstance(host, str) and (host == "" or _is_address(host)), BROKER)
         _check(_number(session) and _number(workers, limits.WORKERS_MAX + 1), BROKER)
         _check(_number(by, limits.BROKERS_MAX), BROKER)
         _check(isinstance(ports, tuple) and len(ports) <= 16, BROKER)
@@ -180,6 +186,7 @@ class BrokerInfo:
             ports=ports,
             workers=workers,
             version=barco,
+            host=host,
             processes=processes,
             incarnation=version[0],
             state=version[1],
@@ -326,11 +333,42 @@ class TopicsInfo:
         return cls.parse(fact.key, fact.version, fact.body)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetInfo:
+    """The brokers of which the cluster shall consist; whoever leads slice 0 keeps it."""
+
+    version: int
+    packed: bytes
+    """As `barco.cluster.ring.target` packs it; of at most TARGET_BYTES_MAX."""
+
+    def fact(self) -> Fact:
+        """To be spread; ProtocolError if it is too large for that."""
+        return Fact.make(TARGET, 0, (self.version,), (zlib.compress(self.packed),))
+
+    @classmethod
+    def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> TargetInfo:
+        """The opposite; ProtocolError for what cannot be. What is in it the receiver looks at."""
+        _check(len(body) == 1 and key == 0 and isinstance(body[0], bytes), TARGET)
+        unpacker = zlib.decompressobj()
+        try:
+            packed = unpacker.decompress(body[0], limits.TARGET_BYTES_MAX)
+        except zlib.error as error:
+            raise ProtocolError(f"a fact about a {TARGET}: {error}") from None
+        _check(unpacker.eof and not unpacker.unused_data, TARGET)
+        return cls(version=version[0], packed=packed)
+
+    @classmethod
+    def of(cls, fact: Fact) -> TargetInfo:
+        """What a fact says."""
+        return cls.parse(fact.key, fact.version, fact.body)
+
+
 _PARSERS: dict[str, Any] = {
     BROKER: BrokerInfo.parse,
     LEADER: LeaderInfo.parse,
     CONSUMER: ConsumerInfo.parse,
     TOPICS: TopicsInfo.parse,
+    TARGET: TargetInfo.parse,
 }
 
 
@@ -345,6 +383,14 @@ def _text(value: Any, length_max: int) -> bool:
 
 def _number(value: Any, end: int = _MAX) -> bool:
     return type(value) is int and 0 <= value < end
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an IP address, in the one way to write it."""
+    try:
+        return str(ipaddress.ip_address(text)) == text
+    except ValueError:
+        return False
 
 
 def _is_table(given: Any) -> bool:

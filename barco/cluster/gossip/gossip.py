@@ -93,7 +93,7 @@ class Gossip:
     """One broker's end of the gossip.
 
     me: its own identity, with an incarnation that is likely larger than that of its last life.
-    ring: how many brokers the cluster is configured to have.
+    ring: how many brokers are listed and looked for. most: all others have a lower ordinal.
     accept: whether a fact that came from others is worth keeping, and the ordinal of who told it.
     """
 
@@ -104,12 +104,14 @@ class Gossip:
         *,
         random: Random,
         now: float,
+        most: int | None = None,
         accept: Callable[[Fact, int], bool] = lambda fact, teller: True,
     ) -> None:
-        assert 0 <= me.ordinal < ring, "this broker is one of the ring"
+        assert 0 <= me.ordinal < ring <= (most or ring), "this broker is one of the ring"
         self.store = Store()
         self._accept = accept
-        self._ring = ring
+        self._sought = set(range(ring))
+        self._most = most or ring
         self._random = random
         self._out: list[Effect] = []
         self._direct: dict[int, Direct] = {}
@@ -287,6 +289,7 @@ class Gossip:
             return False
         self._out.append(Changed(fact, before, news))
         if fact.kind == BROKER:
+            self._sought.add(int(fact.key))
             past = None if before is None else BrokerInfo.of(before)
             self.members.changed(BrokerInfo.of(fact), past, now)
         return True
@@ -296,8 +299,8 @@ class Gossip:
         news = 0
         for item in packed:
             fact = Fact.unpack(item)
-            if fact.kind == BROKER and int(fact.key) >= self._ring:
-                raise ProtocolError(f"broker {fact.key} of a ring of {self._ring}")
+            if fact.kind == BROKER and int(fact.key) >= self._most:
+                raise ProtocolError(f"broker {fact.key} of a ring of at most {self._most}")
             known = self.store.get(fact.kind, fact.key)
             if known is not None and known.packed == fact.packed:
                 continue
@@ -429,17 +432,9 @@ class Gossip:
     def _reconnect(self, now: float) -> None:
         """Try brokers that are down or were never heard of: one, or some when quite alone."""
         alone = not self.members.up
-        missing = self._ring - self._size()
-        assert missing >= 0, "nobody of another ring is up"
-        seconds = limits.GOSSIP_RECONNECT_SECONDS / (4 if alone and missing else 1)
+        away = sorted(self._sought.difference(self.members.up, (self.members.me.ordinal,)))
+        seconds = limits.GOSSIP_RECONNECT_SECONDS / (4 if alone and away else 1)
         self._reconnect_at = now + seconds * (0.75 + 0.5 * self._random.random())
-        if not missing:
-            return
-        away = [
-            ordinal
-            for ordinal in range(self._ring)
-            if ordinal not in self.members.up and ordinal != self.members.me.ordinal
-        ]
         for peer in self._random.sample(away, min(3 if alone else 1, len(away))):
             self._sync(peer)
 

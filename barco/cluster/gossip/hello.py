@@ -11,9 +11,9 @@ def refusal(
 ) -> str:
     """Why the other broker is refused, in one line that says what to do; "" if it is not.
 
-    ring: how many brokers this one's configuration lists. known: what is known of a broker of that
-    ordinal. address_fits: whether the other one speaks from the address that the configuration
-    gives to that ordinal.
+    ring: ordinals are below it: as many brokers as the ring has slices. known: what is known of a
+    broker of that ordinal. address_fits: whether the other one speaks from the address that the
+    configuration gives to that ordinal; one that it does not list, from one that is nobody's.
     """
     if theirs.protocol != GOSSIP_VERSION:
         return (
@@ -34,8 +34,8 @@ def refusal(
         )
     if not 0 <= theirs.ordinal < ring:
         return (
-            f"broker.ordinal = {theirs.ordinal} is not in a ring of {ring}: correct it, or"
-            " cluster.brokers"
+            f"broker.ordinal = {theirs.ordinal}: a ring of {ring} slices has no room for it:"
+            " correct it, or cluster.brokers"
         )
     if theirs.ordinal == mine.ordinal or not address_fits:
         return (

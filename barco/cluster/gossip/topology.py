@@ -82,6 +82,7 @@ def broker_to_dict(info: BrokerInfo) -> dict[str, Any]:
         "disk_uuid": info.disk_uuid,
         "session": info.session,
         "address": info.address,
+        "host": info.host,
         "ports": dict(info.ports),
         "workers": info.workers,
         "processes": [list(each) for each in info.processes],

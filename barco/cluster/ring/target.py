@@ -75,6 +75,12 @@ class Target:
         return data
 
 
+def first_target(cut: Cut, workers: int) -> Target:
+    """What is wanted before anybody has asked for anything: the brokers of the first cut."""
+    brokers = tuple(TargetBroker(ordinal=each, workers=workers) for each in range(cut.brokers))
+    return Target(0, cut, brokers)
+
+
 def unpack_target(cut: Cut, data: bytes) -> Target:
     """A target as it came; ProtocolError if it can not be one of this cut."""
     if not 0 < len(data) <= limits.TARGET_BYTES_MAX:

@@ -87,6 +87,5 @@ def test_the_place_of_a_process() -> None:
     assert (clustered.seat, clustered.slices, clustered.range_index) == (2, range(4, 8), 2)
     assert clustered.held.token == clustered.placement.slice_bounds(2, 4)[0]
     assert clustered.held.members == (2, 0, 1)
-    assert clustered.link_address((0, 3)) == ("127.0.0.1", 9259)
     assert clustered.endpoint_at("127.0.0.3", 1) == "127.0.0.3:9301"
     assert clustered.peer < clustered.peers and OPTIONS.peer < OPTIONS.peers

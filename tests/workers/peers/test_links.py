@@ -73,7 +73,7 @@ def test_what_is_no_hello(message):
 async def served(taken, fatal=None):
     listener = socket.create_server(("127.0.0.1", 0))
     said = [] if fatal is None else fatal
-    server = links.LinkServer(MINE, ["127.0.0.1"] * 3, KEY, said.append)
+    server = links.LinkServer(MINE, links.Addresses(options_for(1)), KEY, said.append)
     server.handle(HAND_OFF, lambda hello, end: taken.append((hello, end)))
     server.start(listener.fileno())
     return server, listener
@@ -99,7 +99,7 @@ def test_a_link_is_handed_over_whole():
         options = options_for(listener.getsockname()[1])
         hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
-            theirs, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            theirs, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
             assert (theirs.ordinal, theirs.worker, theirs.session) == (1, 0, 7)
             end.setblocking(True)
             end.sendall(b"behind the hello")
@@ -112,13 +112,13 @@ def test_a_link_is_handed_over_whole():
             assert other.recv(100) == b"behind the hello"
             other.close()
             with pytest.raises(ProtocolError, match="takes no rpc yet"):
-                await links.open_link(options, (1, 0), hello, RPC)
+                await links.open_link(links.Addresses(options), (1, 0), hello, RPC)
             stranger = dataclasses.replace(hello, cluster_uuid="e" * 32)
             with pytest.raises(ProtocolError, match="refused: this is another cluster"):
-                await links.open_link(options, (1, 0), stranger, HAND_OFF)
+                await links.open_link(links.Addresses(options), (1, 0), stranger, HAND_OFF)
         await server.close()
         with pytest.raises(NotReadyError):
-            await links.open_link(options, (1, 0), hello, HAND_OFF)
+            await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
 
     asyncio.run(main())
 
@@ -142,7 +142,7 @@ def test_who_takes_a_connection_over_ends_the_process_with_a_bug():
             for error in (ConnectionResetError("it went"), KeyError("what")):
                 assert not fatal
                 server.handle(HAND_OFF, refuses_with(error))
-                _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+                _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
                 with end:
                     await until(lambda: not server._tasks)
         await server.close()
@@ -161,8 +161,8 @@ def test_a_bug_in_a_greeting_ends_that_connection_only(monkeypatch, caplog):
             with monkeypatch.context() as patched:
                 patched.setattr(links, "refusal", refuses_with(KeyError("what")))
                 with pytest.raises(ProtocolError):
-                    await links.open_link(options, (1, 0), hello, HAND_OFF)
-            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+                    await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
             end.close()
         await server.close()
         assert not fatal
@@ -237,7 +237,7 @@ def test_who_does_not_know_the_secret_is_not_let_in_and_lets_nobody_in(key, capl
         hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
             with pytest.raises(ProtocolError, match="cluster.secret_file"):
-                await links.open_link(wrong, (1, 0), hello, HAND_OFF)
+                await links.open_link(links.Addresses(wrong), (1, 0), hello, HAND_OFF)
             # A caller that does not look at the proof gets no further either.
             proof = frame.encode({"proof": door.proof(key, door.CALLER, b"", b"")})
             await answered(listener.getsockname(), greeting(), proof)
@@ -264,7 +264,7 @@ def test_a_recorded_session_is_worth_nothing_and_no_proof_comes_back():
 
         with listener, pytest.MonkeyPatch.context() as patched:
             patched.setattr(links, "_send", recording)
-            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
             end.close()
             while not taken:
                 await asyncio.sleep(0.001)
@@ -297,10 +297,12 @@ def test_nobody_speaks_for_another(changes):
     async def main():
         taken = []
         server, listener = await served(taken)
-        server._brokers = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+        listed = dataclasses.replace(options_for(1), brokers=[f"127.0.0.{n + 1}" for n in range(3)])
+        server._addresses = links.Addresses(listed)
         with listener:
             assert b"refused" in await answered(listener.getsockname(), greeting(**changes))
-            server._brokers = ["127.0.0.7"] * 3
+            elsewhere = dataclasses.replace(listed, brokers=["127.0.0.7"] * 3)
+            server._addresses = links.Addresses(elsewhere)
             assert await answered(listener.getsockname(), greeting()) == b""
         await server.close()
         assert not taken
@@ -323,7 +325,7 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out():
                 crowd[-1][1].write(frame.LENGTH.pack(links.HELLO_BYTES_MAX) + b"x" * 100)
             await asyncio.sleep(0.05)
             assert len(server._tasks) <= links.GREETING_MAX + 1
-            _, end = await links.open_link(options, (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
             end.close()
             while not taken:
                 await asyncio.sleep(0.001)
@@ -342,7 +344,7 @@ def test_news_that_cannot_be_told_ends_the_process(tmp_path):
         options = dataclasses.replace(Broker().options(0), workers=2, data_dir=tmp_path)
         service = SimpleNamespace(
             operation=None,
-            neighbours=SimpleNamespace(endpoint=None),
+            neighbours=SimpleNamespace(endpoint=None, addresses=links.Addresses(options)),
             leaders=SimpleNamespace(learn=lambda *news: True, learn_all=lambda news: None),
             ranges=RingRanges(options),
         )
@@ -356,3 +358,18 @@ def test_news_that_cannot_be_told_ends_the_process(tmp_path):
         assert fatal == ["news of leaders was not told, this is a bug: KeyError('what')"]
 
     asyncio.run(main())
+
+
+def test_who_came_later_says_where_it_is():
+    """Of a broker that is listed nobody says another address."""
+    addresses = links.Addresses(options_for(9256))
+    assert addresses.host(3) is None and not addresses.knows("127.0.0.4")
+    with pytest.raises(NotReadyError):
+        addresses.link((3, 2))
+    addresses.tell(3, "127.0.0.4")
+    addresses.tell(1, "127.0.0.5")
+    addresses.tell(addresses.most, "127.0.0.6")
+    assert addresses.link((3, 2)) == ("127.0.0.4", 9258)
+    assert addresses.link((1, 0)) == ("127.0.0.1", 9256)
+    assert addresses.knows("127.0.0.4") and not addresses.knows("127.0.0.5")
+    assert not addresses.knows("127.0.0.6")

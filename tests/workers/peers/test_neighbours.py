@@ -27,6 +27,7 @@ BROKER = {
     "disk_uuid": "d" * 32,
     "session": 1,
     "address": "127.0.0.3",
+    "host": "127.0.0.3",
     "ports": {"shard": 9300},
     "workers": 2,
     "processes": [],
@@ -98,7 +99,7 @@ def routed(options: WorkerOptions) -> tuple[Leaders, Neighbours, HandOff, Routes
     ranges, reactor = RingRanges(options), Routes()
     leaders = Leaders(ranges, alone=False)
     neighbours = Neighbours(options, ranges, leaders)
-    hand_off = HandOff(reactor, options, ranges, neighbours.endpoint)
+    hand_off = HandOff(reactor, neighbours.addresses, ranges, neighbours.endpoint)
     hand_off.connect = lambda peer: None
     neighbours.on_change = hand_off.rename
     leaders.on_change = hand_off.lead

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import time
 
+from barco.workers.peers.links import Addresses
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.siblings import HandOff
 
@@ -26,7 +27,7 @@ class Reactor:
 
 
 def hand_off(reactor, options):
-    return HandOff(reactor, options, RingRanges(options), lambda process: "")
+    return HandOff(reactor, Addresses(options), RingRanges(options), lambda process: "")
 
 
 async def connected(end, seconds):

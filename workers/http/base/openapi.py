@@ -5,7 +5,7 @@ from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.base.status_schema import READY, STATUS
-from barco.workers.http.base.topology_schema import TOPOLOGY
+from barco.workers.http.base.topology_schema import TARGET, TOPOLOGY
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -67,6 +67,7 @@ _KINDS = {
     "status": {"$ref": "#/components/schemas/Status"},
     "ready": {"$ref": "#/components/schemas/Ready"},
     "topology": {"$ref": "#/components/schemas/Topology"},
+    "target": {"$ref": "#/components/schemas/Target"},
 }
 
 _TAGS = {
@@ -102,6 +103,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Status": STATUS,
                 "Ready": READY,
                 "Topology": TOPOLOGY,
+                "Target": TARGET,
             },
             "responses": {
                 "Problem": {

@@ -67,6 +67,7 @@ _SHARD = object_of(
     shard="integer",
     seat=told("integer", "0 owns the range, 1 and 2 follow."),
     leads="boolean",
+    waits=told("boolean", "Its range is none of the ring yet; only then."),
     replication=_REPLICATION,
     storage=_STORAGE,
 )
@@ -88,6 +89,7 @@ STATUS = object_of(
     reason=told("string", "Why it is not ready; only then."),
     inSync="boolean",
     degraded=list_of({"type": "string"}),
+    waits=told("boolean", "It has joined, and holds nothing before barco scale; only then."),
     version="string",
     engine="string",
     engineReason="string",

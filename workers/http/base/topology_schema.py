@@ -60,8 +60,22 @@ _ROUTE = object_of(
     },
 )
 
+TARGET = object_of(
+    "version brokers",
+    version=told("integer", "0: none was ever set; it is the brokers of the first cut."),
+    brokers=list_of(
+        object_of(
+            "ordinal workers",
+            ordinal="integer",
+            workers=told("integer", "Into how many ranges its part of the ring is divided."),
+            host="string",
+            diskUuid="string",
+        )
+    ),
+)
+
 TOPOLOGY = object_of(
-    "cluster ringSize slicesPerRange brokers ranges shards version routes",
+    "cluster ringSize slicesPerRange brokers ranges shards version routes target",
     cluster="string",
     ringSize="integer",
     slicesPerRange="integer",
@@ -70,4 +84,5 @@ TOPOLOGY = object_of(
     shards=list_of(_SHARD),
     version=told("string", "A hash of the routes: another one where any of them is."),
     routes=list_of(_ROUTE),
+    target={"$ref": "#/components/schemas/Target"},
 )

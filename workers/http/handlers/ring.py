@@ -10,7 +10,7 @@ from barco.workers.peers.routes import route_table
 
 
 def described_brokers(context: Context) -> list[dict[str, Any]]:
-    """Every broker of the configuration, with what was heard of it."""
+    """Every broker of the first cut and who came later, with what was heard of it."""
     options = context.options
     if options.ring_size == 1:
         broker = {
@@ -20,11 +20,10 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
         }
         token = str(int(options.placement.token(0)))
         return [{**broker, "token": token, "diskUuid": options.disk_uuid}]
-    placement, found = options.placement, []
+    found = []
     # The lineage knows the disks of brokers that nobody has heard of since the last start.
     disks = context.service.disks()
-    for index in range(options.ring_size):
-        ordinal = placement.leader(index)
+    for ordinal in context.service.neighbours.ordinals:
         heard = context.service.neighbours.brokers.get(ordinal)
         endpoints = [
             context.service.neighbours.endpoint(process)
@@ -33,7 +32,7 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
         broker = {
             "ordinal": ordinal,
             "name": context.service.neighbours.host(ordinal),
-            "token": str(int(placement.token(index))),
+            "token": str(context.service.neighbours.position(ordinal)),
             "state": heard.state if heard else "unknown",
             "ports": dict(heard.ports) if heard else options.ports,
             "diskUuid": disks.get(ordinal) or (heard.disk_uuid if heard else None),
@@ -41,7 +40,7 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
             "shardEndpoints": endpoints,
         }
         found.append(broker)
-    return sorted(found, key=lambda broker: int(broker["ordinal"]))
+    return found
 
 
 def described_ranges(context: Context) -> list[dict[str, Any]]:
@@ -151,3 +150,8 @@ def described_routes(
                 described["followers"] = told["replication"].get("followers", [])
         routes.append(described)
     return {"version": table.version, "routes": routes}
+
+
+def described_target(context: Context, packed: bytes | None = None) -> dict[str, Any]:
+    """The brokers of which the cluster shall consist. packed: as who keeps it has answered."""
+    return context.service.target.described(packed)

@@ -36,6 +36,11 @@ class Standing:
     """Why it is not in sync."""
 
     @property
+    def waits(self) -> bool:
+        """Whether all its processes are for ranges that are none of the ring yet."""
+        return bool(self.shards) and all(each.get("waits") for each in self.shards)
+
+    @property
     def ready(self) -> bool:
         """Every slice can be written through this broker."""
         return not self.waiting
@@ -61,7 +66,7 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
             found.shards.append({"worker": worker, "ready": False} | _role(context, peer))
             continue
         if _waits(context, peer, answer):
-            found.shards.append({"worker": worker, "ready": True})
+            found.shards.append({"worker": worker, "ready": True, "waits": True})
             continue
         led = answer["epoch"] > 0 and answer["replication"].get("writable", True)
         if not led and options.ring_size > 1:
@@ -93,9 +98,10 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
 
 
 def _waits(context: Context, peer: int, answer: Mapping[str, Any]) -> bool:
-    """Whether a process was made for a range that is none of the ring yet, and waits for it."""
+    """Whether a process was made for a range of which its broker is no member yet, and waits."""
     token = context.ranges.held_by(process_of(peer))
-    return answer["epoch"] == 0 and token is not None and not context.ranges.known(token)
+    held = None if token is None else context.ranges.own.holding(token)
+    return answer["epoch"] == 0 and held is not None and not held.genesis
 
 
 async def leaders_say(context: Context) -> dict[int, Any]:
@@ -110,8 +116,9 @@ def _role(context: Context, peer: int) -> dict[str, Any]:
     if context.options.ring_size == 1:
         return {}
     ranges = context.ranges
-    if (token := ranges.held_by(process_of(peer))) is None:
-        return {}  # It has just ended.
+    token = ranges.held_by(process_of(peer))
+    if token is None or process_of(peer)[0] not in ranges.members(token):
+        return {}  # It has just ended, or has just been made.
     seat = ranges.members(token).index(process_of(peer)[0])
     leads = context.service.leaders.peer(token) == peer
     return {"shard": ranges.shard_number(token), "seat": seat, "leads": leads}
@@ -120,7 +127,11 @@ def _role(context: Context, peer: int) -> dict[str, Any]:
 async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
     """Why the broker is not in sync, in words: first of itself, then what leaders say."""
     ranges, leaders = context.ranges, context.leaders
-    tokens = {peer: ranges.held_by(process_of(peer)) for peer in own}
+    tokens = {
+        peer: ranges.held_by(process_of(peer))
+        for peer, answer in own.items()
+        if isinstance(answer, BarcoError) or not _waits(context, peer, answer)
+    }
     held = {token: peer for peer, token in tokens.items() if token is not None}
     held = {token: held[token] for token in sorted(held) if ranges.known(token)}
     wanted = {token: leaders.peer(token) for token in held}

@@ -22,6 +22,7 @@ from barco.workers.http.handlers.ring import (
     described_ranges,
     described_routes,
     described_shards,
+    described_target,
 )
 from barco.workers.http.handlers.standing import leaders_say, look
 from barco.workers.process.metrics import CONTENT_TYPE, exposition
@@ -87,6 +88,8 @@ class Status:
             # Whether brokers prove to one another that they know a secret (cluster.secret_file).
             body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
             body |= _peers(options.ordinal, cluster)
+        if found.waits:
+            body["waits"] = True
         if found.degraded:
             body["degraded"] = found.degraded
         if found.ready:
@@ -123,7 +126,7 @@ class Status:
         ports = options.ports
         cluster = options.ring_size > 1
         neighbours = self._context.service.neighbours
-        ordinals = range(options.ring_size) if cluster else [options.ordinal]
+        ordinals = neighbours.ordinals if cluster else [options.ordinal]
         body: dict[str, Any] = {
             "length": options.ring_size,
             "names": [neighbours.host(n) for n in ordinals],
@@ -162,6 +165,7 @@ class Status:
             "ranges": described_ranges(context),
             "shards": described_shards(context, answers),
             **described_routes(context, answers, copies),
+            "target": described_target(context),
         }
         return json_response(body)
 

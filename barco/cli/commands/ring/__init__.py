@@ -20,11 +20,12 @@ from barco.cli.commands.ring.view import (
     view_of,
 )
 from barco.cli.shared import talk
+from barco.cli.shared.routes import cut_of, table_of
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.plan import RingStep, StepKind, carry_out, plan
-from barco.cluster.ring.routes import RangeRoute, RouteTable
+from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import Known, Target, TargetBroker, next_target
-from barco.errors import BarcoError, ProtocolError, RequestError
+from barco.errors import BarcoError, RequestError
 from barco.limits import BROKERS_MAX
 from barco.model.generation import Gid
 from barco.types import Epoch, Token
@@ -225,7 +226,7 @@ class Preview(NamedTuple):
 
 def preview(topology: Mapping[str, Any], size: int, workers: int | None) -> Preview:
     """RequestError with words if the ring can not become so large or so small."""
-    cut = Cut(int(topology["ringSize"]), int(topology["slicesPerRange"]))
+    cut = cut_of(topology)
     table = table_of(topology, cut)
     if faults := table.faults():
         raise RequestError(f"there is no plan while the ring is not whole: {'; '.join(faults[:3])}")
@@ -247,23 +248,6 @@ def preview(topology: Mapping[str, Any], size: int, workers: int | None) -> Prev
         for step in steps:
             carry_out(table, step)
     return Preview(table, wanted, rounds)
-
-
-def table_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
-    """The routes that a broker tells; ProtocolError if they are none."""
-    table = RouteTable(cut)
-    try:
-        for each in topology["routes"]:
-            members = tuple(map(int, each["members"]))
-            first, slices = int(each["first"]), int(each["slices"])
-            if not (0 <= first < first + slices <= cut.slices and members):
-                raise ValueError(f"slices {first} to {first + slices - 1}")
-            leader = members[0] if each["leader"] is None else int(each["leader"])
-            epoch, handed = int(each["version"]), bool(each["handed"])
-            table.merge(RangeRoute(first, slices, cut.token(first), epoch, leader, members, handed))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"GET /v1/topology: {error!r}") from error
-    return table
 
 
 def _listed(workers: Mapping[int, int]) -> tuple[TargetBroker, ...]:

@@ -107,7 +107,9 @@ def test_the_longest_table_fits() -> None:
 
 
 def test_the_body_that_others_break_is_sound() -> None:
-    Fact.unpack(bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", [[0, 7], [1, 8]], 0]))
+    Fact.unpack(
+        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7], [1, 8]], 0])
+    )
 
 
 def bad(*parts: Any) -> bytes:
@@ -138,15 +140,16 @@ def bad(*parts: Any) -> bytes:
         bad("leader", 0, [1, True], [0, 0, []]),
         bad("leader", 0, [1, 1], [0, 0, [0, 1, 2, 3]]),
         bad("topics", limits.BROKERS_MAX, [1, 1], ["d", 0]),
-        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", 0, 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [1], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[0, 2**63]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[limits.PROCESSES_MAX, 7]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[1, 7], [0, 8]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", [[0, 7], [1, 7]], 0]),
+        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", 0, 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [1], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 2**63]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[limits.PROCESSES_MAX, 7]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[1, 7], [0, 8]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7], [1, 7]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "127.1", [], 0]),
         msgpack.packb(["leader", 0, [1, 1], msgpack.ExtType(4, b"x")]),
     ],
 )

@@ -1,0 +1,241 @@
+"""`barco scale`: how many brokers the cluster shall consist of."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import barco
+from barco.cli.shared import talk
+from barco.cli.shared.routes import cut_of, table_of, target_of
+from barco.cluster.ring.plan import RingStep, plan
+from barco.cluster.ring.routes import RouteTable
+from barco.cluster.ring.target import Target, TargetBroker, check_shape
+from barco.errors import BarcoError, ConflictError, ProtocolError, RequestError
+from barco.limits import BROKERS_MAX
+
+LOOK_SECONDS = 1.0
+
+DESCRIPTION = """\
+Say how many brokers the cluster shall consist of, and watch it get there. New brokers join first
+(barco format --join, barco serve), in any order, or later: whoever has joined gets its share.
+
+No event is copied, no key changes its slice, and clients do nothing. Each range is taken over by
+itself, a few at a time, so at most a quarter of a broker's slices wait for a moment.
+
+The command only says what is wanted, and looks on: it may be interrupted, and given again. A target
+that is not reached yet is refused another one; the same one again goes on looking.
+"""
+
+EPILOG = f"""\
+{talk.ENDPOINT_HELP}
+Examples:
+  barco scale --to 6 --plan             which steps that would be; nothing is changed
+  barco scale --to 6                    until the ring is so
+  barco scale --to 6 --no-wait          only say so
+  barco ring --watch                    look on from elsewhere
+
+Exit codes:
+  0    the ring is as it shall be; with --plan, or --no-wait, it can become so
+  2    wrong usage, or no ring is what --to asks for: the reason is said
+  1    refused, or no broker answers; with --timeout, the time was over
+  130  interrupted: what was said stays, and is carried out
+"""
+
+
+class Growth(NamedTuple):
+    """What is left to do."""
+
+    target: Target
+    missing: list[int]
+    """Brokers of the target that nobody has heard of, or that are away."""
+    rounds: list[list[RingStep]]
+    """Steps of those that are there."""
+    faults: list[str]
+    """Why the routes are not whole just now."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the ring is as it shall be."""
+        return not (self.missing or self.rounds or self.faults)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = talk.command(
+        subparsers, "scale", help="say how many brokers the cluster shall have",
+        description=DESCRIPTION, epilog=EPILOG,
+    )  # fmt: skip
+    parser.add_argument("--to", metavar="BROKERS", type=talk.count, required=True,
+                        help="so many brokers: ordinals from 0")  # fmt: skip
+    parser.add_argument("--workers", metavar="N", type=talk.count,
+                        help="ranges for each new broker (default: as the others)")  # fmt: skip
+    parser.add_argument("--plan", action="store_true",
+                        help="print the steps, and change nothing")  # fmt: skip
+    parser.add_argument("--no-wait", action="store_true", help="do not look on")
+    parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds,
+                        help="look on for so long at most")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each change")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what is wanted, and look on until it is so."""
+    with barco.Admin(args.endpoint, timeout_s=30.0) as admin:
+        try:
+            topology = admin.topology()
+            wanted = _wanted(topology, args.to, args.workers)
+            if args.plan:
+                return _print_plan(topology, wanted, as_json=args.json)
+            told = admin.set_target(_asked(topology, wanted))
+        except ConflictError as error:
+            return talk.fail(error.detail)
+        except RequestError as error:
+            return talk.fail(error.detail, 2)
+        _say(args, f"the target is version {told['version']}", {"target": told})
+        if args.no_wait:
+            return 0
+        return _look_on(admin, args, int(told["version"]))
+
+
+def _wanted(topology: Mapping[str, Any], size: int, workers: int | None) -> Target:
+    """Those of the target that stay as they are, and new ones like them."""
+    if size > BROKERS_MAX:
+        raise RequestError(f"{size:,} brokers: a ring has at most {BROKERS_MAX:,}")
+    cut = cut_of(topology)
+    current = target_of(topology, cut)
+    if current is None:
+        raise ProtocolError("this broker tells no target: it is older than this command")
+    known = {each.ordinal: each for each in current.brokers}
+    usual = workers or max(each.workers for each in current.brokers)
+    listed = tuple(
+        known.get(each, TargetBroker(ordinal=each, workers=usual)) for each in range(size)
+    )
+    check_shape(cut, listed)
+    return Target(current.version, cut, listed)
+
+
+def _asked(topology: Mapping[str, Any], wanted: Target) -> dict[str, Any]:
+    brokers = []
+    for each in wanted.brokers:
+        told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
+        told |= {"host": each.host} if each.host else {}
+        told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
+        brokers.append(told)
+    return {"cluster": topology["cluster"], "version": wanted.version, "brokers": brokers}
+
+
+# --- The plan -------------------------------------------------------------------------------------
+
+
+def _print_plan(topology: Mapping[str, Any], wanted: Target, *, as_json: bool) -> int:
+    table = table_of(topology, wanted.cut)
+    if faults := table.faults():
+        raise ConflictError(f"there is no plan while the ring is not whole: {'; '.join(faults)}")
+    rounds = plan(table, wanted.wanted())
+    away = _away(topology, wanted)
+    if as_json:
+        steps = [
+            {"round": number, "kind": step.kind.value, "by": step.by, "words": str(step)}
+            for number, steps in enumerate(rounds, 1)
+            for step in steps
+        ]
+        talk.print_json({"steps": steps, "missing": away})
+        return 0
+    for number, found in enumerate(rounds, 1):
+        for step in found:
+            print(f"round {number}  {step}")
+    if not rounds:
+        print("no steps: the ring is so already")
+    if away:
+        print(f"brokers {_listed(away)} have not joined yet: barco format --join, barco serve")
+    return 0
+
+
+def _away(topology: Mapping[str, Any], target: Target) -> list[int]:
+    """Of the target: who was not heard of, or is gone."""
+    there = {
+        int(each["ordinal"])
+        for each in topology["brokers"]
+        if each.get("state", "alive") in ("alive", "suspect")
+    }
+    return sorted(target.workers.keys() - there)
+
+
+def _listed(ordinals: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ordinals[:8]))
+    return shown + (f" and {len(ordinals) - 8} more" if len(ordinals) > 8 else "")
+
+
+# --- Looking on -----------------------------------------------------------------------------------
+
+
+def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> int:
+    """Until the ring is so; each change is one line."""
+    end = None if args.timeout is None else time.monotonic() + args.timeout
+    said = ""
+    while True:
+        try:
+            growth = left(admin.topology())
+        except BarcoError as error:
+            words, facts = f"no answer: {error.detail}", {"error": error.detail}
+        else:
+            if growth.target.version > version:
+                return talk.fail(
+                    f"the target was changed meanwhile: it is version {growth.target.version},"
+                    f" and not {version}"
+                )
+            words, facts = _words(growth), _facts(growth)
+            if growth.done and growth.target.version == version:
+                _say(args, words, facts)
+                return 0
+        if words != said:
+            said = words
+            _say(args, words, facts)
+        if end is not None and time.monotonic() >= end:
+            return talk.fail(f"not reached in {args.timeout:g} s; what was said stays: {words}")
+        time.sleep(LOOK_SECONDS)
+
+
+def left(topology: Mapping[str, Any]) -> Growth:
+    """What is to be done until the ring is as the target has it."""
+    cut = cut_of(topology)
+    target = target_of(topology, cut)
+    if target is None:
+        raise ProtocolError("this broker tells no target: it is older than this command")
+    table: RouteTable = table_of(topology, cut)
+    missing, faults = _away(topology, target), table.faults()
+    present = target.workers.keys() - set(missing)
+    rounds = [] if faults else plan(table, target.wanted(target.joined(table, present)))
+    return Growth(target, missing, rounds, faults)
+
+
+def _words(growth: Growth) -> str:
+    if growth.done:
+        return f"done: the ring has {len(growth.target.brokers)} brokers"
+    parts = []
+    if growth.faults:
+        parts.append(f"waits: {growth.faults[0]}")
+    if steps := [step for steps in growth.rounds for step in steps]:
+        parts.append(f"{len(steps)} step{'s' if len(steps) > 1 else ''} left; next: {steps[0]}")
+    if growth.missing:
+        parts.append(f"waits for brokers {_listed(growth.missing)}, which have not joined")
+    return "; ".join(parts)
+
+
+def _facts(growth: Growth) -> dict[str, Any]:
+    return {
+        "done": growth.done,
+        "missing": growth.missing,
+        "stepsLeft": [str(step) for steps in growth.rounds for step in steps],
+        "faults": growth.faults,
+    }
+
+
+def _say(args: argparse.Namespace, words: str, facts: Mapping[str, Any]) -> None:
+    if args.json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        print(f"{time.strftime('%H:%M:%S')}  {words}")
+    sys.stdout.flush()

@@ -1,0 +1,56 @@
+"""Routes and target as GET /v1/topology tells them: pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.routes import RangeRoute, RouteTable
+from barco.cluster.ring.target import Target, TargetBroker, check_shape
+from barco.errors import ProtocolError
+
+
+def cut_of(topology: Mapping[str, Any]) -> Cut:
+    """How the ring was cut when the cluster was formatted; ProtocolError if it does not say."""
+    try:
+        return Cut(int(topology["ringSize"]), int(topology["slicesPerRange"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"GET /v1/topology: {error!r}") from error
+
+
+def table_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
+    """The routes that a broker tells; ProtocolError if they are none."""
+    table = RouteTable(cut)
+    try:
+        for each in topology["routes"]:
+            members = tuple(map(int, each["members"]))
+            first, slices = int(each["first"]), int(each["slices"])
+            if not (0 <= first < first + slices <= cut.slices and members):
+                raise ValueError(f"slices {first} to {first + slices - 1}")
+            leader = members[0] if each["leader"] is None else int(each["leader"])
+            epoch, handed = int(each["version"]), bool(each["handed"])
+            table.merge(RangeRoute(first, slices, cut.token(first), epoch, leader, members, handed))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"GET /v1/topology: {error!r}") from error
+    return table
+
+
+def target_of(topology: Mapping[str, Any], cut: Cut) -> Target | None:
+    """The target that a broker tells; None of one that knows none. ProtocolError if it is none."""
+    told = topology.get("target")
+    if told is None:
+        return None
+    try:
+        brokers = tuple(
+            TargetBroker(
+                ordinal=int(each["ordinal"]),
+                workers=int(each["workers"]),
+                host=str(each.get("host", "")),
+                disk_uuid=str(each.get("diskUuid", "")),
+            )
+            for each in told["brokers"]
+        )
+        target = Target(int(told["version"]), cut, brokers)
+        check_shape(cut, brokers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"GET /v1/topology: {error!r}") from error
+    return target

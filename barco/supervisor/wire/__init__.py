@@ -1,0 +1,1 @@
+"""What connections between supervisors are made of."""

@@ -1,0 +1,79 @@
+"""Rings of three real brokers, and more that join them."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from cluster import LocalCluster
+
+SECONDS = 90.0
+"""Generous: it only ends what has failed."""
+
+
+def until(what: str, found: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """Asks again and again; the first true answer."""
+    end = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.1)
+    return answer
+
+
+def barco(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """One command, to its end."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "barco", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class JoinedCluster(LocalCluster):
+    """Brokers are written with a list of all that there are when they come."""
+
+    def list_new(self, host: str, **changes: Any) -> int:
+        """A file for one more broker, which lists all; the others keep the list that they have."""
+        ordinal = len(self.hosts)
+        listed = [*self.hosts, host]
+        text = self.config(0).read_text().replace(str(self.data(0)), str(self.data(ordinal)))
+        text = text.replace("ordinal = 0\n", f"ordinal = {changes.pop('ordinal', ordinal)}\n")
+        old = next(line for line in text.splitlines() if line.startswith("brokers = "))
+        text = text.replace(old, f"brokers = {json.dumps(listed)}")
+        for name, value in changes.items():
+            old = next(line for line in text.splitlines() if line.startswith(f"{name} = "))
+            text = text.replace(old, f"{name} = {json.dumps(value)}")
+        self.config(ordinal).write_text(text)
+        return ordinal
+
+    def join(self, host: str) -> int:
+        """Format one more and start it; it may be ready a little later."""
+        ordinal = self.list_new(host)
+        made = barco("format", "--join", "--config", self.config(ordinal))
+        assert made.returncode == 0, made.stderr
+        self.hosts = (*self.hosts, host)
+        self.start(ordinal)
+        return ordinal
+
+
+def three(root: Path) -> Iterator[JoinedCluster]:
+    """Of addresses of its own; they end behind it."""
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    made = JoinedCluster(root, hosts=tuple(f"{net}.{n + 1}" for n in range(3)), tied=True)
+    made.write()
+    for ordinal in range(3):
+        made.start(ordinal)
+    try:
+        made.wait_ready()
+        yield made
+    finally:
+        made.stop()

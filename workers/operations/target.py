@@ -1,0 +1,174 @@
+"""The brokers of which the cluster shall consist: as this worker has heard, and how it changes.
+
+Whoever leads slice 0 keeps the target (`barco.workers.shard.target`), and tells it by gossip. What
+gossip says is good enough to get ready by, and to be shown; before a step the keeper is asked.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.plan import plan
+from barco.cluster.ring.routes import RouteTable
+from barco.cluster.ring.target import (
+    Known,
+    Target,
+    TargetBroker,
+    first_target,
+    next_target,
+    unpack_target,
+)
+from barco.errors import ConflictError, NoLeaderError, NotReadyError, ProtocolError, RequestError
+from barco.model.options import WorkerOptions, cluster_mark
+from barco.workers.peers.leaders import Leaders
+from barco.workers.peers.neighbours import Neighbours
+from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.routes import route_table
+from barco.workers.seams import ReactorLike, SiblingsLike
+from barco.workers.shard.appends import Appends
+from barco.workers.shard.target import SLICE, TargetKeeper
+
+ASK_SECONDS = 2.0
+
+
+class TargetDesk:
+    """Where a worker asks for the target, and has it changed."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        reactor: ReactorLike,
+        appends: Appends,
+        heard: tuple[RingRanges, Leaders, Neighbours],
+        disks: Callable[[], Mapping[int, str]],
+    ) -> None:
+        """disks: by ordinal, those that the lineage of this worker's range names."""
+        self.cut = Cut(options.ring_size, options.slices_per_range)
+        self._options = options
+        self._ranges, self._leaders, self._neighbours = heard
+        self._disks = disks
+        self._keeper = TargetKeeper(
+            reactor, appends, self.cut, first_target(self.cut, options.workers)
+        )
+        self._leads = False
+        self.heard = self._keeper.target
+        """The latest that was told."""
+        self.tell: Callable[[bytes], None] = lambda packed: None
+        """Tells the supervisor, and by it all brokers."""
+
+    # --- Who keeps it ------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """This worker leads its range now."""
+        self._leads = SLICE in self._ranges.numbers_of(self._options.held.token)
+        if self._leads:
+            self._keeper.open()
+            self._say(self._keeper.target)
+
+    def close(self) -> None:
+        """It does not any more."""
+        self._leads = False
+
+    def _say(self, target: Target) -> None:
+        self.heard = target
+        if target.version > 0:
+            self.tell(target.packed())
+
+    def hear(self, packed: bytes) -> None:
+        """The supervisor says what gossip tells."""
+        try:
+            target = unpack_target(self.cut, packed)
+        except ProtocolError:
+            return  # The supervisor has looked; nothing that it says ends a worker.
+        if target.version > self.heard.version and not self._leads:
+            self.heard = target
+
+    # --- Operations ----------------------------------------------------------------------------
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
+        """By name."""
+        return {"target": self._target, "target_change": self._change}
+
+    async def _target(self, args: Mapping[str, Any]) -> bytes:
+        self._check_leads()
+        return self._keeper.target.packed()
+
+    async def _change(self, args: Mapping[str, Any]) -> bytes:
+        """{"cluster": its mark, "seen": a version, "brokers": [[ordinal, workers, host, disk]]}."""
+        self._check_leads()
+        listed = [_broker(each) for each in args["brokers"]]
+        cluster, seen = str(args["cluster"]), int(args["seen"])
+
+        def propose(current: Target) -> Target:
+            known = self._known(current)
+            target = next_target(current, seen, listed, cluster_uuid=cluster, known=known)
+            self._check_stays(current, target)
+            return target
+
+        target = await self._keeper.change(propose)
+        self._check_leads()
+        self._say(target)
+        return target.packed()
+
+    def _check_leads(self) -> None:
+        if not self._leads:
+            raise NotReadyError("This worker does not lead slice 0 (any more).")
+
+    def _known(self, current: Target) -> Known:
+        table = self.routes()
+        if not table.is_covering:
+            raise NotReadyError("Not every range of the ring has been heard of yet.")
+        wanted = current.wanted(self.joined(current, table))
+        disks = {each.ordinal: each.disk_uuid for each in self._neighbours.brokers.values()}
+        return Known(
+            cluster_uuid=cluster_mark(self._options.cluster_uuid),
+            steps_left=[str(step) for steps in plan(table, wanted) for step in steps],
+            disks=disks | dict(self._disks()),
+        )
+
+    def _check_stays(self, current: Target, target: Target) -> None:
+        leaving = current.workers.keys() - target.workers.keys()
+        if holding := sorted(leaving & self.routes().members()):
+            raise ConflictError(
+                f"brokers {', '.join(map(str, holding))} hold ranges: this version does not take"
+                " brokers out of a ring yet"
+            )
+
+    def described(self, packed: bytes | None = None) -> dict[str, Any]:
+        """As documents have it: as it was heard, or as the one who keeps it has answered."""
+        target = self.heard if packed is None else unpack_target(self.cut, packed)
+        brokers = []
+        for each in target.brokers:
+            told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
+            told |= {"host": each.host} if each.host else {}
+            told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
+            brokers.append(told)
+        return {"version": target.version, "brokers": brokers}
+
+    # --- What there is -------------------------------------------------------------------------
+
+    def routes(self) -> RouteTable:
+        """As this worker has heard them."""
+        return route_table(self._options, self._ranges, self._leaders)
+
+    def joined(self, target: Target, table: RouteTable) -> set[int]:
+        """Those of the target who are there, or hold something."""
+        up = [each.ordinal for each in self._neighbours.brokers.values() if each.up]
+        return target.joined(table, [*up, self._options.process[0]])
+
+    async def ask(self, siblings: SiblingsLike) -> Target:
+        """The target, as who keeps it says now; NotReadyError where nobody does."""
+        peer = self._leaders.peer(self._ranges.of_slice(SLICE))
+        if peer is None:
+            raise NoLeaderError("Nobody leads slice 0 at the moment.")
+        return unpack_target(self.cut, await siblings.call(peer, "target", {}, ASK_SECONDS))
+
+
+def _broker(given: Any) -> TargetBroker:
+    try:
+        ordinal, workers, host, disk_uuid = given
+        return TargetBroker(
+            ordinal=int(ordinal), workers=int(workers), host=str(host), disk_uuid=str(disk_uuid)
+        )
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"A broker of a target: {str(error)[:100]}") from None
