@@ -195,10 +195,10 @@ class EpochLookedUp(Believing):
 class MergesEarly(Replica):
     """17: the range behind is taken over before its generation is sealed."""
 
-    def _handed(self, token: int) -> Held | None:
+    def _handed(self, token: int, taker: Generation) -> Held | None:
         held = self._current.get(token)
         if held is None or held.decided is not None or held.generation.gid not in self._wanted():
-            return super()._handed(token)
+            return super()._handed(token, taker)
         held.decided = Successor(held.tail, Kind.HANDOFF, ())
         return held
 

@@ -48,6 +48,7 @@ class Catchup(Peers):
         wished += [
             member.ordinal
             for child in (held.decided.children if held.decided is not None else ())
+            if self._is_here(child.gid)
             for member in child.members
         ]
         return [

@@ -153,7 +153,9 @@ class Leader(Follower):
 
     def _drain(self, held: Held) -> None:
         """Shut the generation; `Drained` tells when what is in flight has landed (rule A1)."""
-        if held.fence is Fence.OPEN:
+        if not held.concerned:
+            held.fence = Fence.SHUT  # There is no log here.
+        elif held.fence is Fence.OPEN:
             held.fence = Fence.DRAINING
             self._effects.append(Drain(held.generation.gid))
 

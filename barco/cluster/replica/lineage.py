@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from barco.cluster.replica.acceptor import Acceptor
 from barco.cluster.state.core import Then
 from barco.cluster.state.effects import Follow, Lead, Seal
+from barco.cluster.state.events import Taught
 from barco.cluster.state.held import Fence, Held, Leading
+from barco.cluster.state.plausible import is_plausible
 from barco.limits import FETCH_GROUPS_MAX, RESEND_SECONDS
 from barco.model.generation import (
     GENESIS_EPOCH,
@@ -31,6 +33,10 @@ from barco.protocol.replication import (
 
 WORDS_MAX = 64
 """Generations of which somebody's word is kept in mind; it is given again."""
+
+
+TAUGHT_BY = 2
+"""So many members of a generation of another range have to say what was decided there."""
 
 
 class Lineage(Acceptor):
@@ -68,12 +74,38 @@ class Lineage(Acceptor):
             if self._decided.get(gid) != value:
                 self._contradicted(sender, gid, value)
             return
+        if not self._is_here(gid) and not self._is_origin(value):
+            return  # Of another range two of its members tell (P8), by another way than this.
         words = self._words.setdefault(gid, {})
         if self._voices(gid, sender):
             words[sender.ordinal] = value
         while len(self._words) > WORDS_MAX:
             del self._words[next(iter(self._words))]
         self._weigh(gid, value)
+
+    def _is_origin(self, value: Successor) -> bool:
+        """Whether this made a generation that is known here, by its record or by its name."""
+        known = self._held.keys() | self._missing
+        return any(child.gid in known for child in value.children)
+
+    def _on_taught(self, event: Taught) -> None:
+        """Rule P8: of any two who say so one is honest, and its journal has it as decided."""
+        parent, value = event.parent, event.value
+        voices = event.by.intersection(member.ordinal for member in parent.members)
+        if not self._is_sure(voices, parent) or not is_plausible(parent.gid, value, parent):
+            return
+        known = self._held.get(parent.gid)
+        if known is not None and known.generation != parent:
+            return
+        if parent.gid in self._decided or not self._takes(parent.gid, value):
+            return
+        if known is None:
+            self._persist(OpenedRecord(parent))
+            self._hold(parent)
+        self._learned(parent.gid, value)
+
+    def _is_sure(self, voices: frozenset[int], parent: Generation) -> bool:
+        return len(voices) >= min(TAUGHT_BY, len(parent.members))
 
     def _contradicted(self, sender: Identity, gid: Gid, value: Successor) -> None:
         raise AssertionError("the part on conflicts is missing")
@@ -102,12 +134,12 @@ class Lineage(Acceptor):
         generation = held.generation if held is not None else self._settings.ranges[0]
         others = {member.ordinal for member in generation.members} - {self._me.ordinal, *heard}
         sure = len(heard) + mine > 1 or all(map(self._down, others))
-        # A child that is known here says the same; a disk without a past has nothing to lose by
-        # it, and perhaps there is only one left who knows (`barco.cluster.state.unclean`).
-        known = self._held.keys() | self._missing
-        sure = sure or any(child.gid in known for child in value.children) or self._is_new()
+        # A disk without a past has nothing to lose by it, and perhaps there is only one left who
+        # knows (`barco.cluster.state.unclean`).
+        sure = sure or self._is_new()
         # One alone could hand a range that others have to a disk that was made for another one.
         sure = sure and not (self._settings.joins and held is None) or len(heard) > 1
+        sure = sure or self._is_origin(value)  # A child that is known here says the same.
         # So has one that may have accepted it and forgotten that: there may be no second voice.
         sure = sure or held is not None and held.suspect and self._forgotten(held)
         if heard and sure:  # Its own vote alone decides nothing.
@@ -166,6 +198,8 @@ class Lineage(Acceptor):
         generation = held.generation
         if held.decided is not None:
             self._grown(held)  # It ended before it was known here, perhaps without a group.
+            if not held.concerned:
+                self._open_children(held)
             return
         if generation.is_genesis:
             return
@@ -191,15 +225,24 @@ class Lineage(Acceptor):
             elif parent.gid.epoch > GENESIS_EPOCH:
                 yield parent  # Whose child it is, is not known here.
 
+    def _lacks(self, gid: Gid) -> bool:
+        """Whether groups of an ancestor have yet to come here. Those of a generation that this
+        process is no member of never do: whoever leads asks its members for the state."""
+        held = self._held.get(gid)
+        if held is None:
+            return self._is_here(gid)
+        return held.concerned and not held.complete
+
     def _lead(self, held: Held) -> None:
-        """Open a child, once its parents' groups are all here and everything is stable."""
+        """Open a child, once everything is stable, and all groups of its parents that are to be
+        here."""
         generation = held.generation
         if held.leading is not None or held.stopped or held.shut or held.born > self._durable:
             return
         for gid, tail in self._ancestors(generation):
-            parent = self._held.get(gid)
-            if parent is not None and parent.complete:
+            if not self._lacks(gid):
                 continue
+            parent = self._held.get(gid)
             if parent is not None:
                 self._want(parent, tail)
             else:
@@ -215,14 +258,19 @@ class Lineage(Acceptor):
     def _grown(self, held: Held) -> None:
         super()._grown(held)
         assert held.complete or not held.sealed, "what is sealed lacks nothing"
+        if not held.concerned:
+            return
         if held.complete and not held.sealed and held.fence is Fence.SHUT:
             assert held.decided is not None
             held.sealed = True
             held.suspect = False  # Repaired (A4).
             self._show(held)
             self._effects.append(Seal(held.generation.gid, held.decided.tail))
-            for child in self._waiting_children(held):
-                self._told_open(child)
+            self._open_children(held)
+
+    def _open_children(self, held: Held) -> None:
+        for child in self._waiting_children(held):
+            self._told_open(child)
 
     def _waiting_children(self, held: Held) -> list[Held]:
         gid = held.generation.gid

@@ -47,7 +47,7 @@ class Ownership(Proposer):
             return True  # A follower that takes no more of it will take the next one.
         if self._members(held.generation) != held.generation.members:
             return True
-        return self._handed(held.generation.end) is not None
+        return self._handed(held.generation.end, held.generation) is not None
 
     def _owner_acts(self, held: Held) -> bool:
         """The owner takes its range at once if nobody leads it, or when it has caught up."""
@@ -78,10 +78,7 @@ class Ownership(Proposer):
         )
 
     def _caught_up(self, held: Held) -> bool:
-        if held.shut or any(
-            (parent := self._held.get(gid)) is None or not parent.complete
-            for gid, _ in self._ancestors(held.generation)
-        ):
+        if held.shut or any(self._lacks(gid) for gid, _ in self._ancestors(held.generation)):
             return False
         known = max(held.committed, held.target)
         return held.tail + RETURN_GROUPS_MAX >= known and held.committed > 0

@@ -201,6 +201,9 @@ class Peers(Core):
         for generation in self._settings.ranges:
             if not opened:
                 ordinals |= {member.ordinal for member in generation.members}
+        if self._settings.token is not None:  # Who holds what has ended may lack some of it.
+            heard = [peer.identity.ordinal for peer in self._peers.values()]
+            ordinals |= {ordinal for ordinal in heard if not self._down(ordinal)}
         ordinals.discard(self._me.ordinal)
         if not ordinals:  # The only member. While it leads there is nothing to wait for either.
             if opened and all(held.leading is not None for held in opened):

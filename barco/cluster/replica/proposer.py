@@ -44,7 +44,7 @@ class Proposal:
     ballot: Ballot
     kind: Kind
     children: tuple[Generation, ...]
-    """Of a split, without epoch and parents."""
+    """Of a split, or of a move; without epoch and parents."""
     resend_at: float
     without_me: bool = False
     """This member's own promise is not asked for."""
@@ -77,7 +77,8 @@ class Proposer(Lineage):
         gid = held.generation.gid
         assert gid not in self._proposals, "one ballot at a time"
         assert held.decided is None, "what is decided is not proposed again (P4)"
-        assert (kind is Kind.SPLIT) == bool(children), "the others make their own"
+        allowed = {Kind.SPLIT: (2,), Kind.RELEAD: (0, 1)}.get(kind, (0,))
+        assert len(children) in allowed, "the others make their own"
         ballot = self._ballot(held)
         resend_at = self._now + RESEND_SECONDS
         self._proposals[gid] = Proposal(ballot, kind, children, resend_at, without_me)
@@ -169,8 +170,9 @@ class Proposer(Lineage):
         assert held.decided is None, "a proposal ends when its generation is decided"
         self._learned(gid, value)
         concerned = {member.ordinal for member in held.generation.members}
-        for child in value.children:
-            concerned |= {member.ordinal for member in child.members}
+        for child in value.children:  # Those of another range are taught by another way (P8).
+            if self._is_here(child.gid):
+                concerned |= {member.ordinal for member in child.members}
         for ordinal in sorted(concerned - {self._me.ordinal}):
             self._send(ordinal, self._decided_of(gid))
 
@@ -222,30 +224,30 @@ class Proposer(Lineage):
             return Successor(tail, Kind.HANDOFF, ())
         if proposal.kind is Kind.SPLIT:
             return self._split_value(held, tail, proposal.children)
-        return Successor(tail, Kind.RELEAD, (self._relead_child(held, tail),))
+        child = self._relead_child(held, tail, *proposal.children)
+        return Successor(tail, Kind.RELEAD, (child,))
 
     def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:
         """Both halves in one register: atomic."""
         parents = (Parent(held.generation.gid, tail),)
         return Successor(tail, Kind.SPLIT, tuple(self._child(each, parents) for each in children))
 
-    def _relead_child(self, held: Held, tail: int) -> Generation:
-        """The same range under this process, and what its right neighbour has handed to it."""
+    def _relead_child(
+        self, held: Held, tail: int, template: Generation | None = None
+    ) -> Generation:
+        """The same range under this process, or as it is to be moved, and what its right neighbour
+        has handed to it."""
         generation = held.generation
         parents = [Parent(generation.gid, tail)]
         end = generation.end
-        while (donor := self._handed(end)) is not None:
+        while (donor := self._handed(end, generation)) is not None:
             assert donor.decided is not None
             parents.append(Parent(donor.generation.gid, donor.decided.tail))
             end = donor.generation.end
-        template = replace(
-            generation,
-            end=end,
-            leader=self._me,
-            session=self._session,
-            members=self._members(generation),
-        )
-        return self._child(template, tuple(parents))
+        if template is None:
+            members = self._members(generation)
+            template = replace(generation, leader=self._me, session=self._session, members=members)
+        return self._child(replace(template, end=end), tuple(parents))
 
     def _child(self, template: Generation, parents: tuple[Parent, ...]) -> Generation:
         gid = Gid(template.gid.token, self._child_epoch(template, parents))
@@ -255,12 +257,38 @@ class Proposer(Lineage):
         """Never from a look-up of history."""
         return Epoch(1 + max(parent.gid.epoch for parent in parents))
 
-    def _handed(self, token: int) -> Held | None:
+    def _handed(self, token: int, taker: Generation) -> Held | None:
         """The generation that starts here, if it was handed to the left and not yet absorbed."""
         held = self._current.get(token)
         if held is None or held.decided is None or held.decided.kind is not Kind.HANDOFF:
             return None
-        return None if self._missing else held
+        if self._missing or self._may_descend(taker, held.generation):
+            return None
+        return held
+
+    def _may_descend(self, generation: Generation, donor: Generation) -> bool:
+        """Whether an ancestor has taken the donor in, and what came of that may have been split
+        off since: who became a member later need not have heard of it.
+
+        Such an ancestor has the donor's slices under a later epoch (I9). So a record is looked for
+        only where its epoch is later; one that is not known here is asked for.
+        """
+        left, seen = [generation], {generation.gid}
+        while left:
+            for gid, _ in left.pop().parents:
+                if gid == donor.gid:
+                    return True
+                if gid.epoch <= donor.gid.epoch or gid in seen:
+                    continue
+                seen.add(gid)
+                known = self._held.get(gid)
+                if known is None:
+                    self._missing.add(gid)
+                    return True
+                if gid.token <= donor.gid.token < known.generation.end:
+                    return True
+                left.append(known.generation)
+        return False
 
     def _members(self, generation: Generation) -> tuple[Identity, ...]:
         """The same brokers; a replaced disk, or in genesis any, by the identity it has now."""

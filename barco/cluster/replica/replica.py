@@ -43,14 +43,17 @@ from barco.cluster.state.events import (
     Elect,
     Event,
     Followed,
+    HandOver,
     IoFailed,
     LinkLost,
+    Move,
     Persisted,
     Received,
     Refused,
     Resign,
     Split,
     Stable,
+    Taught,
     Tick,
 )
 from barco.cluster.state.held import Held
@@ -278,6 +281,19 @@ class Replica(Conflict):
         assert first.end == second.gid.token
         self._propose(held, Kind.SPLIT, event.children)
 
+    def _move(self, event: Move) -> None:
+        held = self._held.get(event.gid)
+        if held is None or held.leading is None or event.gid in self._proposals:
+            return
+        child, generation = event.child, held.generation
+        assert (child.gid.token, child.end) == (generation.gid.token, generation.end)
+        self._propose(held, Kind.RELEAD, (child,))
+
+    def _hand_over(self, event: HandOver) -> None:
+        held = self._held.get(event.gid)
+        if held is not None and held.leading is not None and event.gid not in self._proposals:
+            self._propose(held, Kind.HANDOFF)
+
     def _on_absorb(self, event: Absorb) -> None:
         held = self._held.get(event.gid)
         if held is None or event.donor.gid.token != held.generation.end:
@@ -386,7 +402,10 @@ _HANDLERS: dict[type[Any], str] = {
     Resign: "_resign",
     Elect: "_elect",
     Split: "_split",
+    Move: "_move",
+    HandOver: "_hand_over",
     Absorb: "_on_absorb",
+    Taught: "_on_taught",
 }
 _MESSAGES: dict[type[Any], str] = {
     Append: "_on_append",

@@ -33,6 +33,9 @@ class Settings:
     """64 random bits, new for every start of the process."""
     ranges: tuple[Generation, ...]
     """Genesis of every range that it may be a member of; one, outside of splits and merges."""
+    token: int | None = None
+    """The range whose log it holds, as each process does: generations of other tokens it knows as
+    records only, whoever their members are. None: it holds whatever its broker is a member of."""
     joins: bool = False
     """Of a range that was made after the cluster was formatted: these generations say who its
     members are, and none of them ever was. Nothing is held, and so nothing promised, before two
@@ -213,7 +216,8 @@ class Core:
             return held
         # A replaced disk can not know what the old one voted in genesis, where all are blank.
         may_vote = not (self._settings.replaces and generation.is_genesis)
-        held = Held(generation, self._me, may_vote=may_vote)
+        here = self._is_here(generation.gid)
+        held = Held(generation, self._me, may_vote=may_vote, here=here)
         held.born = self._serial
         held.good_at, held.known_at = self._clock, self._now
         held.decided = self._decided.get(generation.gid)
@@ -227,13 +231,18 @@ class Core:
             self._current[generation.gid.token] = held
         if held.concerned:
             for gid, _ in generation.parents:
-                if gid not in self._held:
+                if gid not in self._held and self._is_here(gid):
                     self._missing.add(gid)
         assert self._current[generation.gid.token].generation.gid.epoch >= generation.gid.epoch
         if generation.gid in self._found:
             self._recovered(held)
         self._want_all(held)
         return held
+
+    def _is_here(self, gid: Gid) -> bool:
+        """Whether this process may have a log of that name. What another holds, also of the same
+        broker, is known as a record, and never waited for."""
+        return self._settings.token in (None, gid.token)
 
     def _want_all(self, held: Held) -> None:
         """A sealed generation is to be whole wherever a copy of it belongs."""

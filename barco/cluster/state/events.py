@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from barco.model.generation import Generation, Gid, GroupHead, Identity
+from barco.model.generation import Generation, Gid, GroupHead, Identity, Successor
 from barco.protocol.replication import Message
 
 
@@ -132,7 +132,8 @@ class Elect:
 class Split:
     """Split the generation that this replica leads.
 
-    children: as they shall be but for epoch and parents, which are filled in at the decision.
+    children: as they shall be but for epoch and parents, which are filled in at the decision. The
+    first keeps the token; their leaders and members may be others than the parent's.
     """
 
     gid: Gid
@@ -140,11 +141,50 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Give the generation that this replica leads another leader, other members, or both.
+
+    child: as it shall be but for epoch and parents, over the same range. What was handed to this
+    range is taken in by the same decision.
+    """
+
+    gid: Gid
+    child: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Hand the range that this replica leads to its left neighbour (HANDOFF): it has no open
+    generation from then on, until that one's leader is `Taught` so and takes it in."""
+
+    gid: Gid
+
+
+@dataclass(frozen=True, slots=True)
 class Absorb:
-    """Take over the range behind the one that this replica leads; its generation is `donor`."""
+    """Take over the range behind the one that this replica leads; its generation is `donor`.
+
+    Only where one replica has both ranges (`Settings.token` is None): else who leads the donor is
+    asked to `HandOver`.
+    """
 
     gid: Gid
     donor: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """Members of a generation of another range say what was decided there (rule P8).
+
+    For who is to hold one of its children, and for who is to take in what was handed over. Without
+    the word of two of the parent's members (of one, if it has no more) nothing is done; the same
+    word may come again.
+    """
+
+    parent: Generation
+    value: Successor
+    by: frozenset[int]
+    """Ordinals of those who say the same, each from its own journal."""
 
 
 Event = (
@@ -162,5 +202,8 @@ Event = (
     | Resign
     | Elect
     | Split
+    | Move
+    | HandOver
     | Absorb
+    | Taught
 )

@@ -79,12 +79,12 @@ class Held:
         *("counted", "answer_at"),
     )
 
-    def __init__(self, generation: Generation, me: Identity, *, may_vote: bool) -> None:
+    def __init__(self, generation: Generation, me: Identity, *, may_vote: bool, here: bool) -> None:
         self.generation = generation
-        self.member = generation.has_member(me) and may_vote
-        """This very disk may answer for it (rule A3)."""
-        self.concerned = generation.seat(me.ordinal) is not None
-        """This broker is to hold a copy, under whatever disk."""
+        self.member = generation.has_member(me) and may_vote and here
+        """This very disk may answer for it (rule A3), by this process (`here`)."""
+        self.concerned = generation.seat(me.ordinal) is not None and here
+        """This process is to hold a copy, under whatever disk."""
         assert self.concerned or not self.member, "who may answer for it has a seat"
         self.tail = self.tail_crc = 0
         """The last stable group here and its header_crc."""

@@ -31,16 +31,25 @@ def is_plausible(gid: Gid, value: Successor, known: Generation | None) -> bool:
         return True
     if value.kind is Kind.SPLIT:
         first, second = children
-        return (first.gid.token, second.end) == (gid.token, known.end) and (
-            first.end == second.gid.token
-        )
+        spans = (first.gid.token, first.end, second.end)
+        halves = spans == (gid.token, second.gid.token, known.end)
+        return halves and all(_may_decide(child, known) for child in children)
     if value.kind is Kind.HANDOFF:
         return True
     (child,) = children
-    same = [member.ordinal for member in child.members] == [
-        member.ordinal for member in known.members
-    ]
-    return same and child.gid.token == gid.token and child.end >= known.end
+    covers = child.gid.token == gid.token and child.end >= known.end
+    return covers and _may_decide(child, known, same=value.kind is Kind.UNCLEAN)
+
+
+def _may_decide(child: Generation, known: Generation, *, same: bool = False) -> bool:
+    """Whether its members can be those of a generation: as many brokers, none twice, each with its
+    disk. `same`: these very brokers."""
+    ordinals = [member.ordinal for member in child.members]
+    before = [member.ordinal for member in known.members]
+    if ordinals == before or same:
+        return ordinals == before
+    others = len(set(ordinals)) == len(ordinals) == len(before)
+    return others and all(member.disk_uuid for member in child.members)
 
 
 def _descends(gid: Gid, value: Successor, child: Generation) -> bool:
