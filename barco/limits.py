@@ -283,8 +283,8 @@ ROUTE_BYTES_MAX = 64
 TARGET_BYTES_MAX = 2 * MiB
 """Of the brokers that a cluster shall consist of: 150 bytes each, BROKERS_MAX of them."""
 
-GOSSIP_FACT_BYTES_MAX = 12 * KiB
-"""A consumer of 64 topics with the longest names takes 9 KiB."""
+GOSSIP_FACT_BYTES_MAX = 20 * KiB
+"""A broker's processes take 22 bytes each; 64 topics of a consumer with the longest names 9 KiB."""
 
 GOSSIP_PIGGYBACK_BYTES_MAX = 8 * KiB
 GOSSIP_PUSH_BYTES_MAX = 64 * KiB
@@ -471,7 +471,7 @@ assert SEGMENT_BYTES % PAGE_BYTES == 0 and SEGMENT_BYTES_FLOOR % PAGE_BYTES == 0
 assert GROUP_HEADER_BYTES % 8 == 0 and GROUP_HEADER_BYTES < PAGE_BYTES
 assert SLICES_PER_RANGE.bit_count() == 1 and SLICES_PER_RANGE_MAX.bit_count() == 1
 assert WORKERS_MAX <= SLICES_PER_RANGE_MAX and 2 * 3 * WORKERS_MAX <= PROCESSES_MAX
-assert 13 * PROCESSES_MAX + KiB < GOSSIP_FACT_BYTES_MAX  # A broker tells of each.
+assert 22 * PROCESSES_MAX + KiB < GOSSIP_FACT_BYTES_MAX  # A broker tells of each.
 assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
 assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS

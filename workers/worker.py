@@ -11,6 +11,7 @@ from typing import Any
 
 from barco import limits
 from barco._native import Reactor
+from barco.cluster.ring.routes import RangeRoute
 from barco.errors import BarcoError, NotReadyError
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
@@ -132,7 +133,7 @@ class Worker:
         self._supervision.on_cluster = self._service.neighbours.apply
         self._supervision.on_processes = self._service.neighbours.apply_own
         if self._options.ring_size > 1:
-            self._network.on_lead = self._tell_lead
+            self._network.on_route = self._tell_route
             self._supervision.on_target = self._service.target.hear
             self._service.target.tell = self._tell_target
         self._supervision.on_drain = lambda: self._finish(0)
@@ -177,6 +178,7 @@ class Worker:
         self._supervision.send(
             {
                 "type": messages.READY,
+                "session": self._session,
                 "writable": writable,
                 "pid": os.getpid(),
                 "engine": self._reactor.engine,
@@ -227,11 +229,9 @@ class Worker:
         self._supervision.send({"type": messages.FATAL, "text": text})
         self._finish(status)
 
-    def _tell_lead(self, epoch: int) -> None:
-        """The supervisor spreads which generation is led here."""
-        held = self._options.held
-        lead: dict[str, Any] = {"token": held.token, "epoch": epoch, "session": self._session}
-        self._supervision.send({"type": messages.LEADS} | lead | {"members": list(held.members)})
+    def _tell_route(self, route: RangeRoute) -> None:
+        """The supervisor spreads which generation is open, and who leads it."""
+        self._supervision.send({"type": messages.LEADS, "route": route.packed()})
 
     def _tell_target(self, packed: bytes) -> None:
         """The supervisor spreads what is wanted."""

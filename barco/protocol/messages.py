@@ -2,7 +2,7 @@
 
 Worker to supervisor:
 
-    {"type": "ready", "pid", "engine", "engine_reason", "writable"}
+    {"type": "ready", "pid", "session", "engine", "engine_reason", "writable"}
                                                                 once, when the shard is recovered
     {"type": "writable"}                                        once, if it was not so by then:
                                                                 every slice takes events through it
@@ -10,8 +10,9 @@ Worker to supervisor:
     {"type": "fatal", "text"}                                   one line, just before it exits
     {"type": "seen", "version"}                                 this view is in force here
     {"type": "request", "id", "op", "args": {...}}              answered by one "reply"
-    {"type": "leads", "token", "epoch", "session", "members"}   it leads this generation of the
-                                                                shard range that starts at token
+    {"type": "leads", "route"}                                  who leads a generation, packed
+                                                                (`barco.cluster.ring.routes`): it is
+                                                                decided in this worker's journal
     {"type": "topics-digest", "digest", "count"}                of the topic settings it has
     {"type": "target", "target"}                                it leads slice 0, and keeps this one
                                                                 (`barco.cluster.ring.target`)
@@ -23,12 +24,13 @@ Supervisor to worker:
     {"type": "reply", "id", "ok": true, "result": {...}}
     {"type": "reply", "id", "ok": false, "status", "slug", "detail"}
     {"type": "cluster", "version", "brokers": [{"ordinal", "disk_uuid", "session", "address",
-     "host", "ports": {...}, "workers", "processes": [[number, token]], "version", "incarnation",
-     "state"}],
-     "leaders": [[token, epoch, ordinal, worker, session]]}
-                                                    what changed: brokers, and who leads what
-    {"type": "processes", "processes": [...], "endpoints": {number: "host:port"}}
-                                                    this broker runs others than before
+     "host", "ports": {...}, "workers", "processes": [[number, token, session]], "version",
+     "incarnation", "state"}], "routes": [packed], "hints": [packed]}
+                                                    what changed: brokers, and who leads what; with
+                                                    the first, what was so when this broker last ran
+    {"type": "processes", "processes": [...], "endpoints": {number: "host:port"},
+     "sessions": {number: session}}                 this broker's processes are others than before,
+                                                    or others of them are ready; sessions of these
                                                     (`barco.model.ranges.to_plain`)
     {"type": "target", "target"}                    the one that is told by gossip
     {"type": "drain"}                               finish, seal, exit 0

@@ -161,6 +161,7 @@ class Broker:
                 self._listeners,
                 self._send,
                 self._key,
+                self._plan.data_dir,
             )
             await self._cluster.start(self._listeners.gossip)
         for worker in self._keepers:
@@ -244,12 +245,21 @@ class Broker:
         self._tell_own()
 
     def _tell_own(self) -> None:
-        """To this broker's processes and to the other brokers: these are the processes now."""
+        """To this broker's processes and to the other brokers: these are the processes now, and
+        these of them are ready."""
+        if self._stop.is_set():
+            return  # It takes leave, and they end one by one.
         endpoints = {str(n): text for n, text in self._listeners.shard_endpoints.items()}
-        news = {"processes": to_plain(self._table), "endpoints": endpoints}
+        lives = {number: keeper.life for number, keeper in self._keepers.items()}
+        sessions = {number: life.session for number, life in lives.items() if life is not None}
+        news = {
+            "processes": to_plain(self._table),
+            "endpoints": endpoints,
+            "sessions": {str(number): session for number, session in sessions.items()},
+        }
         self._send([(worker, {"type": messages.PROCESSES} | news) for worker in self._keepers])
         if self._cluster is not None:
-            self._cluster.renew(self._table)
+            self._cluster.renew(self._table, sessions)
 
     # --- Workers ------------------------------------------------------------------------------
 
@@ -336,6 +346,7 @@ class Broker:
 
     def _ready(self, worker: int) -> None:
         self._send(self._control.worker_ready(worker))
+        self._tell_own()
         self._announce()
 
     def _announce(self) -> None:
@@ -364,6 +375,7 @@ class Broker:
 
     def _gone(self, worker: int) -> None:
         self._send(self._control.worker_gone(worker))
+        self._tell_own()
 
     def _message(self, worker: int, message: dict[str, Any]) -> None:
         self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import barco
@@ -30,11 +31,14 @@ from barco.cluster.gossip.facts import (
     LeaderInfo,
     TargetInfo,
     TopicsInfo,
+    newer,
 )
 from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip
 from barco.cluster.gossip.topology import Topology, broker_to_dict
 from barco.cluster.groups.registrations import Registrations
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.heard import HeardRoutes
+from barco.cluster.ring.routes import RouteTable, checked_route, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
 from barco.config import Config
 from barco.errors import ProtocolError
@@ -45,6 +49,7 @@ from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor import machine
 from barco.supervisor.control import PEER, Control, Sends
 from barco.supervisor.datadir import Identity
+from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
 
@@ -59,6 +64,7 @@ class Cluster:
 
     addresses: (host, port) of the gossip of every broker that is listed, by ordinal.
     send: takes frames for workers that no call of a worker has asked for.
+    data_dir: where the routes are kept; None: nowhere.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Cluster:
         bind: str,
         send: Callable[[Sends], None],
         key: bytes = b"",
+        data_dir: Path | None = None,
     ) -> None:
         started = int(time.time() * 1000)
         self._started = started
@@ -103,6 +110,14 @@ class Cluster:
         )
         self._ordinal = hello.ordinal
         self._listed = len(addresses)
+        self._processes = me.processes
+        self._heard = HeardRoutes(self._cut, hello.ordinal, self._is_present)
+        self._data_dir, self._uuid = data_dir, hello.cluster_uuid
+        self._hints = RouteTable(self._cut)
+        if data_dir is not None:
+            self._hints = stored_routes(data_dir, self._uuid, self._cut)
+            self._heard.recall(self._hints)
+        self._unstored = False
         self.node = GossipNode(
             machine,
             hello,
@@ -124,6 +139,12 @@ class Cluster:
     async def close(self) -> None:
         """Take leave, and close all connections."""
         await self.node.close()
+        self._store()
+
+    @property
+    def routes(self) -> RouteTable:
+        """For each slice of the ring the route that counts; another table after each change."""
+        return self._heard.routes
 
     # --- As Control -------------------------------------------------------------------------------
 
@@ -131,6 +152,7 @@ class Cluster:
         """A worker is there: it gets the whole view, and the cluster as it is."""
         self._told[worker] = self._topology.version
         frames: Sends = [(worker, frame) for frame in self._topology.frames(0)]
+        frames[-1][1]["hints"] = [route.packed() for route in self._hints]
         if self.target is not None:
             frames.append((worker, _target_frame(self.target)))
         return frames + self._control.worker_ready(worker)
@@ -144,7 +166,7 @@ class Cluster:
         """A frame of a worker."""
         kind = message.get("type")
         if kind == messages.LEADS:
-            self._leads(worker, message)
+            self._leads(message)
             return []
         if kind == messages.TARGET:
             self._keeps_target(message)
@@ -168,28 +190,30 @@ class Cluster:
             for consumer_id in self._registrations.forgotten():
                 self.node.machine.forget(CONSUMER, consumer_id)
         self._publish()
+        self._store()
         return self._dispatch(sends)
 
-    def renew(self, table: ProcessTable) -> None:
-        """This broker's processes are others now: the other brokers are told."""
-        self.node.run(self.node.machine.renew(self.node.now(), told(table)))
+    def renew(self, table: ProcessTable, sessions: Mapping[int, int] | None = None) -> None:
+        """This broker's processes are others now, or others are ready: the other brokers are told.
+        sessions: of those that are ready, by number."""
+        self._processes = told(table, sessions)
+        self._unstored |= self._heard.look_again()
+        self.node.run(self.node.machine.renew(self.node.now(), self._processes))
 
     # --- What workers tell ------------------------------------------------------------------------
 
-    def _leads(self, worker: int, message: Mapping[str, Any]) -> None:
-        members = message.get("members") or []
-        try:
-            fact = LeaderInfo(
-                token=message["token"],
-                epoch=message["epoch"],
-                ordinal=self._ordinal,
-                worker=worker,
-                session=message["session"],
-                members=tuple(members),
-            ).fact()
-        except KeyError as error:
-            raise ProtocolError(f"a {messages.LEADS} frame has {error}") from None
-        self.node.run(self.node.machine.publish(fact, self.node.now()))
+    def _leads(self, message: Mapping[str, Any]) -> None:
+        """A process has it in its journal that this generation was decided: so the others are told,
+        by whoever has learned it first. It may be no member of it, but of one that was split."""
+        packed = message.get("route")
+        if not isinstance(packed, bytes):
+            raise ProtocolError(f"a {messages.LEADS} frame has no route")
+        route = unpack_route(self._cut, packed)
+        self._unstored |= self._heard.learn(route)
+        fact = LeaderInfo(route).fact()
+        known = self.node.machine.store.get(LEADER, route.token)
+        if known is None or newer(fact, known):
+            self.node.run(self.node.machine.publish(fact, self.node.now()))
 
     def _keeps_target(self, message: Mapping[str, Any]) -> None:
         target = unpack_target(self._cut, message["target"])
@@ -243,7 +267,15 @@ class Cluster:
         """Which processes another broker runs, and where, only that broker says, where each tells
         each other directly: a wrong word of a third one would send what is meant for it elsewhere.
         Nor does a third one bring in a broker that the configuration does not list. What is said of
-        this broker itself is taken, and denied."""
+        this broker itself is taken, and denied.
+
+        Routes anybody passes on, in a small ring as well. They are true or not whoever brings them:
+        who first told one may have died, or be no member of what follows, and one that has just
+        started would wait for each range's members in turn. And nothing is gained by asking who
+        tells: a liar names itself a member of what it makes up. What a lie may do is bounded
+        elsewhere. Of slices that a process of this broker holds it is not believed (`HeardRoutes`),
+        and of all others events go to a process that does not take them.
+        """
         if self._small and fact.kind == BROKER and fact.key not in (teller, self._ordinal):
             known, said = self._topology.brokers.get(int(fact.key)), BrokerInfo.of(fact)
             if known is None and said.ordinal >= self._listed:
@@ -252,6 +284,10 @@ class Cluster:
                 return False
         if fact.kind == TARGET and self._target_in(fact) is None:
             return False
+        if fact.kind == LEADER:
+            # Also one that is not the newest: if it says otherwise of one epoch, that is a fault.
+            route = checked_route(self._cut, LeaderInfo.of(fact).route)
+            self._unstored |= self._heard.hear([route])
         return self._registrations.accept(fact, teller)
 
     def _target_in(self, fact: Fact) -> Target | None:
@@ -268,6 +304,15 @@ class Cluster:
     def _small(self) -> bool:
         brokers = max(self._listed, len(self._topology.brokers))
         return brokers <= limits.GOSSIP_DIRECT_BROKERS
+
+    def _is_present(self, token: int) -> bool:
+        return any(held == token and session for _, held, session in self._processes)
+
+    def _store(self) -> None:
+        """At most once a second: a hint may be a little late."""
+        if self._unstored and self._data_dir is not None:
+            self._unstored = False
+            store_routes(self._data_dir, self._uuid, self._heard.routes)
 
     def _changed(self, changed: Changed, now: float) -> None:
         fact = changed.fact
@@ -334,7 +379,13 @@ class Cluster:
         counters |= {"facts": sum(machine.store.count(k) for k in (BROKER, LEADER, CONSUMER))}
         counters |= {"fact_bytes": machine.store.bytes, "local_health": machine.members.health}
         refusals = {str(ordinal): reason for ordinal, reason in node.refusals.items()}
-        return {"brokers": brokers, "refusals": refusals, "gossip": counters}
+        routes = {"version": self.routes.version, "faults": self._heard.faults()}
+        return {
+            "brokers": brokers,
+            "refusals": refusals,
+            "gossip": counters,
+            "routes": routes,
+        }
 
 
 def join(
@@ -344,6 +395,7 @@ def join(
     listeners: Listeners,
     send: Callable[[Sends], None],
     key: bytes,
+    data_dir: Path,
 ) -> Cluster:
     """This broker's part in the cluster that it is configured for."""
     session = random.SystemRandom().getrandbits(63)
@@ -380,12 +432,16 @@ def join(
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
-    return Cluster(me, hello, addresses, bind=machine.source_of(config), send=send, key=key)
+    bind = machine.source_of(config)
+    return Cluster(me, hello, addresses, bind=bind, send=send, key=key, data_dir=data_dir)
 
 
-def told(table: ProcessTable) -> tuple[tuple[int, int], ...]:
-    """A broker's processes, as gossip tells them."""
-    return tuple((held.number, held.token) for held in table)
+def told(
+    table: ProcessTable, sessions: Mapping[int, int] | None = None
+) -> tuple[tuple[int, int, int], ...]:
+    """A broker's processes, as gossip tells them. sessions: of those that are ready, by number."""
+    ready = sessions or {}
+    return tuple((held.number, held.token, ready.get(held.number, 0)) for held in table)
 
 
 def _target_frame(target: Target) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
+from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
 
 IDENTITY = "broker.json"
@@ -150,7 +151,8 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
             shutil.rmtree(shard)
         shutil.rmtree(path / RUN, ignore_errors=True)
         (path / IDENTITY).unlink()
-        (path / PROCESSES).unlink(missing_ok=True)
+        for name in (PROCESSES, ROUTES):
+            (path / name).unlink(missing_ok=True)
         _sync_directory(path)
     except OSError as error:
         raise _refusal(path, error) from None
@@ -441,7 +443,8 @@ def _check_empty(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} - {LOCK, RUN, "lost+found"}
     if IDENTITY in names:
         raise DataDirError(f"{path} is already formatted")
-    names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW}  # Of a format that was cut off.
+    # Of a format, or of a directory's clearing, that was cut off.
+    names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW, ROUTES, ROUTES + NEW}
     names -= {each.name for each in path.glob(RANGES) if each.is_dir() and not any(each.iterdir())}
     if names:
         raise DataDirError(

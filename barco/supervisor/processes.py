@@ -86,6 +86,8 @@ class Life:
         self.ready = False
         self.writable = False
         """Every slice takes events through it; of a worker that has been ready once."""
+        self.session = 0
+        """Of this start, as it says itself when it is ready."""
         self.engine = "unknown"
         self.last_word = ""
         self.stats: dict[str, Any] = {}
@@ -259,9 +261,14 @@ class Keeper:
         elif kind == messages.READY:
             life.ready = True
             life.writable = message.get("writable", True) is True
+            session = message.get("session", 0)
+            if type(session) is not int or not 0 <= session < 2**64:
+                raise ProtocolError(f"a {messages.READY} frame has no session")
+            life.session = session
             life.engine = str(message.get("engine", "unknown"))
             taken = round(life.heard - life.started, 3)
-            extra = {k: value for k, value in message.items() if k not in ("type", "writable")}
+            known = ("type", "session", "writable")
+            extra = {k: value for k, value in message.items() if k not in known}
             log.info("worker ready", extra={"worker": self.worker, "seconds": taken} | extra)
             self._on_ready(self.worker)
         elif kind == messages.WRITABLE:

@@ -37,6 +37,8 @@ from barco.cluster.gossip.facts import (
     TopicsInfo,
 )
 from barco.cluster.gossip.gossip import Gossip
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.routes import RangeRoute
 from barco.config import load as load_config
 from barco.errors import BarcoError
 from barco.protocol import frame
@@ -47,6 +49,7 @@ from barco.supervisor.gossip import GossipNode
 from barco.supervisor.secret import read_secret
 
 PORT = 9255
+CUT = Cut(3, 8)
 SECONDS = 30.0
 """Generous: it only ends what has failed."""
 
@@ -143,8 +146,11 @@ def facts(rng: random.Random, known: Gossip) -> Iterator[Fact]:
             lie = replace(info, incarnation=given, state=rng.choice((0, DOWN, LEFT)))
             yield replace(lie, address=rng.choice((info.address, "127.0.0.9")), session=7).fact()
         for leader in list(known.store.all("leader")):
-            led = LeaderInfo.of(leader)
-            yield replace(led, epoch=rng.choice(((led.epoch + 1) % 2**64, LAST)), ordinal=2).fact()
+            led = LeaderInfo.of(leader).route
+            epoch = rng.choice((led.epoch + 1, led.epoch, 2**63 - 1))
+            yield LeaderInfo(led._replace(epoch=min(epoch, 2**63 - 1), leader=2)).fact()
+            wide = RangeRoute(1, 23, CUT.token(1), 2**63 - 1, 2, (2,))
+            yield LeaderInfo(rng.choice((wide, wide._replace(handed=True)))).fact()
         now = int(time.time() * 1000)
         for said in list(known.store.all("consumer")):
             consumer = ConsumerInfo.of(said)

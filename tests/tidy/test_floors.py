@@ -14,11 +14,11 @@ FLOORS = (
     # The machines of the control plane.
     *("barco.cluster", "barco.cluster.state", "barco.cluster.replica"),
     "barco.cluster.logs",
-    *("barco.cluster.gossip", "barco.cluster.groups", "barco.cluster.ring"),
+    *("barco.cluster.ring", "barco.cluster.gossip", "barco.cluster.groups"),
     # The library, and Spark upon it.
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
-    *("barco.supervisor.wire", "barco.supervisor"),
+    *("barco.supervisor.files", "barco.supervisor.wire", "barco.supervisor"),
     # The worker, from its seams to its composition.
     *("barco.workers.seams", "barco.workers.watched"),
     *("barco.workers.storage", "barco.workers.storage.files", "barco.workers.storage.index"),

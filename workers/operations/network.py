@@ -13,9 +13,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barco._native import Reactor
+from barco.cluster.ring.routes import RangeRoute
 from barco.errors import BarcoError
 from barco.model.options import WorkerOptions
-from barco.model.ranges import peer_of, process_of
+from barco.model.ranges import process_of
 from barco.protocol.link import HAND_OFF, RPC
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.leaders import News
@@ -69,8 +70,9 @@ class Network:
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.on_lead: Callable[[int], None] = lambda epoch: None
-        """Called when this worker's replica leads a new generation, of that epoch."""
+        self.on_route: Callable[[RangeRoute], None] = lambda route: None
+        """Called with each generation of which this worker's replica says for the first time that
+        it is open, or handed over."""
 
     async def start(self) -> None:
         """Listen, connect to the siblings, route what is known; then keep up with the news."""
@@ -85,7 +87,7 @@ class Network:
         leaders.on_change = self.hand_off.lead
         self._service.neighbours.on_change = self.hand_off.rename
         self._service.neighbours.on_own = self._meet_own
-        self._service.neighbours.vouched = self._vouched
+        self._ranges.reached = self._reached
         self.hand_off.start()
         if options.ring_size > 1:
             self._spawn(self._exchange())
@@ -99,32 +101,25 @@ class Network:
     def _meet_own(self) -> None:
         """This broker has other processes than before."""
         self._find_own()
-        self._service.leaders.renumber(self._options.process[0])
+        self._service.leaders.renumber()
         self.hand_off.meet()
 
     @property
     def _others(self) -> list[int]:
         return [peer for peer in self._paths if peer != self._options.peer]
 
-    def _vouched(self, token: int) -> bool:
-        process = self._ranges.holder(token, self._options.process[0])
-        if process is None:
-            return False
-        peer = peer_of(process)
+    def _reached(self, peer: int) -> bool:
         return peer == self._options.peer or self.siblings.reached(peer)
 
-    def led_by(self, epoch: int, ordinal: int) -> None:
-        """What this worker's own replica says of its range: who leads that generation.
-
-        `barco.workers.peers.leaders.NOBODY` for a generation whose leader has been stopped. The
-        siblings are told at once.
-        """
-        token = self._options.held.token
-        if self._service.leaders.learn(token, epoch, ordinal):
-            if ordinal == self._options.process[0]:
-                self.on_lead(epoch)
-            for peer in self._others:
-                self._spawn(self._tell(peer, [[token, epoch, ordinal]]))
+    def told(self, route: RangeRoute, *, stopped: bool = False) -> None:
+        """What this worker's own replica says: this generation is open, is handed over, or its
+        leader has been stopped. The siblings are told at once."""
+        if not self._service.leaders.learn(route, stopped=stopped):
+            return
+        if not stopped:
+            self.on_route(route)
+        for peer in self._others:
+            self._spawn(self._tell(peer, [[route.packed(), stopped]]))
 
     def _unreached(self) -> list[int]:
         tokens = (held.token for held in self._ranges.all)

@@ -415,7 +415,7 @@ class ShardService:
     async def _leaders(self, args: Args) -> list[Any]:
         """Take a sibling's news of who leads, and give all of ours."""
         self.leaders.learn_all(args["news"])
-        return [list(each) for each in self.leaders.all()]
+        return self.leaders.all()
 
     async def _ping(self, args: Args) -> dict[str, Any]:
         return {

@@ -23,7 +23,6 @@ from barco.model.options import WorkerOptions, cluster_mark
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
-from barco.workers.peers.routes import route_table
 from barco.workers.seams import ReactorLike, SiblingsLike
 from barco.workers.shard.appends import Appends
 from barco.workers.shard.target import SLICE, TargetKeeper
@@ -149,7 +148,7 @@ class TargetDesk:
 
     def routes(self) -> RouteTable:
         """As this worker has heard them."""
-        return route_table(self._options, self._ranges, self._leaders)
+        return self._ranges.routes
 
     def joined(self, target: Target, table: RouteTable) -> set[int]:
         """Those of the target who are there, or hold something."""

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.routes import unpack_route
 from barco.model.options import WorkerOptions
 from barco.model.ranges import from_plain
 from barco.model.replicas import Process
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.links import Addresses
 from barco.workers.peers.ranges import RingRanges
+
+UP = ("alive", "suspect")
+"""States in which what a broker's processes have said still counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +39,13 @@ class Neighbour:
     state: str
     """alive, suspect, down or left."""
     processes: Sequence[Sequence[int]] = ()
-    """(number of a process, token of the range that it holds)."""
+    """(number of a process, token of the range that it holds, its session or 0 while it is not
+    ready)."""
 
     @property
     def up(self) -> bool:
         """Not known to have gone."""
-        return self.state in ("alive", "suspect")
+        return self.state in UP
 
 
 class Neighbours:
@@ -59,8 +64,6 @@ class Neighbours:
         self.on_change: Callable[[], None] = lambda: None
         self.on_own: Callable[[], None] = lambda: None
         """Called when this broker has other processes than before."""
-        self.vouched: Callable[[int], bool] = lambda token: False
-        """Whether a process of this broker holds the range and can be reached."""
 
     def host(self, ordinal: int) -> str:
         """The address or name of a broker that clients are told: what it says, by gossip; before it
@@ -95,21 +98,27 @@ class Neighbours:
 
     def apply(self, news: Mapping[str, Any]) -> None:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
+        renumbered = False
         for broker in news["brokers"]:
             heard = self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
             self.addresses.tell(heard.ordinal, heard.host)
-            if self._ranges.tell(heard.ordinal, heard.processes):
-                self._leaders.renumber(heard.ordinal)
-        for token, epoch, ordinal, *_ in news["leaders"]:
-            # Of what is held here a process of this broker tells, as long as it is there: a word
-            # from elsewhere, of an epoch that never comes, would not be outdone.
-            if self._ranges.known(token) and not self.vouched(token):
-                self._leaders.learn(token, epoch, ordinal, hearsay=True)
+            renumbered |= self._ranges.tell(
+                heard.ordinal, heard.processes, heard.disk_uuid, up=heard.state in UP
+            )
+        cut = self._ranges.cut
+        routes, hints = (
+            [unpack_route(cut, packed) for packed in news[name]] for name in ("routes", "hints")
+        )
+        self._leaders.hear(routes, hints)
+        if renumbered:
+            self._leaders.renumber()
         self.version = int(news["version"])
         self.on_change()
 
     def apply_own(self, news: Mapping[str, Any]) -> None:
         """Take a "processes" frame: this broker runs others than before."""
         self._endpoints = {int(number): text for number, text in news["endpoints"].items()}
-        self._ranges.tell_own(from_plain(news["processes"]))
+        table = from_plain(news["processes"])
+        sessions = {int(number): int(each) for number, each in news["sessions"].items()}
+        self._ranges.tell_own(table, sessions)
         self.on_own()

@@ -1,39 +1,42 @@
-"""The routes of the ring, as far as this worker has heard who leads what.
-
-Until ranges are split and moved, they are those of the first cut.
-"""
+"""The routes of the ring, as far as this worker has heard who leads what."""
 
 from collections.abc import Mapping
 
-from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.model.options import WorkerOptions
-from barco.types import Epoch
-from barco.workers.peers.leaders import Leaders
-from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.ranges import RingRange, RingRanges
 
 
 def route_table(
     options: WorkerOptions,
     ranges: RingRanges,
-    leaders: Leaders,
     epochs: Mapping[int | None, int] | None = None,
 ) -> RouteTable:
-    """A route for each range of which a generation was heard.
+    """A route for each slice of which a generation was heard.
 
-    epochs: by token, of the ranges that this broker holds, as its processes say; gossip may be
-    later. Where a generation's leader has stopped, its owner stands for it: it will know first.
+    epochs: by token, of the ranges that this broker holds, as its processes say: what they have
+    not told yet. Who leads that generation is not known; whoever led, or the owner, will know it
+    first.
     """
-    table = RouteTable(Cut(options.ring_size, options.slices_per_range))
+    table = RouteTable(ranges.cut)
+    for route in ranges.routes:
+        table.merge(_named(options, route))
     for held in ranges.all:
-        epoch = Epoch(max(leaders.epoch(held.token), (epochs or {}).get(held.token, 0)))
-        if epoch == 0:
-            continue
-        members: tuple[int, ...] = held.members
-        if options.ring_size == 1:
-            members = (options.ordinal,)
-        process = leaders.leader(held.token)
-        leader = members[0] if process is None or options.ring_size == 1 else process[0]
-        route = RangeRoute(held.first, held.slices, held.token, epoch, leader, members)
-        table.merge(route)
+        epoch = (epochs or {}).get(held.token, 0)
+        if held.route is None and epoch > 0:
+            table.merge(_named(options, _owned(held, epoch)))
+        elif held.route is not None and held.route.epoch < epoch:
+            table.merge(_named(options, held.route._replace(epoch=epoch, handed=False)))
     return table
+
+
+def _owned(held: RingRange, epoch: int) -> RangeRoute:
+    members = tuple(map(int, held.members))
+    return RangeRoute(held.first, held.slices, held.token, epoch, members[0], members)
+
+
+def _named(options: WorkerOptions, route: RangeRoute) -> RangeRoute:
+    """The only broker of a ring of one counts as broker 0, and may be called otherwise."""
+    if options.ring_size > 1:
+        return route
+    return route._replace(leader=options.ordinal, members=(options.ordinal,))

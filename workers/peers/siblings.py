@@ -75,6 +75,8 @@ class HandOff:
         self._standing: set[int] = set()
         self._told: dict[Process, str] = {}
         self._closed = False
+        self.slices = self._options.held.numbers
+        """Those that the core has, numbered in the whole ring."""
 
     def start(self) -> None:
         """Listens, and connects to everybody else of this broker."""
@@ -99,7 +101,8 @@ class HandOff:
         self._reactor.adopt_peer(end.detach(), peer_of(process))
 
     def lead(self, token: int, leader: Process | None) -> None:
-        """From now on this process gets the events of the range; None: nobody does."""
+        """From now on this process gets the events of the range; None: nobody does, or there is no
+        such range any more."""
         if leader is None:
             self._led_by.pop(token, None)
             self._route(token, -1, "")
@@ -115,8 +118,12 @@ class HandOff:
             self._route(token, peer, self._endpoint(process_of(peer)))
 
     def _route(self, token: int, peer: int, endpoint: str) -> None:
-        numbers = self._ranges.numbers_of(token)
-        self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
+        held = self._ranges.at(token)
+        if held is None:
+            return  # Its slices are in other ranges now.
+        if peer == self._options.peer and not set(held.numbers) <= set(self.slices):
+            peer = -1  # The core takes events of the slices that it has, when it has them.
+        self._reactor.set_route(held.first, held.slices, peer, endpoint if peer >= 0 else "")
 
     def reaches(self, token: int) -> bool:
         """Whether events for the range get to its leader from here."""

@@ -5,6 +5,7 @@ groups) goes on beside, and is told when it is done.
 """
 
 import asyncio
+import functools
 import logging
 import math
 import random
@@ -20,7 +21,7 @@ from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Recovered, Settings
 from barco.errors import ConfigError
-from barco.model.generation import Generation, Gid, GroupHead
+from barco.model.generation import Generation, Gid, GroupHead, Successor
 from barco.protocol import replication as r
 from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
@@ -63,10 +64,11 @@ class Driver:
         on_lead: Callable[[Generation], None],
         on_follow: Callable[[Generation], None],
         on_stop: Callable[[str], None],
+        on_decided: Callable[[Gid, Successor], None] = lambda gid, value: None,
         fatal: Callable[..., None],
     ) -> None:
-        """`dials`: how to reach the other members, by ordinal. `on_lead`: the generation is open
-        here. `on_stop`: no longer. `fatal`: end the process, with a last word and a status."""
+        """`dials`: how to reach the other members, by ordinal. `on_lead`: it is open here;
+        `on_stop`: no longer. `on_decided`: a successor is journalled. `fatal`: ends the process."""
         assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
@@ -86,7 +88,8 @@ class Driver:
             group_bytes_max=group_bytes_max,
         )
         self._sessions: dict[int, int] = {}
-        self._journal = Journal(store.lineage, bulk, tell=self.post)
+        decided = functools.partial(self._guarded, on_decided)
+        self._journal = Journal(store.lineage, bulk, tell=self.post, decided=decided)
         self.logs = Carrier(
             reactor,
             store,
@@ -151,6 +154,7 @@ class Driver:
             self._store.states = self._states
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
+        self._journal.recall(journal)
 
     async def close(self) -> None:
         """Ends all of it. A leader has drained before."""
@@ -299,8 +303,12 @@ class Driver:
         successor = self._machine.successor(gid)
         return successor.tail if successor is not None else None
 
+    def record(self, gid: Gid) -> Generation | None:
+        """A generation, if its record is known here."""
+        return self._machine.record(gid)
+
     def _session_of(self, gid: Gid) -> int | None:
-        generation = self._machine.record(gid)
+        generation = self.record(gid)
         return generation.session if generation is not None else None
 
     def _told(self, event: ev.Stable | ev.Refused | ev.IoFailed | ev.Drained) -> None:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco._native import Reactor
+from barco.cluster.ring.routes import route_of
 from barco.cluster.state.core import Settings
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
-from barco.model.generation import Generation, genesis
+from barco.model.generation import Generation, Gid, Kind, Successor, genesis
 from barco.model.options import WorkerOptions
 from barco.model.ranges import end_of_slice, peer_of
 from barco.model.replicas import Process
@@ -24,7 +25,6 @@ from barco.protocol.link import REPLICATION, Hello
 from barco.types import MiB
 from barco.workers.operations.network import Network
 from barco.workers.operations.service import ShardService
-from barco.workers.peers.leaders import NOBODY
 from barco.workers.peers.links import open_link
 from barco.workers.process.build import arena_bytes, bound_state
 from barco.workers.process.selector import Upcall
@@ -107,6 +107,7 @@ class ReplicaHost:
             on_lead=self._leads,
             on_follow=self._follows,
             on_stop=self._stops,
+            on_decided=self._decided,
             fatal=fatal,
         )
 
@@ -180,7 +181,7 @@ class ReplicaHost:
 
     def _holder(self, ordinal: int) -> Process:
         """The process of another member, as its broker tells now."""
-        process = self._service.ranges.holder(self._options.held.token, ordinal)
+        process = self._service.ranges.process_at(ordinal, self._options.held.token)
         if process is None:
             raise NotReadyError(f"Broker {ordinal} has no process for this range.")
         return process
@@ -227,7 +228,7 @@ class ReplicaHost:
             return
         self._service.open(epoch)
         self._opened()
-        self._network.led_by(epoch, self._me.ordinal)
+        self._tell(generation)
         try:
             await self._service.adopt_topics(self._network.siblings)
         except BarcoError as error:
@@ -236,8 +237,26 @@ class ReplicaHost:
 
     def _follows(self, generation: Generation) -> None:
         self._service.follow(generation.gid.epoch)
-        self._network.led_by(generation.gid.epoch, generation.leader.ordinal)
+        self._tell(generation)
 
     def _stops(self, reason: str) -> None:
         self._service.follow(self.epoch)
-        self._network.led_by(self.epoch, NOBODY)
+        if self.driver.generation is not None:
+            self._tell(self.driver.generation, stopped=True)
+
+    def _decided(self, gid: Gid, value: Successor) -> None:
+        """It stands in this member's journal: so this broker may tell of it, and does, whoever is
+        to lead what follows. What goes on here is told when it is led or followed."""
+        assert (value.kind is Kind.HANDOFF) != bool(value.children)
+        own = self._options.held.token
+        for child in value.children:
+            if child.gid.token != own or child.seat(self._me.ordinal) is None:
+                self._tell(child)
+        ended = self.driver.record(gid)
+        if value.kind is Kind.HANDOFF and ended is not None:
+            self._tell(ended, handed=True)
+
+    def _tell(self, generation: Generation, *, handed: bool = False, stopped: bool = False) -> None:
+        assert not (handed and stopped), "what is handed over was stopped before"
+        route = route_of(self._service.ranges.cut, generation, handed=handed)
+        self._network.told(route, stopped=stopped)

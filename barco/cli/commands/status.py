@@ -87,14 +87,14 @@ def _print_cluster(topology: dict[str, Any]) -> None:
     print()
     shards = [
         (
-            number,
+            shard.get("shard", ""),
             "-".join(map(str, shard["slices"])),
             "nobody" if shard["ordinal"] is None or not shard["up"] else shard["ordinal"],
             shard["endpoint"],
             " ".join(str(member[0]) for member in shard.get("members", [])),
             shard.get("version"),
         )
-        for number, shard in enumerate(topology["shards"])
+        for shard in topology["shards"]
     ]
     talk.print_table(("shard", "slices", "leader", "endpoint", "members", "epoch"), shards)
 

@@ -127,7 +127,11 @@ def _holders(
     for shard in topology.get("shards", ()):
         if "members" not in shard:
             continue
-        found = tuple(str(places[ordinal][number]) for ordinal, number in shard["members"])
+        found = tuple(
+            str(places[ordinal][number])
+            for ordinal, number in shard["members"]
+            if number < len(places.get(ordinal, ()))  # One may have been told of by others only.
+        )
         first, last = shard["slices"]
         for index in range(first, last + 1):
             holders[SliceKey(int(shard["token"]), index)] = found

@@ -18,6 +18,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
+from barco.cluster.ring.routes import RangeRoute, shaped_route
 from barco.errors import ProtocolError
 
 BROKER, LEADER, CONSUMER, TOPICS = "broker", "leader", "consumer", "topics"
@@ -102,6 +103,8 @@ def newer(fact: Fact, known: Fact) -> bool:
         if part != _CIRCLE.get(fact.kind) or ahead == _MAX // 2:
             return one > other
         return ahead < _MAX // 2
+    if fact.kind == LEADER:  # As tables of routes have it, so that all keep the same of the two.
+        return LeaderInfo.of(fact).route > LeaderInfo.of(known).route
     return fact.packed > known.packed
 
 
@@ -139,8 +142,9 @@ class BrokerInfo:
     """Of barco."""
     host: str = ""
     """The address at which other brokers call it."""
-    processes: tuple[tuple[int, int], ...] = ()
-    """(number, token of the range that it holds) of each of its processes, by number."""
+    processes: tuple[tuple[int, int, int], ...] = ()
+    """(number, token of the range that it holds, session or 0 while it is not ready) of each of its
+    processes, by number."""
     incarnation: int = 0
     state: int = ALIVE
     by: int = 0
@@ -199,38 +203,26 @@ class BrokerInfo:
         return cls.parse(fact.key, fact.version, fact.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LeaderInfo:
-    """Who leads the newest known generation of a shard range. The newest epoch wins."""
+    """A range's newest known generation: where it is, who leads it, whether it was handed over. The
+    newest epoch wins, and within one that it was."""
 
-    token: int
-    """Where the shard range starts."""
-    epoch: int
-    ordinal: int
-    worker: int
-    """The number of the process at that broker."""
-    session: int
-    members: tuple[int, ...] = ()
-    """Ordinals of the generation's three members."""
+    route: RangeRoute
+    """Of some cut: whoever knows the cluster's looks whether it fits (`checked_route`)."""
 
     def fact(self) -> Fact:
         """To be spread."""
-        body = (self.ordinal, self.worker, self.members)
-        return Fact.make(LEADER, self.token, (self.epoch, self.session), body)
+        route = self.route
+        body = (route.first, route.slices, route.leader, route.members)
+        return Fact.make(LEADER, route.token, (route.epoch, int(route.handed)), body)
 
     @classmethod
     def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> LeaderInfo:
         """The opposite; ProtocolError for what cannot be."""
-        _check(len(body) == 3 and -(2**63) <= key < 2**63, LEADER)
-        ordinal, worker, members = body
-        _check(_number(ordinal, limits.BROKERS_MAX), LEADER)
-        _check(_number(worker, limits.PROCESSES_MAX), LEADER)
-        _check(isinstance(members, tuple) and len(members) <= 3, LEADER)
-        _check(all(_number(member, limits.BROKERS_MAX) for member in members), LEADER)
-        epoch, session = version
-        return cls(
-            token=key, epoch=epoch, ordinal=ordinal, worker=worker, session=session, members=members
-        )
+        _check(len(body) == 4 and -(2**63) <= key < 2**63 and version[1] <= 1, LEADER)
+        (epoch, handed), (first, slices, leader, members) = version, body
+        return cls(shaped_route((first, slices, key, epoch, leader, members, bool(handed))))
 
     @classmethod
     def of(cls, fact: Fact) -> LeaderInfo:
@@ -398,15 +390,17 @@ def _is_table(given: Any) -> bool:
     if not isinstance(given, tuple) or len(given) > limits.PROCESSES_MAX:
         return False
     for each in given:
-        if not isinstance(each, tuple) or len(each) != 2:
+        if not isinstance(each, tuple) or len(each) != 3:
             return False
-        number, token = each
+        number, token, session = each
         if not _number(number, limits.PROCESSES_MAX) or type(token) is not int:
+            return False
+        if not _number(session):
             return False
         if not -(2**63) <= token < 2**63:
             return False
     in_order = all(one[0] < other[0] for one, other in itertools.pairwise(given))
-    return in_order and len({token for _, token in given}) == len(given)
+    return in_order and len({token for _, token, _ in given}) == len(given)
 
 
 def _check(fine: bool, kind: str) -> None:

@@ -215,7 +215,7 @@ class Gossip:
         """Something need not be remembered any more."""
         self.store.forget(kind, key)
 
-    def renew(self, now: float, processes: tuple[tuple[int, int], ...]) -> list[Effect]:
+    def renew(self, now: float, processes: tuple[tuple[int, int, int], ...]) -> list[Effect]:
         """This broker has other processes than it has told."""
         self._enter(now)
         me = self.members.me

@@ -1,4 +1,4 @@
-"""The cluster as one broker sees it: its brokers, and who leads which shard range.
+"""The cluster as one broker sees it: its brokers, and who leads which range of the ring.
 
 Made of facts; handed to the workers as what changed since they were last told.
 """
@@ -16,7 +16,8 @@ ENTRIES_MAX = 2_000
 
 
 class Topology:
-    """Brokers by ordinal, leaders by token, each with the version in which it last changed."""
+    """Brokers by ordinal, leaders by the token of their range, each with the version in which it
+    last changed."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
@@ -35,8 +36,9 @@ class Topology:
             self.brokers[int(fact.key)] = BrokerInfo.of(fact)
         elif fact.kind == LEADER:
             info, before = LeaderInfo.of(fact), self.leaders.get(int(fact.key))
-            assert before is None or info.epoch >= before.epoch, "epochs do not go back"
-            self.leaders[info.token] = info
+            route, epoch = info.route, before.route.epoch if before else 0
+            assert route.epoch >= epoch, "epochs do not go back"
+            self.leaders[route.token] = info
         else:
             return
         self._version += 1
@@ -47,22 +49,23 @@ class Topology:
     def frames(self, since: int) -> list[dict[str, Any]]:
         """What changed after a version, as messages to a worker; everything for 0."""
         brokers: list[dict[str, Any]] = []
-        leaders: list[list[int]] = []
+        routes: list[bytes] = []
         for (kind, key), version in reversed(self._changed.items()):
             if version <= since:
                 break
             if kind == BROKER:
                 brokers.append(broker_to_dict(self.brokers[key]))
             else:
-                leaders.append(leader_to_list(self.leaders[key]))
+                routes.append(self.leaders[key].route.packed())
         frames = []
-        for start in range(0, max(len(brokers), len(leaders), 1), ENTRIES_MAX):
+        for start in range(0, max(len(brokers), len(routes), 1), ENTRIES_MAX):
             frames.append(
                 {
                     "type": messages.CLUSTER,
                     "version": self._version,
                     "brokers": brokers[start : start + ENTRIES_MAX],
-                    "leaders": leaders[start : start + ENTRIES_MAX],
+                    "routes": routes[start : start + ENTRIES_MAX],
+                    "hints": [],
                 }
             )
         return frames
@@ -90,8 +93,3 @@ def broker_to_dict(info: BrokerInfo) -> dict[str, Any]:
         "incarnation": info.incarnation,
         "state": info.state_name,
     }
-
-
-def leader_to_list(info: LeaderInfo) -> list[int]:
-    """For a frame: token, epoch, ordinal, worker, session."""
-    return [info.token, info.epoch, info.ordinal, info.worker, info.session]

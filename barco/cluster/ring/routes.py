@@ -18,10 +18,13 @@ import msgpack
 from barco import limits
 from barco.cluster.ring.cut import Cut
 from barco.errors import ProtocolError
-from barco.model.placement import REPLICAS
+from barco.model.generation import Generation
+from barco.model.placement import REPLICAS, RING_SIZE_MAX
+from barco.model.token import TOKEN_MAX
 
 FORMAT = 1
 _EPOCH_END = 2**63
+_SLICES_END = RING_SIZE_MAX * limits.SLICES_PER_RANGE_MAX + 1
 
 
 class RangeRoute(NamedTuple):
@@ -70,13 +73,14 @@ def _unpacked(data: bytes) -> Any:
         raise ProtocolError(f"routes that are none: {str(error)[:200]}") from None
 
 
-def _checked(cut: Cut, given: Any) -> RangeRoute:
+def shaped_route(given: Any) -> RangeRoute:
+    """The fields of a route that came, for whoever does not know the cut: `checked_route` has to
+    follow. ProtocolError if no cut has such a one."""
     fields = len(RangeRoute._fields)
     _check(isinstance(given, tuple) and len(given) == fields, "has another shape")
     first, slices, token, epoch, leader, members, handed = given
-    _check(_number(first, cut.slices), "begins at no slice")
-    _check(_number(slices, cut.slices - first + 1) and slices > 0, "ends behind the ring")
-    _check(type(token) is int and token == cut.token(first), "begins at another token")
+    _check(_number(first, _SLICES_END) and _number(slices, _SLICES_END), "has no slices")
+    _check(type(token) is int, "begins at no token")
     _check(_number(epoch, _EPOCH_END) and epoch > 0, "has no epoch")
     _check(isinstance(members, tuple) and 1 <= len(members) <= REPLICAS, "has no members")
     _check(all(_number(member, limits.BROKERS_MAX) for member in members), "has a strange member")
@@ -84,6 +88,29 @@ def _checked(cut: Cut, given: Any) -> RangeRoute:
     _check(type(leader) is int and leader in members, "is led by no member")
     _check(isinstance(handed, bool) and not (handed and first == 0), "was handed to nobody")
     return RangeRoute(first, slices, token, epoch, leader, members, handed)
+
+
+def checked_route(cut: Cut, route: RangeRoute) -> RangeRoute:
+    """The route; ProtocolError if this cut can not have it."""
+    _check(route.first < cut.slices, "begins at no slice")
+    _check(0 < route.slices <= cut.slices - route.first, "ends behind the ring")
+    _check(route.token == cut.token(route.first), "begins at another token")
+    return route
+
+
+def _checked(cut: Cut, given: Any) -> RangeRoute:
+    return checked_route(cut, shaped_route(given))
+
+
+def route_of(cut: Cut, generation: Generation, *, handed: bool = False) -> RangeRoute:
+    """Where a generation is led, for who has it in the journal. handed: to its left neighbour."""
+    token, end = generation.gid.token, generation.end
+    first = cut.slice_at(token)
+    after = cut.slices if end > TOKEN_MAX else cut.slice_at(end)
+    assert first is not None and after is not None and first < after, "ranges end between slices"
+    members = tuple(int(member.ordinal) for member in generation.members)
+    leader, epoch = int(generation.leader.ordinal), int(generation.gid.epoch)
+    return RangeRoute(first, after - first, int(token), epoch, leader, members, handed)
 
 
 def _number(value: Any, end: int) -> bool:

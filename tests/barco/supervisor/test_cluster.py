@@ -11,6 +11,8 @@ from typing import Any
 from gossiping import hello, host, until
 
 from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.routes import RangeRoute, unpack_route
 from barco.model.placement import Placement
 from barco.model.ranges import first_table
 from barco.model.replicas import Replicas
@@ -19,7 +21,13 @@ from barco.supervisor.cluster import Cluster, ring_slices, told
 from barco.supervisor.control import Sends
 from barco.types import Ordinal
 
+CUT = Cut(3, 8)
 TABLES = [first_table(Replicas(Placement(3, 8), 1), Ordinal(ordinal)) for ordinal in range(3)]
+
+
+def leads(route: RangeRoute) -> dict[str, Any]:
+    """What a worker says of a generation that is in its journal."""
+    return {"type": "leads", "route": route.packed()}
 
 
 class Site:
@@ -107,10 +115,11 @@ class Site:
         """Of a broker, as its supervisor knows it."""
         return BrokerInfo.of(self.cluster.node.machine.store.get(BROKER, of)).incarnation
 
-    def leaders(self, worker: int = 0) -> dict[int, list[int]]:
-        """Who leads what, as a worker was told."""
+    def routes(self, worker: int = 0) -> dict[int, RangeRoute]:
+        """Who leads what by first slice, as a worker was told last."""
         frames = [m for m in self.sent[worker] if m["type"] == "cluster"]
-        return {leader[0]: leader[1:] for frame in frames for leader in frame["leaders"]}
+        told = [unpack_route(CUT, packed) for frame in frames for packed in frame["routes"]]
+        return {route.first: route for route in told}
 
 
 @asynccontextmanager
@@ -186,21 +195,15 @@ def test_a_broker_whose_workers_hang_does_not_keep_a_registration_for_ever() -> 
 def test_who_leads_what_reaches_every_worker_and_the_newest_epoch_wins() -> None:
     async def run() -> None:
         async with three() as sites:
-            token = ring_slices(3, 8)[8][0]
-            frame = {
-                "type": "leads",
-                "token": token,
-                "epoch": 2,
-                "session": 7,
-                "members": [1, 2, 0],
-            }
-            sites[1].tell(0, frame)
+            one = RangeRoute(8, 8, CUT.token(8), 2, 1, (1, 2, 0))
+            other = one._replace(epoch=3, leader=2)
+            sites[1].tell(0, leads(one))
             for site in sites:
-                await until(lambda site=site: site.leaders(1) == {token: [2, 1, 0, 7]})
-            sites[2].tell(1, frame | {"epoch": 3, "session": 8})
-            sites[1].tell(0, frame)
+                await until(lambda site=site: site.routes(1) == {8: one})
+            sites[2].tell(1, leads(other))
+            sites[1].tell(0, leads(one))
             for site in sites:
-                await until(lambda site=site: site.leaders(1) == {token: [3, 2, 1, 8]})
+                await until(lambda site=site: site.routes(1) == {8: other})
 
     asyncio.run(run())
 
@@ -215,7 +218,7 @@ def test_each_broker_tells_which_processes_it_has() -> None:
                 assert site.processes(1) == [first]
             machine, node = sites[2].cluster.node.machine, sites[2].cluster.node
             known = BrokerInfo.of(machine.store.get(BROKER, 1))
-            lie = replace(known, processes=((5, 5),), incarnation=known.incarnation + 7)
+            lie = replace(known, processes=((5, 5, 5),), incarnation=known.incarnation + 7)
             node.run(machine.publish(lie.fact(), node.now()))
             less = TABLES[1].without(TABLES[1].at(2).token)
             sites[1].cluster.renew(less)

@@ -11,6 +11,7 @@ from gossip_world import World, identity
 
 from barco import limits
 from barco.cluster.gossip.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo
+from barco.cluster.ring.routes import RangeRoute
 
 SIZES = (3, 12, 96, 192)
 
@@ -181,7 +182,7 @@ def test_one_link_that_is_cut_harms_nobody() -> None:
 def test_the_newest_generation_wins_everywhere() -> None:
     world = World(12, seed=12)
     facts = [
-        LeaderInfo(token=7, epoch=epoch, ordinal=epoch % 3, worker=0, session=epoch).fact()
+        LeaderInfo(RangeRoute(7, 1, 7, epoch, epoch % 3, (0, 1, 2))).fact()
         for epoch in (3, 1, 4, 2)
     ]
     for number, fact in enumerate(facts):

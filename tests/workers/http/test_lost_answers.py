@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from twin import Answer, Broker, run
 
+from barco.cluster.ring.routes import RangeRoute
 from barco.workers.groups.polls import Written, holds, name_of
-from barco.workers.peers.leaders import NOBODY
+from barco.workers.operations.service import ShardService
 from barco.workers.peers.rpc import RpcServer, Siblings
 
 KINDS = ["application/json", "application/x-ndjson", "application/vnd.polar.consumermessage"]
@@ -254,6 +255,12 @@ def test_over_real_sockets_an_asker_that_stands_still(tmp_path: Any) -> None:
     asyncio.run(asyncio.wait_for(check(), 60))
 
 
+def led(service: ShardService, epoch: int) -> RangeRoute:
+    """The sibling's range in this epoch."""
+    held = service.ranges.all[SIBLING]
+    return RangeRoute(held.first, held.slices, held.token, epoch, 0, (0,))
+
+
 @run
 async def test_a_commit_waits_for_the_next_leader() -> None:
     """A broker has just died: the next one leads what it led in a moment."""
@@ -261,11 +268,11 @@ async def test_a_commit_waits_for_the_next_leader() -> None:
     assert sorted(values(await broker.poll("c", worker=0))) == [1, 5]
     service = broker.services[0]
     assert service is not None
-    service.leaders.learn(service.ranges.all[SIBLING].token, 1, NOBODY)
+    service.leaders.learn(led(service, 1), stopped=True)
     commit = asyncio.create_task(
         broker.request("POST", "/v1/consumer/commit", {"consumerId": "c"}, worker=0)
     )
     await asyncio.sleep(0.3)
     assert not commit.done()
-    service.leaders.learn(service.ranges.all[SIBLING].token, 2, 0)
+    service.leaders.learn(led(service, 2))
     assert (await commit).status == 204

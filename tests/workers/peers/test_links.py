@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from barco.cluster.ring.routes import RangeRoute
 from barco.errors import NotReadyError, ProtocolError
 from barco.limits import PROCESSES_MAX
 from barco.protocol import door, frame
@@ -345,14 +346,14 @@ def test_news_that_cannot_be_told_ends_the_process(tmp_path):
         service = SimpleNamespace(
             operation=None,
             neighbours=SimpleNamespace(endpoint=None, addresses=links.Addresses(options)),
-            leaders=SimpleNamespace(learn=lambda *news: True, learn_all=lambda news: None),
+            leaders=SimpleNamespace(learn=lambda *news, **more: True, learn_all=lambda news: None),
             ranges=RingRanges(options),
         )
         network = Network(options, None, service, 7, fatal.append)
         for error in (NotReadyError("It is away."), KeyError("what")):
             assert not fatal
             network.siblings.call = refuses_with(error)
-            network.led_by(1, 1)
+            network.told(RangeRoute(0, 1, 0, 1, 1, (1,)))
             assert network._tasks
             await until(lambda: not network._tasks)
         assert fatal == ["news of leaders was not told, this is a bug: KeyError('what')"]

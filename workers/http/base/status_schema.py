@@ -64,8 +64,8 @@ _SHARD = object_of(
     "worker ready",
     worker="integer",
     ready="boolean",
-    shard="integer",
-    seat=told("integer", "0 owns the range, 1 and 2 follow."),
+    shard=told("integer", "Of a range of the first cut: which."),
+    seat=told("integer", "0 owns the range, 1 and 2 follow; absent: its broker is no member."),
     leads="boolean",
     waits=told("boolean", "Its range is none of the ring yet; only then."),
     replication=_REPLICATION,
@@ -81,6 +81,13 @@ _PEER = object_of(
     version="string",
     incarnation="integer",
     topics="string",
+)
+
+_ROUTES = object_of(
+    "version faults",
+    version=told("string", "A hash of those that this broker has heard of."),
+    faults=list_of({"type": "string"})
+    | {"description": "What does not fit together, is not believed, or is led by nobody."},
 )
 
 STATUS = object_of(
@@ -100,6 +107,7 @@ STATUS = object_of(
     ordinal="integer",
     clusterSecret="boolean",
     peers=list_of(_PEER),
+    routes=_ROUTES,
     refusals={
         "type": "object",
         "description": "By ordinal: whom it has turned away, or who turns it away, and why.",

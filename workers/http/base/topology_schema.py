@@ -40,7 +40,7 @@ _SHARD = object_of(
     generations=list_of(
         object_of("epoch tail", epoch="integer", tail=told("integer", "-1: it is open."))
     ),
-    shard="integer",
+    shard=told("integer", "Of a range of the first cut: which."),
     members=list_of(_NUMBERS),
 )
 

@@ -61,7 +61,7 @@ class GroupRoutes:
         found = []
         context = self._context
         answers = await context.ask_all("positions", {"group": group}, patient=patient)
-        for token, answer in answers.items():
+        for answer in answers.values():
             for place in answer:
                 # Below the start nothing is left to read: it is no lag any more.
                 lag = max(0, place["end"] - max(place["committed"], place["start"]))
@@ -70,7 +70,7 @@ class GroupRoutes:
                         "topic": place["topic"],
                         "token": context.token(place["slice"]),
                         "rangeIndex": context.index(place["slice"]),
-                        "worker": context.ranges.shard_number(token),
+                        "worker": context.ranges.shard_of(place["slice"]),
                         "offset": str(place["committed"]),
                         "deliveredOffset": str(place["delivered"]),
                         "startOffset": str(place["start"]),

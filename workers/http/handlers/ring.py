@@ -80,14 +80,15 @@ def described_ranges(context: Context) -> list[dict[str, Any]]:
 
 
 def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[str, Any]]:
-    """Every shard of the ring: who holds it and who leads its newest known generation.
+    """Every range of the ring: who holds it and who leads its newest known generation. One that was
+    there when the cluster was formatted has a number, as `shard`.
 
     answers: what this broker's own processes said; they know the generations that they hold.
     """
     options, ranges, leaders = context.options, context.ranges, context.service.leaders
     mine = {ranges.held_by(process_of(peer)): answer for peer, answer in answers.items()}
     shards = []
-    for shard, held in enumerate(ranges.all):
+    for held in ranges.all:
         answer = mine.get(held.token)
         up = isinstance(answer, Mapping)
         index, first = divmod(held.first, options.slices_per_range)
@@ -104,13 +105,14 @@ def described_shards(context: Context, answers: Mapping[int, Any]) -> list[dict[
         }
         if options.ring_size > 1:
             described |= {
-                "shard": shard,
                 "ordinal": None if process is None else process[0],
                 "worker": None if process is None else process[1],
                 "members": [list(holder) for holder in ranges.holders(held.token)],
                 "up": process is not None,
                 "version": leaders.epoch(held.token) or None,
             }
+            if (shard := ranges.shard_number(held.token)) is not None:
+                described["shard"] = shard
         shards.append(described)
     return shards
 
@@ -129,7 +131,7 @@ def described_routes(
         for peer, answer in answers.items()
         if not isinstance(answer, BarcoError)
     }
-    table = route_table(options, ranges, leaders, epochs)
+    table = route_table(options, ranges, epochs)
     routes = []
     for route in table:
         led = leaders.leader(route.token) is not None

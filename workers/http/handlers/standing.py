@@ -5,7 +5,7 @@ is led by its owner, and all of the shard's copies, this broker's own among them
 nothing. Then any one broker may be stopped, and nobody waits for more than a change of leaders.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,9 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         if _waits(context, peer, answer):
             found.shards.append({"worker": worker, "ready": True, "waits": True})
             continue
+        if _has_left(context, peer):
+            found.shards.append({"worker": worker, "ready": True})
+            continue
         led = answer["epoch"] > 0 and answer["replication"].get("writable", True)
         if not led and options.ring_size > 1:
             leaderless.append(str(worker))
@@ -79,8 +82,7 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         if answer.get("storage"):
             shard["storage"] = answer["storage"]
         found.shards.append(shard)
-        shards = map(context.ranges.shard_number, answer["unreached"])
-        unreached |= {(worker, shard) for shard in shards if shard is not None}
+        unreached |= {(worker, token) for token in answer["unreached"]}
     if leaderless:
         found.waiting.append(
             f"No leader yet for the shards of workers {', '.join(leaderless)}: that takes two "
@@ -88,9 +90,10 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         )
     elif unreached and not found.waiting:
         workers = sorted({worker for worker, _ in unreached})
+        tokens = {token for _, token in unreached}
         found.waiting.append(
             f"Workers {', '.join(map(str, workers))} have no connection yet to the leaders of"
-            f" shards {', '.join(map(str, sorted({shard for _, shard in unreached})))}."
+            f" {_listed(context, tokens, 'shards')}."
         )
     if options.ring_size > 1 and thorough:
         found.degraded = await _degraded(context, own)
@@ -102,6 +105,14 @@ def _waits(context: Context, peer: int, answer: Mapping[str, Any]) -> bool:
     token = context.ranges.held_by(process_of(peer))
     held = None if token is None else context.ranges.own.holding(token)
     return answer["epoch"] == 0 and held is not None and not held.genesis
+
+
+def _has_left(context: Context, peer: int) -> bool:
+    """Whether a process has only history: its broker is no member of that range any more."""
+    token = context.ranges.held_by(process_of(peer))
+    if token is None or not context.ranges.known(token):
+        return token is not None
+    return context.ranges.me not in context.ranges.members(token)
 
 
 async def leaders_say(context: Context) -> dict[int, Any]:
@@ -116,12 +127,15 @@ def _role(context: Context, peer: int) -> dict[str, Any]:
     if context.options.ring_size == 1:
         return {}
     ranges = context.ranges
-    token = ranges.held_by(process_of(peer))
-    if token is None or process_of(peer)[0] not in ranges.members(token):
-        return {}  # It has just ended, or has just been made.
-    seat = ranges.members(token).index(process_of(peer)[0])
-    leads = context.service.leaders.peer(token) == peer
-    return {"shard": ranges.shard_number(token), "seat": seat, "leads": leads}
+    if (token := ranges.held_by(process_of(peer))) is None:
+        return {}  # It has just ended.
+    role: dict[str, Any] = {"leads": context.service.leaders.peer(token) == peer}
+    if (shard := ranges.shard_number(token)) is not None:
+        role["shard"] = shard
+    members = ranges.members(token)
+    if ranges.known(token) and ranges.me in members:
+        role["seat"] = members.index(ranges.me)
+    return role
 
 
 async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
@@ -133,7 +147,11 @@ async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
         if isinstance(answer, BarcoError) or not _waits(context, peer, answer)
     }
     held = {token: peer for peer, token in tokens.items() if token is not None}
-    held = {token: held[token] for token in sorted(held) if ranges.known(token)}
+    held = {
+        token: held[token]
+        for token in sorted(held)
+        if ranges.known(token) and ranges.me in ranges.members(token)
+    }
     wanted = {token: leaders.peer(token) for token in held}
     away: dict[int, dict[str, Any]] = {
         peer: {} for peer in wanted.values() if peer is not None and peer not in own
@@ -141,23 +159,25 @@ async def _degraded(context: Context, own: dict[int, Any]) -> list[str]:
     answers = own | await context.siblings.broadcast("standing", away, ASK_SECONDS)
     found: dict[tuple[int, str], list[int]] = {}
     for token, peer in held.items():
-        answer, leader, shard = own[peer], wanted[token], ranges.shard_number(token)
-        assert shard is not None, "it is one of the ring"
+        answer, leader = own[peer], wanted[token]
         for what in of_itself(answer):
-            found.setdefault((context.options.ordinal, what), []).append(shard)
+            found.setdefault((context.options.ordinal, what), []).append(token)
         told = answers.get(leader) if leader is not None else None
         if leader is None or not isinstance(told, dict) or not told["leading"]:
-            found.setdefault((-1, NOBODY), []).append(shard)
+            found.setdefault((-1, NOBODY), []).append(token)
             continue
         owner = ranges.members(token)[0]
         if process_of(leader)[0] != owner:
-            found.setdefault((owner, ELSEWHERE), []).append(shard)
+            found.setdefault((owner, ELSEWHERE), []).append(token)
         for each in told["replication"].get("followers", ()):
             if not each["synced"]:
                 what = DOWN if each["state"] == "down" else BEHIND
-                shards = found.setdefault((each["ordinal"], what), [])
-                shards += [shard] if shard not in shards else []
-    return [_words(ordinal, what, shards) for (ordinal, what), shards in sorted(found.items())]
+                same = found.setdefault((each["ordinal"], what), [])
+                same += [token] if token not in same else []
+    return [
+        _words(ordinal, what, _listed(context, each))
+        for (ordinal, what), each in sorted(found.items())
+    ]
 
 
 def of_itself(answer: dict[str, Any] | BarcoError) -> list[str]:
@@ -176,8 +196,22 @@ def of_itself(answer: dict[str, Any] | BarcoError) -> list[str]:
     return found
 
 
-def _words(ordinal: int, what: str, shards: list[int]) -> str:
-    listed = f"shard{'s' if len(shards) > 1 else ''} {', '.join(map(str, shards))}"
+def _listed(context: Context, tokens: Iterable[int], shards: str = "") -> str:
+    """Ranges in words: those of the first cut by their numbers there, others by their slices."""
+    ranges, numbers, others = context.ranges, [], []
+    for token in sorted(tokens):
+        shard, slices = ranges.shard_number(token), ranges.numbers_of(token)
+        if shard is not None:
+            numbers.append(shard)
+        elif slices:
+            others.append(f"slices {slices[0]} to {slices[-1]}")
+    if numbers:
+        word = shards or ("shards" if len(numbers) > 1 else "shard")
+        others.insert(0, f"{word} {', '.join(map(str, numbers))}")
+    return ", ".join(others)
+
+
+def _words(ordinal: int, what: str, listed: str) -> str:
     if what == NOBODY:
         return f"{what} {listed}"
     if what == ELSEWHERE:

@@ -88,6 +88,7 @@ class Status:
             # Whether brokers prove to one another that they know a secret (cluster.secret_file).
             body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
             body |= _peers(options.ordinal, cluster)
+            body["routes"] = self._routes(cluster)
         if found.waits:
             body["waits"] = True
         if found.degraded:
@@ -96,6 +97,15 @@ class Status:
             return json_response(body)
         body["reason"] = " ".join(found.waiting)
         return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    def _routes(self, cluster: Mapping[str, Any]) -> dict[str, Any]:
+        """What is wrong with the routes, in words; the supervisor knows best who said what."""
+        context = self._context
+        faults = list(cluster.get("routes", {}).get("faults", []))
+        for token in context.leaders.without():
+            numbers = context.ranges.numbers_of(token)
+            faults.append(f"nobody is known to lead slices {numbers[0]} to {numbers[-1]}")
+        return {"version": context.ranges.routes.version, "faults": faults}
 
     async def ready(self, request: Request) -> Response:
         """200 when the broker is ready, with ?insync when it is in sync as well; else 503."""

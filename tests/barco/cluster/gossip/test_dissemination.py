@@ -4,10 +4,11 @@ import random
 
 from barco.cluster.gossip.dissemination import Store, times_to_tell
 from barco.cluster.gossip.facts import CONSUMER, LEADER, ConsumerInfo, Fact, LeaderInfo
+from barco.cluster.ring.routes import RangeRoute
 
 
 def leader(token: int, epoch: int = 1) -> Fact:
-    return LeaderInfo(token=token, epoch=epoch, ordinal=0, worker=0, session=1).fact()
+    return LeaderInfo(RangeRoute(token, 1, token, epoch, 0, (0,))).fact()
 
 
 def consumer(name: str) -> Fact:
@@ -30,8 +31,8 @@ def test_the_greatest_wins_in_any_order() -> None:
 
 
 def test_of_the_same_version_all_keep_the_same_one() -> None:
-    one = LeaderInfo(token=0, epoch=1, ordinal=0, worker=0, session=1).fact()
-    other = LeaderInfo(token=0, epoch=1, ordinal=1, worker=0, session=1).fact()
+    one = LeaderInfo(RangeRoute(0, 1, 0, 1, 0, (0, 1))).fact()
+    other = LeaderInfo(RangeRoute(0, 1, 0, 1, 1, (0, 1))).fact()
     first, second = Store(), Store()
     for fact in (one, other):
         first.merge(fact)

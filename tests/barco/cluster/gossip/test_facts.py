@@ -22,6 +22,7 @@ from barco.cluster.gossip.facts import (
     following,
     newer,
 )
+from barco.cluster.ring.routes import RangeRoute
 from barco.errors import ProtocolError
 
 BROKER = BrokerInfo(
@@ -32,10 +33,11 @@ BROKER = BrokerInfo(
     ports=(("gossip", 9255), ("shard", 9300)),
     workers=2,
     version="0.1.0",
-    processes=((0, -(2**63)), (3, 2**63 - 1)),
+    processes=((0, -(2**63), 0), (3, 2**63 - 1, 2**64 - 1)),
     incarnation=7,
 )
-LEADER = LeaderInfo(token=-(2**63), epoch=4, ordinal=2, worker=3, session=9, members=(0, 1, 2))
+ROUTE = RangeRoute(0, 8, -(2**63), 4, 2, (0, 1, 2))
+LEADER = LeaderInfo(ROUTE)
 CONSUMER = ConsumerInfo(
     consumer_id="c", counter=5, ordinal=1, group="g", topics=("t", "u"), start="startFromLatest"
 )
@@ -85,7 +87,8 @@ def test_a_newer_epoch_a_later_registration_and_news_of_a_consumer_win() -> None
     def later(info: Any, **changes: Any) -> bool:
         return newer(replace(info, **changes).fact(), info.fact())
 
-    assert later(LEADER, epoch=5, session=0)
+    assert later(LEADER, route=ROUTE._replace(epoch=5, leader=0))
+    assert later(LeaderInfo(ROUTE._replace(first=4)), route=ROUTE._replace(first=4, handed=True))
     assert later(CONSUMER, counter=6, ordinal=0)
     assert later(CONSUMER, removed_at=1)
     assert newer(replace(CONSUMER, heard=1).fact(), replace(CONSUMER, removed_at=9).fact())
@@ -100,7 +103,9 @@ def test_sessions_of_registrations_are_never_the_same() -> None:
 
 
 def test_the_longest_table_fits() -> None:
-    processes = tuple((number, -(2**63) + number) for number in range(limits.PROCESSES_MAX))
+    processes = tuple(
+        (number, -(2**63) + number, 2**64 - 1) for number in range(limits.PROCESSES_MAX)
+    )
     told = replace(BROKER, processes=processes).fact()
     assert len(told.packed) <= limits.GOSSIP_FACT_BYTES_MAX
     assert BrokerInfo.of(told).processes == processes
@@ -108,8 +113,11 @@ def test_the_longest_table_fits() -> None:
 
 def test_the_body_that_others_break_is_sound() -> None:
     Fact.unpack(
-        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7], [1, 8]], 0])
+        bad(
+            "broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7, 1], [1, 8, 0]], 0]
+        )
     )
+    Fact.unpack(bad("leader", 0, [1, 0], [0, 8, 0, [0, 1, 2]]))
 
 
 def bad(*parts: Any) -> bytes:
@@ -135,20 +143,29 @@ def bad(*parts: Any) -> bytes:
         bad("consumer", "c", [1, 1, 0, 0], ["g", [], "s", 0, 30_000]),
         bad("consumer", "c", [1, 1, 0, 0], ["g", ["t", "t"], "s", 0, 30_000]),
         bad("consumer", "c", [1, 1, 0, 0], ["g", ["u", "t"], "s", 0, 30_000]),
-        bad("leader", 2**63, [1, 1], [0, 0, []]),
-        bad("leader", 0, [1, -1], [0, 0, []]),
-        bad("leader", 0, [1, True], [0, 0, []]),
-        bad("leader", 0, [1, 1], [0, 0, [0, 1, 2, 3]]),
+        bad("leader", 2**63, [1, 0], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [1, -1], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [1, True], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [1, 2], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [0, 0], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [2**63, 0], [0, 8, 0, [0, 1, 2]]),
+        bad("leader", 0, [1, 0], [0, 8, 3, [0, 1, 2]]),
+        bad("leader", 0, [1, 0], [0, 8, 0, [0, 1, 2, 3]]),
+        bad("leader", 0, [1, 0], [0, 8, 0, [0, 0]]),
+        bad("leader", 0, [1, 0], [0, 2**32, 0, [0]]),
+        bad("leader", 0, [1, 1], [0, 8, 0, [0]]),
         bad("topics", limits.BROKERS_MAX, [1, 1], ["d", 0]),
         bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", "", [], 0]),
         bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", "", [], 0]),
         bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", "", [], 0]),
         bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", 0, 0]),
         bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [1], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 2**63]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[limits.PROCESSES_MAX, 7]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[1, 7], [0, 8]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7], [1, 7]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 2**63, 1]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7, -1]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[limits.PROCESSES_MAX, 7, 1]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[1, 7, 1], [0, 8, 1]], 0]),
+        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7, 1], [1, 7, 1]], 0]),
         bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "127.1", [], 0]),
         msgpack.packb(["leader", 0, [1, 1], msgpack.ExtType(4, b"x")]),
     ],

@@ -1,0 +1,1 @@
+"""What a supervisor keeps beside broker.json that nothing depends on."""
