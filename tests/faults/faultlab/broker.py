@@ -99,8 +99,13 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | SMALL | self.env,
+                env=self.environment,
             )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of each command that concerns it."""
+        return os.environ | SMALL | self.env
 
     def command(self) -> list[str]:
         """What comes after `barco`."""

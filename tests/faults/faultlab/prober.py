@@ -30,17 +30,19 @@ class Gap(NamedTuple):
 
 
 class Prober:
-    """For each range of the ring and each broker one client. Knows when each range was written."""
+    """For each range of the ring (or each slice) and each broker one client. Knows when each was
+    written."""
 
-    def __init__(self, ring: Ring, pace_s: float = PACE_S) -> None:
-        """`pace_s`: between two requests of a client, besides what these take."""
-        self._ring, self._pace_s = ring, pace_s
+    def __init__(self, ring: Ring, pace_s: float = PACE_S, *, slices: bool = False) -> None:
+        """`pace_s`: between two requests of a client, besides what these take. `slices`: each of
+        them is written, and not only the first one of each range."""
+        self._pace_s = pace_s
         self._stopping = threading.Event()
-        self._acks: dict[int, list[float]] = {at: [] for at in range(ring.placement.size)}
-        size, slices = ring.placement.size, ring.placement.slices_per_range
+        self._keys = KEYS if slices else KEYS[:: ring.placement.slices_per_range]
+        self._acks: dict[int, list[float]] = {at: [] for at in range(len(self._keys))}
         self._threads = [
-            threading.Thread(target=self._run, args=(at, KEYS[at * slices], node.port), daemon=True)
-            for at in range(size)
+            threading.Thread(target=self._run, args=(at, key, node.port), daemon=True)
+            for at, key in enumerate(self._keys)
             for node in ring.nodes
         ]
         for thread in self._threads:
@@ -66,7 +68,7 @@ class Prober:
         impossible_before: nothing could be written until then, so it is counted from there.
         """
         found = []
-        for at in range(self._ring.placement.size):
+        for at in range(len(self._keys)):
             acks = sorted(self._acks[at][:])
             before = [since] if impossible_before else [t for t in acks if t <= since][-1:]
             times = [*before, *(t for t in acks if since < t <= until), until]
@@ -77,7 +79,7 @@ class Prober:
     def await_all(self, until: float) -> bool:
         """Whether each range has been written once more, at the latest at this time."""
         since = time.monotonic()
-        for at in range(self._ring.placement.size):
+        for at in range(len(self._keys)):
             while not (acks := self._acks[at]) or acks[-1] < since:
                 if time.monotonic() > until:
                     return False

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from faultlab.checker import Report
@@ -39,7 +39,7 @@ class RingScene(Scene):
     ) -> None:
         """`start`: whether the ring begins at once; else `begin` is called later. `ease`: how
         much longer than usual clients wait between two requests."""
-        self.ring = Ring(root, disks=disks or ())
+        self.ring = self.make_ring(root, disks or ())
         super().__init__(root, seed=seed, name=name, ring=self.ring, ease=ease)
         self._prober: Prober | None = None
         self.tried = 0
@@ -52,6 +52,14 @@ class RingScene(Scene):
         if start:
             self.begin()
 
+    def make_ring(self, root: Path, disks: Sequence[Mount]) -> Ring:
+        """That is hurt."""
+        return Ring(root, disks=disks)
+
+    def make_prober(self) -> Prober:
+        """Who measures."""
+        return Prober(self.ring, PACE_S)
+
     @property
     def prober(self) -> Prober:
         """After `begin`."""
@@ -61,7 +69,7 @@ class RingScene(Scene):
     def begin(self) -> None:
         """Starts the ring."""
         self.ring.start()
-        self._prober = Prober(self.ring, PACE_S)
+        self._prober = self.make_prober()
 
     def inflict(self, what: str, fault: Callable[[], object], *, patient: bool = True) -> Gap:
         """One fault, until all can be written again (patient: until the ring is whole).

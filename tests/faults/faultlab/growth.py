@@ -1,0 +1,135 @@
+"""A ring of three that grows under load: brokers join, the cluster is scaled, slices move.
+
+Whatever is done, the same clients and the same checker look at it as at a ring that is hurt.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from faultlab.mount import Mount
+from faultlab.prober import Gap, Prober
+from faultlab.ring import SIZE, Node, Ring
+from faultlab.scene import RingScene
+from faultlab.wire import call
+
+BROKERS_MAX = 12
+STEP_S = 60.0
+"""Until a cluster has grown to what it was asked for: then it is stuck."""
+
+PACE_S = 0.05
+"""Between two probes of a client: there is one for each slice and each of the first brokers."""
+
+
+class GrowingRing(Ring):
+    """Three brokers, and those that come later."""
+
+    def __init__(self, root: Path) -> None:
+        net = f"127.{random.randrange(60, 250)}.{random.randrange(250)}"
+        self._root = root
+        self._hosts = [f"{net}.{number + 1}" for number in range(BROKERS_MAX)]
+        self.disks = []
+        self.nodes = [self._node(ordinal, SIZE) for ordinal in range(SIZE)]
+
+    def _node(self, ordinal: int, brokers: int) -> Node:
+        data_dir = self._root / f"data-{ordinal}"
+        return Node(self._root / f"b{ordinal}", ordinal, self._hosts[:brokers], data_dir)
+
+    def join(self, ordinal: int) -> Node:
+        """Format a new broker, and start it. The others' configurations stay as they are."""
+        node = self._node(ordinal, ordinal + 1)
+        self.barco(node, "format", "--join", "--config", str(node.config))
+        node.start()
+        self.nodes.append(node)
+        return node
+
+    def barco(self, node: Node, *command: str) -> str:
+        """What a command prints; AssertionError with all of it if it fails."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "barco", *command],
+            capture_output=True,
+            text=True,
+            timeout=STEP_S,
+            env=node.environment,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def ask_for(self, brokers: int) -> None:
+        """The target. Who is asked may just be dying: anybody will do."""
+        body, answers = json.dumps({"brokers": brokers}).encode(), []
+        until = time.monotonic() + STEP_S
+        while time.monotonic() < until:
+            for node in self.nodes:
+                try:
+                    answers.append(call(node.port, "PUT", "/v1/topology", body))
+                except (OSError, EOFError) as error:
+                    answers.append(error)
+                    continue
+                if answers[-1].status in (200, 202):
+                    return
+            time.sleep(0.2)
+        raise AssertionError(f"nobody takes the target: {answers[-3:]}")
+
+    def routes(self) -> list[dict[str, object]]:
+        """As somebody who runs has them."""
+        answer = call(self.port, "GET", "/v1/topology")
+        assert answer.status == 200, answer
+        return list(json.loads(answer.body)["routes"])
+
+    def has_grown_to(self, brokers: int) -> bool:
+        """Whether everybody knows that each of so many brokers leads its part of the ring."""
+        for node in self.nodes:
+            try:
+                answer = call(node.port, "GET", "/v1/topology")
+            except (OSError, EOFError):
+                return False
+            if answer.status != 200:
+                return False
+            leaders = [route["leader"] for route in json.loads(answer.body)["routes"]]
+            if sorted(leaders) != list(range(brokers)):
+                return False
+        return True
+
+    def scale(self, brokers: int) -> float:
+        """Asks, and waits until it is done; for how many seconds."""
+        began = time.monotonic()
+        self.ask_for(brokers)
+        while not self.has_grown_to(brokers):
+            assert time.monotonic() < began + STEP_S, f"it does not grow: {self.routes()}"
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+
+class GrowthScene(RingScene):
+    """A ring that grows under load."""
+
+    ring: GrowingRing
+
+    def make_ring(self, root: Path, disks: Sequence[Mount]) -> GrowingRing:
+        assert not disks, "they grow on the file system that is there"
+        return GrowingRing(root)
+
+    def make_prober(self) -> Prober:
+        return Prober(self.ring, PACE_S, slices=True)
+
+    def grow(self, brokers: int, beside: Callable[[], object] = lambda: None) -> tuple[float, Gap]:
+        """Brokers join until there are so many, then the cluster is scaled; something is done
+        `beside` while it is. Seconds that the scaling took, and the longest wait of any slice."""
+        for ordinal in range(len(self.ring.nodes), brokers):
+            self.ring.join(ordinal)
+        took = 0.0
+
+        def scaled() -> None:
+            nonlocal took
+            self.ring.ask_for(brokers)
+            beside()
+            took = self.ring.scale(brokers)
+
+        gap = self.inflict(f"scale to {brokers}", scaled)
+        return took, gap
