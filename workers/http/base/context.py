@@ -11,16 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from barco import limits
 from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknownError, PeerError
 from barco.model.ranges import peer_of, process_of
 from barco.workers.groups.views import GroupView
 from barco.workers.http.base.memory import AnswerMemory
+from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
-
-_LEADER_PAUSE_S = 0.1
-"""Before a change looks again whether somebody leads."""
 
 
 class Context:
@@ -149,16 +146,14 @@ class Context:
     ) -> dict[int, Any]:
         """As `look_all`, or 503 if nobody who holds a range can answer. patient: beside a change,
         which waits as well while a range has no leader, or one that has just begun."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        wait = LeaderWait()
         while True:
             answers = await self.look_all(op, args, timeout=timeout)
             failed = [each for each in answers.values() if isinstance(each, BarcoError)]
             if not failed:
                 return answers
-            if not patient or loop.time() >= until or not all(map(_passes, failed)):
+            if not (patient and all(map(_passes, failed)) and await wait.again()):
                 raise as_not_ready(failed[0])
-            await asyncio.sleep(_LEADER_PAUSE_S)
 
     def seats(self, token: int) -> dict[str, Any]:
         """Where a range is led and where else it is, for documents."""
@@ -206,8 +201,7 @@ class Context:
         A next leader is waited for, as by a commit: before anything is done, and where a range's
         leader goes away meanwhile. What all others have is half done for whoever asked.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        wait = LeaderWait()
         everywhere = {held.token for held in self.ranges.all}
         left = set(everywhere)
         failures: dict[int, BarcoError] = {}
@@ -216,9 +210,8 @@ class Context:
             left.intersection_update(failures)
             if not left:
                 return
-            if loop.time() >= until or not all(map(_passes, failures.values())):
+            if not (all(map(_passes, failures.values())) and await wait.again()):
                 break
-            await asyncio.sleep(_LEADER_PAUSE_S)
         failure = next((each for each in failures.values() if not _passes(each)), None)
         failure = failure or failures[min(left)]
         if len(left) < len(everywhere) and failure.status >= 500:

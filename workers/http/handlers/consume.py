@@ -33,6 +33,7 @@ from barco.workers.http.base.messages import (
     text_response,
 )
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
+from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.operations.service import extent_from_list
 from barco.workers.shard.reads import Extent
 
@@ -61,9 +62,6 @@ what it may have given is given again."""
 
 _PAUSE_S = 0.02
 """Before looking again, when a wait ended and yet there was nothing: nobody spins."""
-
-_LEADER_PAUSE_S = 0.1
-"""Before a commit looks again whether somebody leads: each look asks every process."""
 
 _log = logging.getLogger("barco.consume")
 
@@ -355,15 +353,13 @@ class Consume:
 
         While nobody leads a slice, the next leader is waited for: a commit can be repeated.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        wait = LeaderWait()
         while True:
             try:
                 return await self._commit(request)
             except NotReadyError:
-                if loop.time() >= until:
+                if not await wait.again():
                     raise
-            await asyncio.sleep(_LEADER_PAUSE_S)
 
     async def _commit(self, request: Request) -> Response:
         consumer_id = _consumer_id(request)
