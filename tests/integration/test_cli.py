@@ -92,6 +92,32 @@ def test_a_reader_that_leaves_ends_the_writer(broker: RunningBroker) -> None:
     assert (done.stdout.count(b"\n"), done.stderr) == (3, b"")
 
 
+def test_a_reader_that_has_left_is_no_failure(broker: RunningBroker, tmp_path: Path) -> None:
+    """`barco status | head -0` ended with 1: what prints tables had an own opinion."""
+    barco(broker, "produce", "t", given=b"1\n2\n")
+    barco(broker, "consume", "t", "--group", "g")
+    (tmp_path / "in").write_text("3\n")
+    for words in (
+        *("status", "status --json", "ring", "ring --svg -", "topics list", "topics describe t"),
+        *("groups list", "groups describe g", "groups seek g --topic t --to earliest"),
+        *("consume t", f"load {tmp_path}/in --topic t", f"dump {broker.data_dir}", "--help"),
+    ):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "barco", *words.split()],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "BARCO_ENDPOINT": f"127.0.0.1:{broker.port('discovery')}"},
+            timeout=60,
+            check=False,
+        )
+        os.close(writer)
+        assert done.returncode == 0, (words, done)
+        assert not any(word in done.stderr for word in (b"barco:", b"Traceback", b"ignored")), done
+
+
 def test_a_terminated_consumer_leaves_its_group(broker: RunningBroker) -> None:
     barco(broker, "produce", "t", given=b"1\n")
     command = [sys.executable, "-P", "-m", "barco", "consume", "t", "--group", "g", "--follow"]

@@ -179,9 +179,18 @@ def fail(text: str, code: int = 1) -> int:
     return code
 
 
+class Paper(Console):
+    """A console whose reader may leave: rich would end the command with 1 (`barco status | head`)
+    where every other line of it ends quietly (`barco.cli.main`)."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled."""
+        raise  # noqa: PLE0704
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on stdout; numbers to the right. Piped, it is neither coloured nor cut."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    console = Paper(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = [list(row) for row in rows]
     for number, name in enumerate(columns):
