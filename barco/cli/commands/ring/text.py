@@ -1,5 +1,6 @@
 """A ring for the terminal: a band of slices for each broker, and what is wrong, first."""
 
+import textwrap
 from collections.abc import Sequence
 
 from barco.cli.commands.ring.view import (
@@ -12,11 +13,12 @@ from barco.cli.commands.ring.view import (
 )
 from barco.cli.shared import ring
 
-WIDTH, WIDTH_MIN = 60, 24
-"""Characters for all slices, in a terminal that has them."""
+WIDTH, WIDTH_MIN, WIDTH_LEAST = 60, 24, 8
+"""Characters for all slices: in a terminal that has them; what addresses leave room for, or are
+left out; what there is at least."""
 
-BESIDE = 34
-"""Characters for what stands at both sides of a band."""
+LEADS = len(" leads 000")
+"""Characters behind a band, before the broker's state."""
 
 BROKERS_MAX = 48
 RANGES_MAX = 48
@@ -59,8 +61,9 @@ class Pen:
 
     def __init__(self, *, colour: bool, unicode: bool = True, columns: int = 100) -> None:
         self._colour = colour
-        self.width = max(WIDTH_MIN, min(WIDTH, columns - BESIDE))
-        """Of a band."""
+        self.columns = columns
+        self.narrow = columns < ring.COLUMNS
+        """There is no room for the circle, and what is long goes on in another line."""
         self.marks = MARKS if unicode else MARKS | PLAIN
         self.bad, self.good, self.new = ("✗", "✓", "+") if unicode else ("!", "ok:", "+")
         self.arrow = "→" if unicode else "->"
@@ -68,6 +71,13 @@ class Pen:
     def paint(self, text: str, style: str) -> str:
         """A text in a style of ANSI's."""
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour and text.strip() else text
+
+    def folded(self, text: str, indent: str = "    ") -> str:
+        """A line, where the terminal is narrow in several, all but the first indented."""
+        if not self.narrow:
+            return text
+        room = max(self.columns, WIDTH_MIN)
+        return "\n".join(textwrap.wrap(text, room, subsequent_indent=indent)) or text
 
     @property
     def colour(self) -> bool:
@@ -81,8 +91,8 @@ def ring_text(view: RingView, pen: Pen, *, circle: bool = True) -> str:
         f"ring {view.cluster}  {_count(len(view.brokers), 'broker')}, {view.slices} slices,"
         f" {_count(len(view.ranges), 'range')}, routes {view.version}"
     )
-    parts = [pen.paint(head, BOLD), "\n".join(said(view, pen))]
-    if circle and 1 < len(view.brokers) <= CIRCLE_BROKERS_MAX:
+    parts = [pen.paint(pen.folded(head), BOLD), "\n".join(said(view, pen))]
+    if circle and not pen.narrow and 1 < len(view.brokers) <= CIRCLE_BROKERS_MAX:
         parts.append(drawn_circle(view, pen))
     parts += ["\n".join(bands(view, pen)), "\n".join(listed(view, pen))]
     return "\n\n".join(parts)
@@ -92,8 +102,8 @@ def said(view: RingView, pen: Pen) -> list[str]:
     """What is wrong, a line each; or that nothing is."""
     found = first_troubles(view, TROUBLES_MAX)
     if not found:
-        return [pen.paint(f"{pen.good} {verdict(view)}", GREEN)]
-    return [pen.paint(f"{pen.bad} {each}", RED) for each in found]
+        return [pen.paint(pen.folded(f"{pen.good} {verdict(view)}"), GREEN)]
+    return [pen.paint(pen.folded(f"{pen.bad} {each}"), RED) for each in found]
 
 
 def drawn_circle(view: RingView, pen: Pen) -> str:
@@ -109,10 +119,10 @@ def drawn_circle(view: RingView, pen: Pen) -> str:
 
 def bands(view: RingView, pen: Pen) -> list[str]:
     """A row for each broker, in the order of the ring: how it holds which slices."""
-    parts = _parts(view, pen.width)
     rows = _order(view)
     shown = rows[:BROKERS_MAX] + [o for o in rows[BROKERS_MAX:] if not view.broker(o).up]
-    names = {o: f"broker {o}{f'  {n}' if (n := view.broker(o).name) else ''}" for o in shown}
+    names, room = _named(view, shown, pen)
+    parts = _parts(view, room)
     wide = max(map(len, names.values())) + 2
     head = "".join(f"{first:<{width + 1}}" for first, _, width in parts)
     lines = [pen.paint(" " * (wide + 2) + head + "slices", GREY)]
@@ -120,14 +130,35 @@ def bands(view: RingView, pen: Pen) -> list[str]:
         broker = view.broker(ordinal)
         band = " ".join(_cells(view, ordinal, part, pen) for part in parts)
         led = view.led_by(ordinal)
-        state = "" if broker.state == "alive" else f"  {broker.state.upper()}"
+        state = _state(view, ordinal)
         sign = pen.new if broker.new else " "
         label = pen.paint(f"{names[ordinal]:<{wide}}", "" if broker.up else RED)
         lines.append(f"{sign} {label}{band} leads {led:>3}{pen.paint(state, RED)}".rstrip())
     if len(shown) < len(rows):
         lines.append(f"  and {len(rows) - len(shown)} brokers more")
-    legend = "  ".join(f"{pen.marks[copy]} {copy.value}" for copy in CopyState)
-    return [*lines, pen.paint(" " * (wide + 2) + legend, GREY)]
+    marks = (f"{pen.marks[copy]} {copy.value}".replace(" ", "\0") for copy in CopyState)
+    legend = "  ".join(marks)  # A mark and its words stay in one line.
+    indent = " " * min(wide + 2, max(2, pen.columns - len(legend)))
+    return [*lines, pen.paint(pen.folded(indent + legend, indent).replace("\0", " "), GREY)]
+
+
+def _named(view: RingView, shown: Sequence[int], pen: Pen) -> tuple[dict[int, str], int]:
+    """What rows begin with, and how wide the bands beside it are."""
+    behind = LEADS + max(len(_state(view, ordinal)) for ordinal in shown)
+    short = {ordinal: f"broker {ordinal}" for ordinal in shown}
+    named = {o: f"{each}  {name}" if (name := view.broker(o).name) else each
+             for o, each in short.items()}  # fmt: skip
+
+    def room(names: dict[int, str]) -> int:
+        return pen.columns - len("    ") - max(map(len, names.values())) - behind
+
+    names = named if room(named) >= WIDTH_MIN else short
+    return names, max(WIDTH_LEAST, min(WIDTH, room(names)))
+
+
+def _state(view: RingView, ordinal: int) -> str:
+    state = view.broker(ordinal).state
+    return "" if state == "alive" else f"  {state.upper()}"
 
 
 def _parts(view: RingView, room: int) -> list[tuple[int, int, int]]:
@@ -189,9 +220,9 @@ def listed(view: RingView, pen: Pen) -> list[str]:
     lines = []
     for number, row in enumerate(rows):
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-        line = "  ".join([*cells, row[4]]).rstrip()
+        line = pen.folded("  " + "  ".join([*cells, row[4]]).rstrip())
         style = GREY if number == 0 else (RED if _strange(shown[number - 1]) else "")
-        lines.append("  " + (pen.paint(line, style) if style else line))
+        lines.append(pen.paint(line, style) if style else line)
     if len(shown) < len(ranges):
         lines.append(f"  and {len(ranges) - len(shown)} ranges more, without troubles")
     return lines
@@ -210,11 +241,11 @@ def plan_text(
     grown = f"{len(before.brokers)} to {_count(len(after.brokers), 'broker')}"
     head = f"preview: from {grown}. Nothing is changed"
     wrong = said(before, pen) if troubles(before) else []
-    parts = ["\n".join([pen.paint(head, BOLD), *wrong])]
+    parts = ["\n".join([pen.paint(pen.folded(head), BOLD), *wrong])]
     parts.append("as it is\n" + "\n".join(bands(before, pen)))
-    if len(after.brokers) <= CIRCLE_BROKERS_MAX:
+    if not pen.narrow and len(after.brokers) <= CIRCLE_BROKERS_MAX:
         parts.append(drawn_circle(after, pen))
-    parts += ["as it would be\n" + "\n".join(bands(after, pen)), counts]
+    parts += ["as it would be\n" + "\n".join(bands(after, pen)), pen.folded(counts)]
     left = RANGES_MAX
     for number, steps in enumerate(rounds, 1):
         shown = steps[:left]
@@ -223,7 +254,7 @@ def plan_text(
             more = sum(map(len, rounds[number - 1 :]))
             parts.append(f"and {more} steps more in {_count(len(rounds) - number + 1, 'round')}")
             break
-        lines = [f"round {number}", *(f"  {step}" for step in shown)]
+        lines = [f"round {number}", *(pen.folded(f"  {step}") for step in shown)]
         lines += [f"  and {len(steps) - len(shown)} more"] if len(shown) < len(steps) else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

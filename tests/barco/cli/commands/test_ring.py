@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from barco.cli import main
-from barco.cli.commands.ring import CLEAR, preview, table_of
+from barco.cli.commands.ring import CLEAR, counted, grown, preview, table_of
 from barco.cli.commands.ring.svg import plan_svg, ring_svg
-from barco.cli.commands.ring.text import BROKERS_MAX, RANGES_MAX, Pen, ring_text
+from barco.cli.commands.ring.text import BROKERS_MAX, RANGES_MAX, Pen, plan_text, ring_text
 from barco.cli.commands.ring.view import CopyState, runs, troubles, verdict, view_of
 from barco.cluster.ring.cut import Cut, Wanted
 from barco.errors import ProtocolError, RequestError
@@ -205,7 +205,22 @@ def test_a_name_controls_no_terminal_and_breaks_no_picture() -> None:
 def test_a_narrow_terminal_without_unicode() -> None:
     text = ring_text(view_of(one_down()), Pen(colour=False, unicode=False, columns=70))
     assert text.isascii() and "! broker 1" in text and "2 -> 3 -> 4" in text
-    assert max(len(line) for line in text.splitlines() if "leads " in line) <= 78
+    assert max(len(line) for line in text.splitlines() if "leads " in line) <= 70
+
+
+@pytest.mark.parametrize("columns", [57, 40, 36])
+def test_in_a_narrower_one_no_line_is_broken_by_the_terminal(columns: int) -> None:
+    """The circle was, and every row of the bands."""
+    pen = Pen(colour=False, columns=columns)
+    view = view_of(one_down())
+    found = preview(topology(), 6, 1)
+    rounds = [[str(step) for step in steps] for steps in found.rounds]
+    plan = plan_text(view, grown(view, found), rounds, counted(found), pen)
+    for text in (ring_text(view, pen), plan):
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= columns, max(lines, key=len)
+        (row,) = [line for line in lines if line.endswith("  DOWN")][:1]
+        assert row.startswith("  broker 1 ") and "×" * 2 in row and " leads   0" in row
 
 
 def test_the_picture_says_who_leads_and_what_is_down() -> None:
