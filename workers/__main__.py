@@ -14,9 +14,7 @@ from barco.workers.process.scheduling import ask_long_slices, pin
 from barco.workers.process.selector import ReactorSelector
 from barco.workers.process.turns import Turns
 from barco.workers.storage.files.bulk import open_bulk
-from barco.workers.worker import Worker
-
-EXIT_CONFIG = 78
+from barco.workers.worker import Worker, exit_status
 
 log = logging.getLogger("barco.worker")
 
@@ -64,12 +62,9 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     try:
         status = main(sys.argv[1:])
-    except ConfigError as error:
-        log.critical(str(error))
-        status = EXIT_CONFIG
     except (BarcoError, OSError) as error:
         log.critical(str(error))
-        status = 1
+        status = exit_status(error)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -127,7 +127,8 @@ class Worker:
         asyncio.get_running_loop().call_soon(self._upcalls[upcall[0]], upcall)
 
     async def run(self) -> int:
-        """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before."""
+        """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before; 78 if
+        the start was refused: another one would say the same."""
         self._end = asyncio.get_running_loop().create_future()
         self._supervision.on_view = self._service.membership.apply
         self._supervision.on_cluster = self._service.neighbours.apply
@@ -150,7 +151,7 @@ class Worker:
                 self._listen(public)
             status = await self._end
         except (BarcoError, OSError) as error:
-            self._fatal(str(error))
+            self._fatal(str(error), exit_status(error))
             status = await self._end
         await self._close(status)
         heartbeat.cancel()
@@ -349,6 +350,11 @@ class Worker:
         task = self._requests.get(upcall[1])
         if task is not None and self._app.interruptible(task):
             task.cancel()
+
+
+def exit_status(error: BarcoError | OSError) -> int:
+    """Of a process that did not start because of it."""
+    return error.exit_code if isinstance(error, BarcoError) else 1
 
 
 class _LateReader:
