@@ -90,7 +90,7 @@ struct reactor_options {
     struct log_options log;
     uint64_t request_bytes_max, event_bytes_max, memory_max; /* bodies and queued events */
     uint32_t worker, workers; /* the shard's number in its token range, and how many it has */
-    uint32_t slices, slice_first, slice_last; /* of the token range */
+    uint32_t slices, slice_first, slice_last; /* of the token range; see reactor_set_slices() */
     uint32_t ring_size, range_index; /* 0 brokers: 1 */
     uint32_t peer, peers; /* this process among all of the cluster; 0 peers: as worker, workers */
     uint32_t connections_max;

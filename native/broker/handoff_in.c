@@ -21,12 +21,13 @@ static uint64_t frame_bytes_max(const struct reactor *reactor)
 }
 
 /* Whether a call is one that a worker may have taken from a client: the sender is not asked to be
- * right, and internal topics are written by whoever leads the shard, never through here. */
+ * right, nor to know by now whose a slice is, and internal topics are written by whoever leads the
+ * shard, never through here. */
 static bool call_valid(const struct reactor *reactor, const struct call_frame *frame,
                        const char *topic)
 {
     uint64_t lens = sizeof *frame + (uint64_t)frame->topic_len + frame->key_len + frame->body_len;
-    return lens == frame->bytes && slice_is_ours(reactor, frame->number) &&
+    return lens == frame->bytes && frame->number < ring_slices(reactor) &&
            frame->content <= CONTENT_CUT && frame->key_len <= KEY_BYTES_MAX &&
            topic_name_valid(topic, frame->topic_len) &&
            !topic_name_reserved(topic, frame->topic_len);
@@ -43,6 +44,11 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         return false;
     key = topic + frame->topic_len;
     body = key + frame->key_len;
+    struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
+    if (!slice_is_ours(reactor, frame->number)) { /* no longer, or not yet: it is not written */
+        handoff_answer(reactor, &waiter, PROBLEM_NOT_READY, false, NULL, 0);
+        return true;
+    }
     struct produce produce = {
         .topic = shard_topic_asked(reactor->shard, (const char *)topic, frame->topic_len),
         .content = frame->content,
@@ -59,7 +65,6 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     if (produce.has_key)
         produce.key_token = murmur3_token(key, frame->key_len);
     memcpy(produce.producer_id, frame->producer_id, PRODUCER_ID_BYTES);
-    struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)

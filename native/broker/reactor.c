@@ -133,6 +133,8 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->shard = shard_new(options->slice_first,
                                options->slice_last - options->slice_first + 1);
     reactor->log = reactor->shard ? log_new(&options->log, reactor->shard) : NULL;
+    if (reactor->shard != NULL)
+        reactor->shard->slices_all = options->slices;
     if (reactor->log == NULL || !loop_init(&reactor->loop, &as_owner, options->engine, error)) {
         reactor_free(reactor);
         return NULL;
@@ -207,6 +209,31 @@ int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, i
     reactor->routed = true;
     if (changed)
         handoff_rerouted(reactor);
+    return 0;
+}
+
+void reactor_slices_read(struct reactor *reactor)
+{
+    struct reactor_options *o = &reactor->options;
+    const uint32_t first = reactor->shard->slice_first;
+    const uint32_t last = first + reactor->shard->slice_count - 1;
+    if (first == o->slice_first && last == o->slice_last)
+        return;
+    assert(last < o->slices);
+    o->slice_first = first;
+    o->slice_last = last;
+    for (uint32_t number = 0; number < ring_slices(reactor); number++)
+        if (reactor->routes[number] == (int32_t)o->peer && !slice_is_ours(reactor, number))
+            reactor->routes[number] = ROUTE_NONE;
+}
+
+int reactor_set_slices(struct reactor *reactor, uint32_t first, uint32_t last)
+{
+    const struct log *log = reactor->log;
+    if (first > last || last >= reactor->options.slices || log->open || log->following ||
+        !log_idle(log) || !shard_set_slices(reactor->shard, first, last - first + 1))
+        return -1;
+    reactor_slices_read(reactor);
     return 0;
 }
 

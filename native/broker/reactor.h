@@ -25,6 +25,12 @@ void reactor_free(struct reactor *reactor);
 /* -1: there is no such shard or peer, or this process can not lead it. */
 int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, int32_t peer,
                       const char *endpoint);
+/* Which slices of its token range this process has, from the next generation on. It leads none that
+ * it does not have: routes that say so go. -1: there are no such slices, or no memory, or a
+ * generation is open here, or something of it is still under way. */
+int reactor_set_slices(struct reactor *reactor, uint32_t first, uint32_t last);
+/* A state that was read has other slices, perhaps: the same for who asks whose a slice is. */
+void reactor_slices_read(struct reactor *reactor);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.
  */
 void reactor_run(struct reactor *reactor, int64_t timeout_ns);

@@ -198,6 +198,15 @@ static void forget_reaches(struct log *log)
     }
 }
 
+int log_restore(struct log *log, const uint8_t *bytes, size_t len)
+{
+    if (log->open)
+        log_fence(log); /* what waits leads into the state that goes */
+    forget_reaches(log);
+    assert(log->queue == NULL && !log->open);
+    return shard_adopt(log->shard, bytes, len);
+}
+
 void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity)
 {
     assert(log->gated && !log->open && !log->following);
@@ -218,10 +227,9 @@ int log_load_group(struct log *log, const uint8_t *group, size_t len)
     struct segment *segment = &log->segments[log->current];
     int status = 0;
     if (h.flags & (GROUP_GEN_START | GROUP_SNAPSHOT)) {
-        forget_reaches(log);
         status = group_body_verify(&h, group, len) != 0
                      ? -1
-                     : shard_restore(log->shard, group + GROUP_HEADER_BYTES, h.body_bytes);
+                     : log_restore(log, group + GROUP_HEADER_BYTES, h.body_bytes);
     } else if (h.chunk_count > 0)
         status = shard_take(log->shard, group, len, log->head, &reaches, &count);
     if (status != 0)

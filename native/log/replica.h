@@ -22,8 +22,12 @@ uint8_t *log_place(struct log *log, size_t len);
 /* A start of this process would put all groups up to gseq in their places, whatever of them is
  * there: they may be written together, though their headers say what was stable before them. */
 void log_kept(struct log *log, uint64_t gseq);
+/* The shard's state becomes this one, and its slices those that it says (shard_adopt). Calls that
+ * wait for a group, or for one to be committed, are lost, as when the log is fenced. */
+int log_restore(struct log *log, const uint8_t *bytes, size_t len);
 /* Recovery of a generation that was not sealed: its last segment, then that segment's groups. Each
- * is applied and indexed; a SNAPSHOT or GEN_START replaces the state. 0, or -1 malformed. */
+ * is applied and indexed; a SNAPSHOT or GEN_START replaces the state, and says of which slices.
+ * 0, or -1 malformed. */
 void log_load_segment(struct log *log, uint32_t index, int fd, uint64_t capacity);
 int log_load_group(struct log *log, const uint8_t *group, size_t len);
 

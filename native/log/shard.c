@@ -164,14 +164,14 @@ struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t le
 struct stream *shard_stream_get(const struct shard *shard, const struct topic *topic,
                                 uint32_t slice)
 {
-    if (slice < shard->slice_first || slice - shard->slice_first >= shard->slice_count)
+    if (!shard_has(shard, slice))
         return NULL;
     return topic->streams[slice - shard->slice_first];
 }
 
 struct stream *shard_stream(struct shard *shard, struct topic *topic, uint32_t slice)
 {
-    assert(slice >= shard->slice_first && slice - shard->slice_first < shard->slice_count);
+    assert(shard_has(shard, slice));
     struct stream **place = &topic->streams[slice - shard->slice_first];
     if (*place == NULL) {
         struct stream *stream = calloc(1, sizeof *stream);
@@ -419,6 +419,86 @@ void shard_compact(struct shard *shard, const struct topic *topic, const struct 
     shard->state_bytes += compacted_bytes(event->key_len, event->value_len) - before;
     free(row->bytes);
     *row = fresh;
+}
+
+/* ---- other slices ---- */
+
+static void streams_move(struct shard *shard, struct topic *topic, struct stream **streams,
+                         uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < shard->slice_count; i++) {
+        struct stream *stream = topic->streams[i];
+        if (stream == NULL)
+            continue;
+        assert(stream->first_run == NULL); /* between two generations nothing is being built */
+        if (stream->slice >= first && stream->slice - first < count) {
+            streams[stream->slice - first] = stream;
+            continue;
+        }
+        shard->state_bytes -= STREAM_STATE_BYTES;
+        shard->entries_total -= stream->entry_count;
+        free(stream->entries);
+        free(stream);
+    }
+    free(topic->streams);
+    topic->streams = streams;
+}
+
+static void producers_keep(struct shard *shard)
+{
+    for (uint32_t i = 0; i <= shard->producer_mask; i++)
+        while (shard->producers[i].used && !shard_has(shard, shard->producers[i].slice))
+            producer_drop(shard, i);
+    assert(shard->producer_count <= shard->producer_mask); /* a free row ends each search */
+}
+
+/* Settings of topics stay, as in a cut: they are for all slices, whichever they were written in. */
+static void compacted_keep(struct shard *shard, struct compacted *rows)
+{
+    struct compacted *old = shard->compacted;
+    const uint32_t before = shard->compacted_count;
+    shard->compacted = rows;
+    shard->compacted_count = 0;
+    for (uint32_t i = 0; i <= shard->compacted_mask; i++) {
+        if (old[i].bytes == NULL)
+            continue;
+        if (shard_has(shard, old[i].slice) || shard->topics[old[i].topic]->shared) {
+            *compacted_find(shard, &old[i]) = old[i];
+            shard->compacted_count++;
+            continue;
+        }
+        shard->state_bytes -= compacted_bytes(old[i].key_len, old[i].value_len);
+        free(old[i].bytes);
+    }
+    assert(shard->compacted_count <= before);
+    free(old);
+}
+
+bool shard_set_slices(struct shard *shard, uint32_t slice_first, uint32_t slice_count)
+{
+    assert(slice_count > 0 && slice_first <= UINT32_MAX - slice_count);
+    if (slice_first == shard->slice_first && slice_count == shard->slice_count)
+        return true;
+    struct stream ***streams = calloc((size_t)shard->topic_count + 1, sizeof *streams);
+    struct compacted *rows = calloc((size_t)shard->compacted_mask + 1, sizeof *rows);
+    bool ok = streams != NULL && rows != NULL;
+    for (uint32_t t = 0; ok && t < shard->topic_count; t++)
+        ok = (streams[t] = calloc(slice_count, sizeof **streams)) != NULL;
+    for (uint32_t t = 0; ok && t < shard->topic_count; t++)
+        streams_move(shard, shard->topics[t], streams[t], slice_first, slice_count);
+    for (uint32_t t = 0; !ok && streams != NULL && t < shard->topic_count; t++)
+        free(streams[t]);
+    free(streams);
+    if (!ok) {
+        free(rows);
+        return false;
+    }
+    shard->slice_first = slice_first;
+    shard->slice_count = slice_count;
+    producers_keep(shard);
+    compacted_keep(shard, rows);
+    assert(shard->topic_count > 0 || shard->entries_total == 0);
+    return true;
 }
 
 /* ---- index ---- */

@@ -102,6 +102,7 @@ struct keyed {
 
 struct shard {
     uint32_t slice_first, slice_count;
+    uint32_t slices_all; /* of its token range: no state says more of them; 0: not known */
     struct topic **topics;
     uint32_t topic_count, topic_capacity;
     uint32_t *topic_table, topic_mask; /* open addressing: topic index + 1 */
@@ -119,6 +120,15 @@ struct shard {
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
 void shard_free(struct shard *shard);
+/* It has these slices from now on: of what it loses nothing is known any more, of what is new
+ * nothing yet. Topics and the streams that stay are where they were. False without memory: nothing
+ * was changed. */
+bool shard_set_slices(struct shard *shard, uint32_t slice_first, uint32_t slice_count);
+/* Whether it has this slice. */
+static inline bool shard_has(const struct shard *shard, uint32_t slice)
+{
+    return slice >= shard->slice_first && slice - shard->slice_first < shard->slice_count;
+}
 
 struct topic *shard_topic(struct shard *shard, const char *name, size_t len);
 /* Bytes of a snapshot, about. */
@@ -180,6 +190,9 @@ int64_t shard_snapshot_time(const uint8_t *bytes, size_t len);
  * that the new state has as well. 0, or -1 when the bytes are not a snapshot: then nothing was
  * changed. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
+/* Replaces the state as shard_restore() does; the shard then has the slices that the state says, if
+ * it says any, whichever it had before. */
+int shard_adopt(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);
 /* Applies a group with an index entry for each chunk. pos: log position of its first byte. Its

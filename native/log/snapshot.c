@@ -174,8 +174,7 @@ static void take_stream(struct reader *r, struct shard *shard)
 {
     struct stream_row row;
     take_into(r, &row, sizeof row);
-    if (r->failed || row.topic >= shard->topic_count || row.slice < shard->slice_first ||
-        row.slice - shard->slice_first >= shard->slice_count) {
+    if (r->failed || row.topic >= shard->topic_count || !shard_has(shard, row.slice)) {
         r->failed = true;
         return;
     }
@@ -223,8 +222,7 @@ static uint32_t slice_of_key(const struct shard *shard, const struct topic *topi
         at--;
     for (; at < len && key[at] >= '0' && key[at] <= '9' && slice < UINT32_MAX; at++)
         slice = slice * 10 + key[at] - '0'; /* of a mark: the slice, a dot, the number */
-    return topic->shared || slice < shard->slice_first ||
-                   slice - shard->slice_first >= shard->slice_count
+    return topic->shared || slice > UINT32_MAX || !shard_has(shard, (uint32_t)slice)
                ? shard->slice_first
                : (uint32_t)slice;
 }
@@ -248,8 +246,7 @@ static void take_value(struct reader *r, struct shard *shard, uint32_t version)
     const struct topic *topic = shard->topics[row.topic];
     if (version == 1)
         row.slice = slice_of_key(shard, topic, key, row.key_len);
-    const bool own =
-        row.slice >= shard->slice_first && row.slice - shard->slice_first < shard->slice_count;
+    const bool own = shard_has(shard, row.slice);
     const uint32_t before = shard->compacted_count;
     if (topic->compacted && (own || topic->shared))
         shard_compact(shard, topic,
@@ -324,25 +321,49 @@ static struct topic *keep_address(struct shard *fresh, struct topic *old)
     return new;
 }
 
+/* The fresh one's state becomes the shard's; what it had goes into the fresh one. */
+static void replace(struct shard *shard, struct shard *fresh)
+{
+    assert(fresh->slice_first == shard->slice_first && fresh->slice_count == shard->slice_count);
+    for (uint32_t t = 0; t < shard->topic_count; t++)
+        shard->topics[t] = keep_address(fresh, shard->topics[t]);
+    fresh->state_bytes_max = shard->state_bytes_max;
+    fresh->slices_all = shard->slices_all;
+    const struct shard gone = *shard;
+    *shard = *fresh;
+    *fresh = gone;
+}
+
 /* Into an empty one: what was there before numbers its topics otherwise and knows more. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
     if (fresh == NULL)
         return -1;
-    if (restore_into(fresh, bytes, len) != 0) {
-        shard_free(fresh);
-        return -1;
-    }
-    for (uint32_t t = 0; t < shard->topic_count; t++)
-        shard->topics[t] = keep_address(fresh, shard->topics[t]);
-    fresh->state_bytes_max = shard->state_bytes_max;
-    assert(fresh->slice_first == shard->slice_first && fresh->slice_count == shard->slice_count);
-    struct shard gone = *shard;
-    *shard = *fresh;
-    *fresh = gone;
+    const int status = restore_into(fresh, bytes, len);
+    if (status == 0)
+        replace(shard, fresh);
     shard_free(fresh);
-    return 0;
+    return status;
+}
+
+int shard_adopt(struct shard *shard, const uint8_t *bytes, size_t len)
+{
+    uint32_t first, count;
+    if (!state_slices(bytes, len, &first, &count) ||
+        (first == shard->slice_first && count == shard->slice_count))
+        return shard_restore(shard, bytes, len);
+    if (shard->slices_all != 0 && (first >= shard->slices_all || count > shard->slices_all - first))
+        return -1;
+    struct shard *fresh = shard_new(first, count);
+    int status = -1;
+    if (fresh != NULL && restore_into(fresh, bytes, len) == 0 &&
+        shard_set_slices(shard, first, count)) {
+        replace(shard, fresh);
+        status = 0;
+    }
+    shard_free(fresh);
+    return status;
 }
 
 int64_t shard_snapshot_time(const uint8_t *bytes, size_t len)
@@ -412,8 +433,7 @@ static int apply_compacted(struct shard *shard, struct stream *stream,
 
 static struct stream *chunk_stream(struct shard *shard, const struct chunk_view *chunk)
 {
-    if (chunk->slice < shard->slice_first ||
-        chunk->slice - shard->slice_first >= shard->slice_count)
+    if (!shard_has(shard, chunk->slice))
         return NULL;
     struct topic *topic = shard_topic_make(shard, chunk->topic, chunk->topic_len);
     return topic ? shard_stream(shard, topic, chunk->slice) : NULL;

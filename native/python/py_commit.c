@@ -31,7 +31,7 @@ static PyObject *problem_error(uint16_t problem)
 
 static bool own_slice(const struct reactor *reactor, unsigned slice)
 {
-    if (slice >= reactor->options.slice_first && slice <= reactor->options.slice_last)
+    if (shard_has(reactor->shard, slice))
         return true;
     PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
     return false;

@@ -6,6 +6,7 @@
 #include "format/group.h"
 #include "base/murmur3.h"
 #include "log/clock.h"
+#include "log/replica.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
 #include <strings.h>
@@ -443,7 +444,8 @@ static PyObject *Reactor_restore(PyObject *self, PyObject *args)
     Py_buffer bytes;
     if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
         return NULL;
-    int status = shard_restore(reactor->shard, bytes.buf, (size_t)bytes.len);
+    int status = log_restore(reactor->log, bytes.buf, (size_t)bytes.len);
+    reactor_slices_read(reactor);
     if (status == 0)
         log_clock_heard(reactor->log, shard_snapshot_time(bytes.buf, (size_t)bytes.len));
     PyBuffer_Release(&bytes);
@@ -492,7 +494,7 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "Ks#Iz#y#", &tag, &topic, &topic_len, &slice,
                                              &key, &key_len, &value, &value_len))
         return NULL;
-    if (slice < reactor->options.slice_first || slice > reactor->options.slice_last)
+    if (!shard_has(reactor->shard, slice))
         return PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
     uint32_t number = slice_in_ring(reactor, slice);
     struct produce produce = {.content = CONTENT_EVENT, .number = number,

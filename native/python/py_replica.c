@@ -38,6 +38,21 @@ static PyObject *Reactor_begin_generation(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_set_slices(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned first, last;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "II", &first, &last))
+        return NULL;
+    if (first > last || last >= reactor->options.slices)
+        return PyErr_Format(PyExc_ValueError, "slices %u to %u are not of the %u of a token range",
+                            first, last, reactor->options.slices);
+    if (reactor_set_slices(reactor, first, last) < 0)
+        return PyErr_Format(PyExc_RuntimeError, "a generation is open, or something of it is under"
+                                                " way, or there is no memory");
+    Py_RETURN_NONE;
+}
+
 static PyObject *Reactor_follow(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -93,6 +108,7 @@ static PyObject *Reactor_load_group(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
         return NULL;
     int status = log_load_group(reactor->log, bytes.buf, (size_t)bytes.len);
+    reactor_slices_read(reactor);
     PyBuffer_Release(&bytes);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "the group does not hold valid chunks of this shard");
@@ -172,6 +188,8 @@ PyMethodDef reactor_replica_methods[] = {
     {"begin_generation", Reactor_begin_generation, METH_VARARGS,
      "begin_generation(epoch, session, followers=True): another generation, from group 1 on."
      " Without followers what is stable is committed, and only the first group is told."},
+    {"set_slices", Reactor_set_slices, METH_VARARGS,
+     "set_slices(first, last): of the token range, between two generations."},
     {"follow", Reactor_follow, METH_NOARGS, "Groups come from a leader from now on."},
     {"take_group", Reactor_take_group, METH_VARARGS,
      "take_group(bytes) -> taken | wait | gap | strange | damaged | closed."},

@@ -209,6 +209,54 @@ static void test_internal_topics_are_not_handed_off(void)
     forget_all();
 }
 
+static struct answer_frame told(void)
+{
+    struct answer_frame frame = {0};
+    CHECK(table[1]->out_first != NULL && table[1]->out_first->len >= sizeof frame);
+    memcpy(&frame, table[1]->out_first->bytes, sizeof frame);
+    CHECK(frame.op == OP_ANSWER && frame.tag == 7);
+    return frame;
+}
+
+static void say_call_for(uint32_t number)
+{
+    uint8_t bytes[256];
+    const size_t len = call_of("t", "event", bytes);
+    memcpy(bytes + offsetof(struct call_frame, number), &number, sizeof number);
+    say(table[1], bytes, len);
+}
+
+/* Who has not heard yet that a slice has gone is told that its call is not written, and stays. */
+static void test_slices_that_have_gone(void)
+{
+    const uint64_t before = reactor->handed_in;
+    CHECK(reactor_set_slices(reactor, 0, 3) == -1); /* a generation is open */
+    reactor->log->open = false;
+    CHECK(reactor_set_slices(reactor, 0, 8) == -1 && reactor_set_slices(reactor, 3, 2) == -1);
+    CHECK(reactor_set_slices(reactor, 0, 3) == 0);
+    CHECK(reactor->routes[3] == 0 && reactor->routes[4] == ROUTE_NONE && reactor->routes[8] == 1);
+    CHECK(reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == -1);
+    reactor->log->open = true;
+    say_call_for(5);
+    CHECK(!table[1]->closed && reactor->log->queue == NULL && reactor->handed_in == before);
+    CHECK(told().problem == PROBLEM_NOT_READY);
+    forget_all();
+    say_call_for(3);
+    CHECK(reactor->log->queue != NULL && reactor->handed_in == before + 1);
+    forget_all();
+    say_call_for(24); /* no slice at all */
+    CHECK(table[1]->closed && reactor->log->queue == NULL);
+    drop(1);
+    connect_one(1, &peer_protocol);
+    reactor->log->open = false;
+    CHECK(reactor_set_slices(reactor, 0, 7) == 0 && reactor->routes[5] == ROUTE_NONE);
+    reactor->log->open = true;
+    CHECK(reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
+    say_call_for(5);
+    CHECK(reactor->log->queue != NULL);
+    forget_all();
+}
+
 /* Frames that begin, and do not go on: what is kept of them is bounded, and so is how long. */
 static void test_partial_frames(void)
 {
@@ -286,6 +334,7 @@ int main(void)
     test_nobody_answers_for_another();
     test_a_route_that_changes();
     test_internal_topics_are_not_handed_off();
+    test_slices_that_have_gone();
     test_partial_frames();
     test_anything();
     for (uint32_t i = 0; i < 3; i++)
