@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, identity: datadir.Identity, ranges: Sequence[H
             shard, number = layout.range_path(args.data_dir, held.token), held.number
             if not shard.is_dir():
                 continue
-            lineage = Lineage.load(shard, repair=args.accept_data_loss)
+            lineage = Lineage.load(shard, token=held.token, repair=args.accept_data_loss)
             tails = _tails(shard, number, bytes.fromhex(identity.cluster_uuid), lineage)
             journal = [record_from_map(record) for record in lineage.journal]
             found = unclean_successor(journal, me, disks, tails, secrets.randbits(64))

@@ -5,6 +5,10 @@ import pytest
 from crc32c import crc32c
 
 from barco.errors import DataDirError
+from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
+from barco.protocol.replication import DecidedRecord, OpenedRecord
+from barco.protocol.replication_codec import to_map
+from barco.types import Epoch, Ordinal, Token
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 
@@ -90,3 +94,26 @@ def test_offline_reading_changes_nothing(shard):
     before = [path.read_bytes() for path in both(shard)]
     assert Lineage.load(shard, repair=False).torn_bytes > 0
     assert [path.read_bytes() for path in both(shard)] == before
+
+
+def test_what_the_journal_says_of_other_ranges_makes_no_generation_here(shard):
+    """Both children of a split have one epoch; and of a parent elsewhere there is no log here."""
+    here, there = 0, 2**61
+    member = Identity(Ordinal(0), bytes(16))
+    parent = Parent(Gid(Token(here), Epoch(5)), 40)
+    first, second = (
+        Generation(Gid(Token(token), Epoch(6)), end, member, session, (member,), (parent,))
+        for token, end, session in ((here, there, 71), (there, 2**62, 72))
+    )
+    split = DecidedRecord(parent.gid, Successor(40, Kind.SPLIT, (first, second)))
+    opened = OpenedRecord(Generation(parent.gid, 2**62, member, 9, (member,), ()))
+    for token, known in ((here, {5: 9, 6: 71}), (there, {6: 72})):
+        directory = shard / str(token)
+        directory.mkdir()
+        lineage = Lineage.load(directory, token=token)
+        records = [(5, opened), (5, split), (6, OpenedRecord(second))]
+        lineage.add_journal([(epoch, to_map(each)) for epoch, each in records])
+        for each in (lineage, Lineage.load(directory, token=token)):
+            assert {g.epoch: g.session for g in each.generations()} == known
+            parents = each.get(6).parents
+            assert parents == (((5, 40),) if token == here else ())

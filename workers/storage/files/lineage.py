@@ -19,8 +19,11 @@ class Lineage:
     They may be called from any thread, one at a time waits for the other.
     """
 
-    def __init__(self, shard: Path, files: Twofold, content: records.Content) -> None:
+    def __init__(
+        self, shard: Path, files: Twofold, content: records.Content, token: int | None
+    ) -> None:
         """Use `Lineage.load`."""
+        self._token = token
         self.path = shard / layout.LINEAGE_NAME
         self._files = files
         self._generations = content.generations
@@ -44,19 +47,25 @@ class Lineage:
 
     @classmethod
     def load(
-        cls, shard: str | os.PathLike[str], *, repair: bool = True, expected: bool = True
+        cls,
+        shard: str | os.PathLike[str],
+        *,
+        token: int | None = None,
+        repair: bool = True,
+        expected: bool = True,
     ) -> "Lineage":
         """Reads lineage.log and looks for directories it does not know.
 
         With `repair` (not for offline inspection) what was read is made stable, and both copies
-        are whole again. `expected`: where there are generations, there was one.
+        are whole again. `expected`: where there are generations, there was one. `token`: of the
+        range, where its journal may speak of others.
         """
         shard = Path(shard)
         epochs = layout.generation_epochs(shard)
         expected = expected and bool(epochs)
         files = Twofold.load(shard, repair=repair, doubt=records.DOUBT, expected=expected)
-        content = records.read(str(shard / layout.LINEAGE_NAME), files.bodies(), epochs)
-        return cls(shard, files, content)
+        content = records.read(str(shard / layout.LINEAGE_NAME), files.bodies(), epochs, token)
+        return cls(shard, files, content, token)
 
     def generations(self) -> list[Generation]:
         """All that are known, by epoch."""
@@ -126,5 +135,5 @@ class Lineage:
             for body in records.bodies(added):
                 self._files.append(body)
             for record in added:
-                records.apply(self._generations, record)
+                records.apply(self._generations, record, self._token)
                 records.note_elsewhere(self._elsewhere, record)

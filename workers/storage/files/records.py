@@ -83,19 +83,21 @@ class Content:
     elsewhere: Elsewhere = field(default_factory=dict)
 
 
-def read(name: str, bodies: Iterable[bytes], epochs: Iterable[int]) -> Content:
+def read(
+    name: str, bodies: Iterable[bytes], epochs: Iterable[int], token: int | None = None
+) -> Content:
     """What was written, and the generations that only have files (`epochs`). DataDirError: it can
-    not be read; `name` is of the file."""
+    not be read; `name` is of the file. token: of the range, whose log alone is here; None: any."""
     content = Content()
     for body in bodies:
         for record in _records(name, body):
             _give_up(content, record)
-            apply(content.generations, record)
+            apply(content.generations, record, token)
             note_elsewhere(content.elsewhere, record)
             if record.get("t") == "journal":
                 content.journal.append(record["r"])
     for record in content.journal:
-        _end_alone(content.generations, record)
+        _end_alone(content.generations, record, token)
     for epoch in epochs:
         content.generations.setdefault(epoch, Generation(epoch))
     return content
@@ -153,25 +155,40 @@ def _give_up(content: Content, record: Record) -> None:
     content.wishes[content.asides] = Parting(epoch, tail, gone)
 
 
-def _learn(generations: dict[int, Generation], record: Record) -> None:
-    """Sessions and parents of the generations that a machine's record speaks of."""
+def _learn(generations: dict[int, Generation], record: Record, token: int | None) -> None:
+    """Sessions and parents of the generations that a machine's record speaks of, if their logs are
+    of this range: the other child of a split has the same epoch."""
     known = [record["generation"]] if "generation" in record else []
     if record.get("t") in ("decided", "aside"):
         known = record["value"][2]
-    for (_, epoch), _, _, session, _, parents in known:
-        if epoch < FIRST_EPOCH:
+    for gid, _, _, session, _, parents in known:
+        epoch = gid[1]
+        if epoch < FIRST_EPOCH or not _is_of(gid, token):
             continue
         generation = generations.setdefault(epoch, Generation(epoch))
         generation.session = session
-        generation.parents = tuple((gid[1], tail) for gid, tail in parents)
+        generation.parents = tuple((gid[1], tail) for gid, tail in parents if _is_of(gid, token))
 
 
-def _end_alone(generations: dict[int, Generation], record: Record) -> None:
+def _is_of(gid: Sequence[int], token: int | None) -> bool:
+    return token is None or gid[0] == token
+
+
+def _is_elsewhere(record: Record, token: int | None) -> bool:
+    """Whether it is a machine's word on a generation whose log is another range's."""
+    told = record.get("r")
+    if record.get("t") != "journal" or not isinstance(told, dict):
+        return False
+    gid = told["generation"][0] if "generation" in told else told.get("gid")
+    return gid is not None and not _is_of(gid, token)
+
+
+def _end_alone(generations: dict[int, Generation], record: Record, token: int | None) -> None:
     """At a start: where a generation with a single member ended, whose seal was not written any
     more. All of it was here when that was decided, so a log that ends before it is damaged."""
     for _, _, _, _, members, parents in record["value"][2] if record.get("t") == "decided" else ():
-        for (_, epoch), tail in parents if len(members) == 1 else ():
-            parent = generations.get(epoch)
+        for gid, tail in parents if len(members) == 1 else ():
+            parent = generations.get(gid[1]) if _is_of(gid, token) else None
             if parent is not None and parent.tail is None:
                 parent.tail = tail
 
@@ -191,9 +208,9 @@ def note_elsewhere(elsewhere: Elsewhere, record: Record) -> None:
         elsewhere.setdefault(parent, {}).setdefault(each, False)
 
 
-def apply(generations: dict[int, Generation], record: Record) -> None:
+def apply(generations: dict[int, Generation], record: Record, token: int | None = None) -> None:
     """One record more."""
-    if record["e"] < FIRST_EPOCH:
+    if record["e"] < FIRST_EPOCH or _is_elsewhere(record, token):
         generation = Generation(record["e"])
     else:
         generation = generations.setdefault(record["e"], Generation(record["e"]))
@@ -219,6 +236,6 @@ def apply(generations: dict[int, Generation], record: Record) -> None:
             generation.begin = (record["i"], record["f"], record["c"])
         case "journal":
             if isinstance(record.get("r"), dict):
-                _learn(generations, record["r"])
+                _learn(generations, record["r"], token)
         case _:
             pass  # Written by a later version: it has to be harmless to this one.

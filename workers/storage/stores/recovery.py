@@ -56,7 +56,7 @@ async def recover_accepting_loss(
     shard = Path(shard_dir)
     remove_temporaries(shard)
     empty_trash(shard)
-    lineage = Lineage.load(shard)
+    lineage = Lineage.load(shard, token=token)
     report = RecoveryReport()
     for generation in reversed(lineage.generations()):
         # Older ones are sealed, unless lineage.log is damaged.

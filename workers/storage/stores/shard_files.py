@@ -57,9 +57,9 @@ class ShardFiles:
         self._token = token
         self._policy = policy
         self._on_error = on_error
-        self.lineage = Lineage.load(self._shard)
+        self.lineage = Lineage.load(self._shard, token=token)
         if aside.carry_out(self._shard, self.lineage):
-            self.lineage = Lineage.load(self._shard)
+            self.lineage = Lineage.load(self._shard, token=token)
         if self.lineage.hurt:
             on_error(CorruptLineageError(_told(self.lineage)))
         self._given_up = self._count_given_up()
