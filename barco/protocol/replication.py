@@ -199,52 +199,6 @@ class Shrunk:
     """The last group that it had; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskState:
-    """To who holds a generation that has ended: send me the state behind group `tail`, its last, of
-    these slices."""
-
-    gid: Gid
-    tail: int
-    first: int
-    """The first slice, by its number in the token range."""
-    slices: int
-    """How many."""
-    session: int = 0
-    """As in `Prepare`."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatePiece:
-    """A part of what was asked for by `AskState`. Its bytes travel beside."""
-
-    gid: Gid
-    tail: int
-    first: int
-    slices: int
-    at: int
-    """Where in the state it begins."""
-    size: int
-    """Of this part, in bytes."""
-    total: int
-    """Bytes of the whole state."""
-    crc: int
-    """crc32c of the whole state."""
-    header_crc: int
-    """Of the header of group `tail`."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoState:
-    """Why there is no answer to `AskState` here, in words."""
-
-    gid: Gid
-    tail: int
-    first: int
-    slices: int
-    reason: str
-
-
 Message = (
     Append
     | Appended
@@ -264,24 +218,17 @@ Message = (
     | Unwelcome
     | RolledBack
     | Shrunk
-    | AskState
-    | StatePiece
-    | NoState
 )
 
 CARRIES_GROUP = (Append, Fetched)
 """Beside these travel the group's bytes."""
-
-OF_STATES = (AskState, StatePiece, NoState)
-"""Said and heard beside the machine, which decides nothing by them. Beside a part travel its
-bytes."""
 
 
 def bytes_beside(message: Message) -> int | None:
     """How many travel beside a message; None: it comes alone."""
     if isinstance(message, CARRIES_GROUP):
         return message.head.bytes
-    return message.size if isinstance(message, StatePiece) else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)

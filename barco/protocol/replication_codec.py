@@ -31,8 +31,6 @@ ORDINAL_MAX = 2**16 - 1
 PARENTS_MAX = 8
 MEMBERS_MAX = 3
 VIEWS_MAX = 64
-REASON_CHARS_MAX = 200
-"""Of words that a peer is told, and logs."""
 
 _T = TypeVar("_T")
 
@@ -123,17 +121,10 @@ def _optional(reader: Callable[[Any], _T]) -> Callable[[Any], _T | None]:
     return lambda value: None if value is None else reader(value)
 
 
-def _reason(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > REASON_CHARS_MAX or not value.isprintable():
-        raise ProtocolError(f"{str(value)[:32]!r} is no reason")
-    return value
-
-
 _u32, _u63, _u64 = _int(0, U32), _int(0, U63), _int(0, U64)
 _gseq = _int(1, U63)
 _ordinal = _int(0, ORDINAL_MAX)
 _token = _int(-(2**63), 2**63 - 1)
-_some = _int(1, U32)
 
 
 def _gid(value: Any) -> Gid:
@@ -244,31 +235,6 @@ _FIELDS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     r.Unwelcome: {"known": _identity, "gid": _gid},
     r.RolledBack: {"session": _u64, "position": _u63},
     r.Shrunk: {"gid": _gid, "gseq": _u63},
-    r.AskState: {
-        "gid": _gid,
-        "tail": _gseq,
-        "first": _u32,
-        "slices": _some,
-        "session": _u64,
-    },
-    r.StatePiece: {
-        "gid": _gid,
-        "tail": _gseq,
-        "first": _u32,
-        "slices": _some,
-        "at": _u63,
-        "size": _some,
-        "total": _some,
-        "crc": _u32,
-        "header_crc": _u32,
-    },
-    r.NoState: {
-        "gid": _gid,
-        "tail": _gseq,
-        "first": _u32,
-        "slices": _some,
-        "reason": _reason,
-    },
     r.OpenedRecord: {"generation": _generation},
     r.PromisedRecord: {"gid": _gid, "ballot": _ballot},
     r.AcceptedRecord: {"gid": _gid, "ballot": _ballot, "value": _successor},

@@ -5,7 +5,10 @@ It listens on run/grow in its data directory. A line of JSON comes, {"add": entr
 """
 
 import asyncio
+import importlib.util
 import json
+import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -60,6 +63,27 @@ def entry(token: int, first: int, slices: int, members: list[int]) -> dict[str, 
         "members": members,
         "genesis": False,
     }
+
+
+def local_cluster(directory: Path, program: Path) -> Any:
+    """Three brokers that run, each started as this program (`scripts/cluster.py`)."""
+    path = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
+    spec = importlib.util.spec_from_file_location("barco_cluster", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    sys.modules["barco_cluster"] = script  # Dataclasses look themselves up.
+    spec.loader.exec_module(script)
+    python = directory / "python"
+    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -P {program} "$@"\n')
+    python.chmod(0o700)
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
+    made = script.LocalCluster(directory, hosts=hosts, workers=1, tied=True, python=str(python))
+    made.write()
+    for ordinal in range(3):
+        made.start(ordinal)
+    made.wait_ready()
+    return made
 
 
 if __name__ == "__main__":

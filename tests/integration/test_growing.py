@@ -1,12 +1,9 @@
 """Processes for ranges that come and go while a broker runs: what a split will use."""
 
 import http.client
-import importlib.util
 import json
 import os
-import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 
 import growing
 import pytest
-from growing import ask, entry
+from growing import ask, entry, local_cluster
 from running import RunningBroker, key_of
 
 from barco.model.placement import Placement
@@ -22,7 +19,6 @@ from barco.model.ranges import directory_of, token_of_slice
 from barco.workers.storage.files.lineage import Lineage
 
 SCRIPT = Path(growing.__file__)
-CLUSTER = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
 HALF = token_of_slice(Placement(1, 8), 4)
 SECONDS = 120.0
 
@@ -168,21 +164,7 @@ def test_what_can_not_be_added_changes_nothing(broker: Growing) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Any]:
-    spec = importlib.util.spec_from_file_location("barco_cluster", CLUSTER)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules["barco_cluster"] = script  # Dataclasses look themselves up.
-    spec.loader.exec_module(script)
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -P {SCRIPT} "$@"\n')
-    python.chmod(0o700)
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    made = script.LocalCluster(tmp_path, hosts=hosts, workers=1, tied=True, python=str(python))
-    made.write()
-    for ordinal in range(3):
-        made.start(ordinal)
-    made.wait_ready()
+    made = local_cluster(tmp_path, SCRIPT)
     yield made
     made.stop()
 

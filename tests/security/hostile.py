@@ -151,9 +151,6 @@ class Liar:
             *(r.Unwelcome(Identity(o, b"u" * 16), gid) for o in range(3)),  # type: ignore[arg-type]
             r.RolledBack(self.session, FAR // 2),
             *(r.Shrunk(each, much) for each in (gid, far) for much in (1, 2**31, FAR)),
-            *(r.AskState(each, much, 0, 8) for each in (gid, far) for much in (1, FAR)),
-            r.AskState(gid, 1, 2**32 - 1, 2**32 - 1),
-            r.NoState(gid, 1, 0, 8, "no"),
             r.Ping(b"r" * 16, True, (0, 1), 2**62, 2**62, FAR, (view,)),
             r.Ping(b"", False, (0, 1, 2), 1, 2**63 - 1, 0, (view, view)),
         ]
@@ -162,8 +159,6 @@ class Liar:
             Append(gid, 1, head, FAR),
             r.Fetched(gid, head),
             r.Fetched(far, head),
-            r.StatePiece(gid, 1, 0, 8, 0, 4096, 4096, 7, 7),
-            r.StatePiece(far, FAR, 0, 8, FAR, 4096, 2**32 - 1, 7, 7),
         ]
         assert me.ordinal == 2
         return [(each, b"") for each in plain] + [(each, b"g" * 4096) for each in with_group]

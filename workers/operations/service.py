@@ -146,6 +146,13 @@ class ShardService:
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
+        self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
+
+    def extend(self, operations: Mapping[str, Callable[[Args], Awaitable[Any]]]) -> None:
+        """More of them, which look by themselves whether they can be answered; also of a shard of
+        which only the history is here."""
+        assert not operations.keys() & (self._operations.keys() | self._beyond.keys())
+        self._beyond.update(operations)
 
     def _named(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
         """The operations, by the names that frames carry."""
@@ -211,6 +218,8 @@ class ShardService:
 
     async def operation(self, op: str, args: Args) -> Any:
         """One operation by name."""
+        if (beyond := self._beyond.get(op)) is not None:
+            return await beyond(args)
         found = self._operations.get(op)
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")

@@ -15,7 +15,7 @@ from barco.cluster.logs import events as le
 from barco.cluster.logs.logs import Logs
 from barco.cluster.state import events as ev
 from barco.errors import BarcoError, DiskFullError
-from barco.model.generation import Generation, Gid
+from barco.model.generation import Generation, Gid, Parent
 from barco.types import Epoch, Token
 from barco.workers.storage.stores.recovery import pack_parents
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -40,10 +40,12 @@ class Carrier:
         eased: Callable[[], None],
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
+        nearest: Callable[[Generation], list[Parent]],
     ) -> None:
         """`tell`: the replica, of any generation. `opened`: GEN_START may be built. `guarded(call,
         *args)`: for what the loop calls. `eased`: fewer bytes are pending. `tail_of`: where one
-        ended, if that is known; `session_of`: whose groups it has."""
+        ended, if that is known; `session_of`: whose groups it has. `nearest`: those with a group
+        that a generation continues."""
         self.machine = Logs(tail_of)
         self._reactor = reactor
         self._store = store
@@ -53,6 +55,7 @@ class Carrier:
         self._guarded = guarded
         self._eased = eased
         self._session_of = session_of
+        self._nearest = nearest
         self._wanting = False
         """The core waits for its next segment."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -263,7 +266,7 @@ class Carrier:
         self.step(le.Skipped(gid))
 
     async def _make_state(self, effect: le.MakeState) -> None:
-        await self._store.restore_state(_parents(effect.generation))
+        await self._store.restore_state(self._nearest(effect.generation))
         self.step(le.Done())
 
     async def _note(self, effect: le.Note) -> None:

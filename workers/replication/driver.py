@@ -20,6 +20,7 @@ from barco.cluster.replica.replica import Replica
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Recovered, Settings
+from barco.cluster.state.kin import nearest
 from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead, Successor
 from barco.protocol import replication as r
@@ -37,7 +38,6 @@ from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED, UnfencedReplica
 from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.serving import Serving
-from barco.workers.replication.states import States
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.index.verdict import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -98,8 +98,9 @@ class Driver:
             fatal=fatal,
             guarded=self._guarded,
             eased=self._inputs.go_on,
-            tail_of=self._tail_of,
-            session_of=self._session_of,
+            tail_of=self.tail_of,
+            session_of=self.session_of,
+            nearest=lambda generation: nearest(self._machine.journal(), generation),
         )
         self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
         self._stepping = self._dead = False
@@ -110,11 +111,10 @@ class Driver:
         self._encoded: tuple[Append | None, bytes] = (None, b"")
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
-        known = self._tail_of, self._session_of
-        parts = (self._links, self._token, reactor, store)
-        self._states = States(*parts, *known, group_bytes_max, fatal)
         self._machine: Replica
         self._started = False
+        self.on_decided: Callable[[Generation, Successor], None] = lambda parent, value: None
+        """Called with a generation and what follows it, when that is learned here."""
         self._unshown: tuple[Gid, int] | None = None
         """Not readable before this group is committed. After a start: what recovery restored goes
         up to here, and may be more than was ever committed. After a change of generation: the
@@ -139,7 +139,7 @@ class Driver:
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
         self.logs.adopt(self._token, alone=not self._links)
-        if (current := self.logs.current) is not None and self._tail_of(current) is None:
+        if (current := self.logs.current) is not None and self.tail_of(current) is None:
             self._unshown = (current, found[current.epoch].tail)
         if (unclean := self._machine.unclean()) > 0:
             text = (
@@ -151,7 +151,6 @@ class Driver:
             link.start()
         if self._links:
             self._store.repair_from(self._mending)
-            self._store.states = self._states
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
         self._journal.recall(journal)
@@ -164,7 +163,6 @@ class Driver:
         for link in self._links.values():
             await link.close()
         await self._serving.close()
-        await self._states.close()
         await self.logs.close()
         await self._journal.close()
 
@@ -181,6 +179,11 @@ class Driver:
         if self.leading and self.generation is not None:
             log.info("epoch %d ends, so that retention can go on", self.generation.gid.epoch)
             self.post(ev.Elect(self.generation.gid))
+
+    @property
+    def machine(self) -> Replica | None:
+        """For questions; None before everything was recovered."""
+        return self._machine if self._started else None
 
     @property
     def leading(self) -> bool:
@@ -299,15 +302,17 @@ class Driver:
             self._recent.popitem(last=False)
         self.post(ev.Built(self.logs.current, head))
 
-    def _tail_of(self, gid: Gid) -> int | None:
-        successor = self._machine.successor(gid)
+    def tail_of(self, gid: Gid) -> int | None:
+        """Where a generation ended, if that is known here."""
+        successor = self._machine.successor(gid) if self._started else None
         return successor.tail if successor is not None else None
 
     def record(self, gid: Gid) -> Generation | None:
-        """A generation, if its record is known here."""
-        return self._machine.record(gid)
+        """A generation, if it is known here."""
+        return self._machine.record(gid) if self._started else None
 
-    def _session_of(self, gid: Gid) -> int | None:
+    def session_of(self, gid: Gid) -> int | None:
+        """Whose groups it has."""
         generation = self.record(gid)
         return generation.session if generation is not None else None
 
@@ -337,9 +342,6 @@ class Driver:
 
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
         assert (group is None) == (r.bytes_beside(message) is None), "`Inputs` has looked"
-        if isinstance(message, r.OF_STATES):
-            self._states.heard(end.sender.ordinal, message, group)
-            return
         if isinstance(message, r.Expired) and not self.logs.machine.copied(message.gid):
             return  # The core still has that log. It will be asked for again.
         if not self._mending.take(end.sender.ordinal, message, group):
@@ -400,6 +402,9 @@ class Driver:
 
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
         self._journal.add(effect)
+        for each in effect.records:
+            if isinstance(each, r.DecidedRecord) and (parent := self._machine.record(each.gid)):
+                self.on_decided(parent, each.value)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"

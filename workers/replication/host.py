@@ -14,7 +14,9 @@ from typing import Any
 
 from barco._native import Reactor
 from barco.cluster.ring.routes import route_of
+from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
+from barco.cluster.state.kin import KnownLineage
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, Gid, Kind, Successor, genesis
@@ -24,6 +26,7 @@ from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.types import MiB
 from barco.workers.operations.network import Network
+from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.links import open_link
 from barco.workers.process.build import arena_bytes, bound_state
@@ -32,6 +35,7 @@ from barco.workers.process.turns import Turns
 from barco.workers.replication.alone import one_line
 from barco.workers.replication.driver import Driver
 from barco.workers.replication.link import Dial
+from barco.workers.replication.states import States
 from barco.workers.replication.wire import identity
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -97,6 +101,7 @@ class ReplicaHost:
                 session=session,
                 ranges=(genesis_of(options),),
                 joins=not options.held.genesis,
+                token=options.held.token,
                 replaces=bytes.fromhex(options.replaces),
             ),
             dials,
@@ -110,6 +115,52 @@ class ReplicaHost:
             on_decided=self._decided,
             fatal=fatal,
         )
+        self._origins, self._states = self._askers()
+        self._learning: asyncio.Task[None] | None = None
+
+    def _askers(self) -> tuple[Origins, States]:
+        """What this process asks of others by operations, and answers."""
+        options, service, siblings = self._options, self._service, self._network.siblings
+        origins = Origins(
+            options.held.token,
+            self._me.ordinal,
+            options.held.first,
+            ranges=service.ranges,
+            siblings=siblings,
+            peer=options.peer,
+            journal=self._journal,
+            wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
+            taught=lambda *told: self.driver.post(ev.Taught(*told)),
+        )
+        self.driver.on_decided = origins.decided
+        service.extend(origins.operations)
+        states = States(
+            options.held.token,
+            self._reactor,
+            self._store,
+            siblings=siblings,
+            holders=self._others_with,
+            tail_of=self.driver.tail_of,
+            session_of=self.driver.session_of,
+            state_bytes_max=arena_bytes(options),
+        )
+        service.extend(states.operations)
+        if options.ring_size > 1 or not options.held.genesis:
+            self._store.states = states
+        return origins, states
+
+    def _others_with(self, gid: Gid) -> list[int]:
+        """The other processes that have a generation's range, its members and this broker's first;
+        by their numbers in the cluster."""
+        generation = self.driver.record(gid)
+        members = [] if generation is None else [each.ordinal for each in generation.members]
+        found = self._service.ranges.processes_of_token(gid.token)
+        found.sort(key=lambda each: (each[0] not in members, each[0] != self._me.ordinal))
+        return [peer for peer in map(peer_of, found) if peer != self._options.peer]
+
+    def _journal(self) -> KnownLineage | None:
+        machine = self.driver.machine
+        return None if machine is None else machine.journal()
 
     async def open(self) -> None:
         """Recovers, listens, takes part."""
@@ -132,6 +183,8 @@ class ReplicaHost:
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)
+        what = "who has begun this range was not asked"
+        self._learning = watched(self._origins.run(), what, self._fatal)
 
     @property
     def epoch(self) -> int:
@@ -155,9 +208,12 @@ class ReplicaHost:
 
     async def close(self) -> None:
         """Before the store is closed."""
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
+        tasks = [task for task in (self._opening, self._learning) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._origins.close()
+        self._states.close()
         await self.driver.close()
 
     def upcall(self, upcall: Upcall) -> None:

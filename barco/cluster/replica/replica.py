@@ -57,6 +57,7 @@ from barco.cluster.state.events import (
     Tick,
 )
 from barco.cluster.state.held import Held
+from barco.cluster.state.kin import KnownLineage
 from barco.cluster.state.unrest import Unrest
 from barco.limits import CONSUMER_CONTACT_SECONDS_MAX, IO_PAUSE_SECONDS, REFUSALS_MAX
 from barco.model.generation import Generation, Gid, Identity, Kind, Successor
@@ -180,6 +181,16 @@ class Replica(Conflict):
         """The record of a generation, if it is known here."""
         held = self._held.get(gid)
         return held.generation if held is not None else None
+
+    def aimless(self) -> bool:
+        """Whether no open generation is known here in which this broker has a voice."""
+        return not self._open()
+
+    def journal(self) -> KnownLineage:
+        """Every generation and every decision that is known here."""
+        return KnownLineage(
+            {gid: held.generation for gid, held in self._held.items()}, self._decided
+        )
 
     def readable(self, gid: Gid) -> int:
         """gseq up to which this replica's copy of a generation may be shown to readers."""

@@ -52,9 +52,6 @@ MESSAGES = [
     r.RolledBack(9, 4),
     r.Shrunk(GID, 7),
     r.Shrunk(GID, 0),
-    r.AskState(GID, 41, 4, 4, 9),
-    r.StatePiece(GID, 41, 4, 4, 0, 7, 9, 1, 2),
-    r.NoState(GID, 41, 4, 4, "retention has removed its groups"),
 ]
 RECORDS = [
     r.OpenedRecord(genesis(0, 10, (0, 1, 2))),
@@ -119,13 +116,6 @@ def test_impossible_relations_are_refused() -> None:
     two["value"][2] = two["value"][2] * 2
     with pytest.raises(ProtocolError):
         from_map(two)
-
-
-def test_words_of_a_peer_are_short_and_one_line() -> None:
-    told = to_map(r.NoState(GID, 41, 4, 4, "no"))
-    for reason in ("x" * 201, "two\nlines", "\x1b[2J"):
-        with pytest.raises(ProtocolError, match="reason"):
-            from_map({**told, "reason": reason})
 
 
 @pytest.mark.parametrize("name", ["append", "appended"])

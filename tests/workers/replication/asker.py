@@ -1,17 +1,19 @@
-"""C, who asks B for the state of two of its four slices: a real store and core, and its link."""
+"""C, who asks B for the state of two of its four slices: a real store and core, real sockets."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from following import GID, SEGMENT_BYTES, SESSION, UUID, C, Follower
+from following import GID, SEGMENT_BYTES, SESSION, UUID, Follower
 
 from barco._native import Reactor
-from barco.errors import BarcoError, NotReadyError
-from barco.protocol import replication as r
+from barco.errors import BarcoError, RequestError
+from barco.model.generation import Gid
+from barco.model.ranges import peer_of
+from barco.types import Ordinal
+from barco.workers.peers.rpc import RpcServer, Siblings
 from barco.workers.replication.states import States
-from barco.workers.replication.wire import HEAD, decode
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -19,44 +21,37 @@ from barco.workers.storage.stores.retention import Policy
 
 MINE = range(2, 4)
 ASK_SLICES = MINE.start, len(MINE)
-ASK = r.AskState(GID, 0, *ASK_SLICES, SESSION)
+PEER_A, PEER_B, PEER_C = (peer_of((Ordinal(ordinal), 0)) for ordinal in range(3))
+ASK = {"token": GID.token, "epoch": GID.epoch, "first": MINE.start, "slices": len(MINE)} | {
+    "session": SESSION,
+    "at": 0,
+    "size": 0,
+}
+"""The arguments of the operation, without the tail."""
+
+Spoil = Callable[[dict[str, Any], Mapping[str, Any]], None]
+"""Changes an answer; what was asked for comes with it."""
 
 
-class Wire:
-    """C's link to B: what C says goes over its connection, what B says is given to C's `States`."""
+class Answering:
+    """A process that answers over its socket: what `gives` says, and it is counted."""
 
-    connected = True
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.spoil: Spoil = lambda answer, args: None
+        self.asked: list[Mapping[str, Any]] = []
+        self.answers: list[dict[str, Any]] = []
+        self.server = RpcServer(self._operation, bytes_max=4 << 20)
+        self.gives: Callable[[Mapping[str, Any]], Any] | None = None
 
-    def __init__(self, follower: Follower) -> None:
-        self.follower = follower
-        self.states: States
-        self.kept = b""
-        self.heard: list[r.Message] = []
-        self.spoil: Callable[[r.Message, bytearray], r.Message] = lambda message, _: message
-        self.sending: set[asyncio.Task[None]] = set()
-
-    def send(self, message: r.Message) -> bool:
-        task = asyncio.get_running_loop().create_task(self.follower.send(C, message))
-        self.sending.add(task)
-        return True
-
-    async def carry(self) -> None:
-        """What B says to C, for as long as the test goes on."""
-        loop, end = asyncio.get_running_loop(), self.follower.heard[C.ordinal]
-        end.setblocking(False)
-        while data := await loop.sock_recv(end, 1 << 20):
-            self.kept += data
-            while len(self.kept) >= HEAD.size:
-                length, beside = HEAD.unpack_from(self.kept)
-                if len(self.kept) < HEAD.size + length + beside:
-                    break
-                message = decode(self.kept[HEAD.size : HEAD.size + length])
-                body = bytearray(self.kept[HEAD.size + length :][:beside])
-                self.kept = self.kept[HEAD.size + length + beside :]
-                if isinstance(message, r.OF_STATES):
-                    self.heard.append(message)
-                    message = self.spoil(message, body)
-                    self.states.heard(1, message, body if beside else None)
+    async def _operation(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op != "state" or self.gives is None:
+            raise RequestError("it has none")
+        self.asked.append(args)
+        answer = dict(await self.gives(args))
+        self.spoil(answer, args)
+        self.answers.append(answer)
+        return answer
 
 
 def core_of(slices: range) -> Reactor:
@@ -72,10 +67,31 @@ def core_of(slices: range) -> Reactor:
     )
 
 
+async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
+    raise RequestError("nobody asks itself")
+
+
+def states_of(follower: Follower) -> States:
+    """Of B, who answers."""
+    return States(
+        GID.token,
+        follower.reactor,
+        follower.store,
+        siblings=Siblings(worker=PEER_B, paths={}, operation=_nothing, bytes_max=4 << 20),
+        holders=lambda gid: [],
+        tail_of=follower.driver.tail_of,
+        session_of=follower.driver.session_of,
+        state_bytes_max=4 << 20,
+    )
+
+
 class Asker:
     """C, who is to lead slices that B's generation had, and has nothing of it."""
 
-    def __init__(self, root: Path, bulk: BulkIo, wire: Wire, slices: range = MINE) -> None:
+    def __init__(
+        self, root: Path, bulk: BulkIo, others: Mapping[int, Answering], slices: range = MINE
+    ) -> None:
+        """others: who may be asked, by their numbers."""
         self.core = core_of(slices)
         shard = layout.range_path(root / "asker", 0)
         shard.mkdir(parents=True)
@@ -89,16 +105,23 @@ class Asker:
             policy=Policy(0, 0),
             on_error=self.told.append,
         )
-        links: Any = {1: wire}
-        self.states = wire.states = States(
-            links,
+        self.siblings = Siblings(
+            worker=PEER_C,
+            paths={peer: other.path for peer, other in others.items()},
+            operation=_nothing,
+            bytes_max=4 << 20,
+        )
+        self.holders = list(others)
+        self.session: Callable[[Gid], int | None] = lambda gid: SESSION
+        self.states = States(
             GID.token,
             self.core,
             self.store,
-            lambda gid: None,
-            lambda gid: SESSION,
-            4 << 20,
-            lambda reason: self.told.append(NotReadyError(reason)),
+            siblings=self.siblings,
+            holders=lambda gid: self.holders,
+            tail_of=lambda gid: None,
+            session_of=lambda gid: self.session(gid),
+            state_bytes_max=4 << 20,
         )
 
     async def start(self) -> None:
@@ -106,6 +129,8 @@ class Asker:
         self.store.states = self.states
 
     async def close(self) -> None:
-        await self.states.close()
+        self.states.close()
+        await self.siblings.close()
         await self.store.close()
         self.core.close()
+        await asyncio.sleep(0)

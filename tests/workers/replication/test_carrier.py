@@ -84,6 +84,7 @@ def carrier(
         eased=lambda: None,
         tail_of=lambda gid: tail,
         session_of=lambda gid: 7,
+        nearest=lambda generation: list(generation.parents),
     )
 
 

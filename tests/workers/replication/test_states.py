@@ -1,19 +1,18 @@
-"""The state of a generation that has ended, asked of a real replica over its connections.
+"""The state of a generation that has ended, asked of who has it over real sockets.
 
 B has followed to the end, on real files; the test plays C, who asks, with a real store and core of
 two of B's four slices: the second child of a split.
 """
 
 import asyncio
-import dataclasses
 import random
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asker import ASK, ASK_SLICES, MINE, Asker, Wire
+from asker import ASK, ASK_SLICES, MINE, PEER_A, PEER_B, Answering, Asker, states_of
 from following import (
     GID,
     SESSION,
@@ -26,11 +25,10 @@ from following import (
 from leading import Groups, lead, sent_group
 
 from barco._native import ShardState, state_cut
-from barco.errors import NotReadyError
+from barco.errors import NotReadyError, RequestError
 from barco.limits import GROUP_HEADER_BYTES, STATE_PART_BYTES
-from barco.model.generation import Generation, Gid, Kind, Parent, Successor
+from barco.model.generation import Generation, Gid, GroupHead, Kind, Parent, Successor
 from barco.protocol import replication as r
-from barco.protocol.replication_codec import to_map
 from barco.types import Epoch
 from barco.workers.replication import states as module
 from barco.workers.storage.files import layout
@@ -74,27 +72,27 @@ def expected(groups: Groups, slices: range) -> bytes:
     return state_cut(behind.snapshot(), slices.start, len(slices))
 
 
-def asking(
-    root: Path,
-    groups: Groups,
-    test: Callable[[Follower, Asker, Wire, int], Coroutine[Any, Any, None]],
-    slices: range = MINE,
-) -> None:
+Test = Callable[[Follower, Asker, Answering, int], Coroutine[Any, Any, None]]
+
+
+def asking(root: Path, groups: Groups, test: Test, slices: range = MINE) -> None:
     """Runs a test with B, who has all groups, and C, who has none."""
 
     async def main(follower: Follower) -> None:
         tail = await ended(follower, groups)
-        wire, bulk = Wire(follower), open_bulk("threads")
-        carrying = asyncio.get_running_loop().create_task(wire.carry())
-        asker = Asker(root, bulk, wire, slices)
+        answering, bulk = Answering(root / "b.rpc"), open_bulk("threads")
+        states = states_of(follower)
+        answering.gives = states.operations["state"]
+        await answering.server.start(answering.path)
+        asker = Asker(root, bulk, {PEER_B: answering}, slices)
         await asker.start()
         try:
-            await test(follower, asker, wire, tail)
+            await test(follower, asker, answering, tail)
             assert not follower.fatal
         finally:
-            carrying.cancel()
-            await asyncio.gather(carrying, return_exceptions=True)
             await asker.close()
+            states.close()
+            await answering.server.close()
             bulk.close()
 
     follow(root, native=True, test=main)
@@ -103,14 +101,14 @@ def asking(
 def test_a_child_begins_with_the_state_of_its_slices(tmp_path: Path, groups: Groups) -> None:
     """As GEN_START, by way of its own store and core, which have never seen a group."""
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        await asker.store.restore_state([(GID.epoch, tail)])
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        await asker.store.restore_state([Parent(GID, tail)])
         whole = follower.reactor
         assert sorted(asker.core.streams()) == sorted(s for s in whole.streams() if s[1] in MINE)
         offsets = {(k, v) for k, v in whole.compacted("__offsets") if int(k[-1:]) in MINE}
         assert set(asker.core.compacted("__offsets")) == offsets and len(offsets) == 2
         assert asker.core.compacted("__topics") == whole.compacted("__topics") != []
-        assert wire.heard[-1].header_crc == groups[-1][0].header_crc  # type: ignore[union-attr]
+        assert answering.answers[-1]["sums"][2] == groups[-1][0].header_crc
         # And opens with it.
         await asker.store.begin(3, 2)
         segment = await asker.store.next_segment()
@@ -145,7 +143,7 @@ def test_it_is_read_of_no_more_than_the_history(
         found = listed(shard, epoch)
         return [*found, found[-1] + 1] if epoch == GID.epoch and found else found
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
         async with asyncio.timeout(20):
             while follower.store.epoch == GID.epoch:
                 await asyncio.sleep(0.001)
@@ -158,15 +156,15 @@ def test_it_is_read_of_no_more_than_the_history(
 def test_it_comes_in_parts(tmp_path: Path) -> None:
     """With 40,000 producers: more than fits into one, and the loop goes on meanwhile."""
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
         turns, state = 0, expected(many, MINE)
-        task = asyncio.get_running_loop().create_task(asker.states.fetch(GID.epoch, tail, None))
+        task = asyncio.get_running_loop().create_task(asker.states.fetch(GID, tail, None))
         while not task.done():
             await asyncio.sleep(0)
             turns += 1
         assert await task == state and len(state) > 4 * STATE_PART_BYTES
-        parts = [each for each in wire.heard if isinstance(each, r.StatePiece)]
-        assert len(parts) > 4 and max(each.size for each in parts) == STATE_PART_BYTES
+        parts = [len(each["part"]) for each in answering.answers if each["part"]]
+        assert len(parts) > 4 and max(parts) == STATE_PART_BYTES
         assert turns > 20
 
     many = with_producers(40_000)
@@ -176,86 +174,23 @@ def test_it_comes_in_parts(tmp_path: Path) -> None:
 def test_parts_of_two_states_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
 
-    def spoil(message: r.Message, data: bytearray) -> r.Message:
-        if isinstance(message, r.StatePiece) and message.at > 0:
-            return dataclasses.replace(message, crc=message.crc ^ 1)
-        return message
+    def spoil(answer: dict[str, Any], args: Mapping[str, Any]) -> None:
+        if args["at"] > 0:
+            answer["sums"] = [answer["sums"][0], answer["sums"][1] ^ 1, answer["sums"][2]]
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        wire.spoil = spoil
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        answering.spoil = spoil
         with pytest.raises(NotReadyError, match="the parts are not of one state"):
-            await asker.states.fetch(GID.epoch, tail, None)
+            await asker.states.fetch(GID, tail, None)
 
-        wire.spoil = lambda message, data: message
-        assert await asker.states.fetch(GID.epoch, tail, None) == expected(many, MINE)
+        answering.spoil = lambda answer, args: None
+        assert await asker.states.fetch(GID, tail, None) == expected(many, MINE)
 
     many = with_producers(20_000)
     asking(tmp_path, many, test)
 
 
-def test_the_rest_of_an_answer_is_passed_over(tmp_path: Path) -> None:
-    """Of whom only the sums were wanted, it goes on sending; then it is asked for all."""
-
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        what = dataclasses.replace(ASK, tail=tail)
-        for _ in range(5):
-            sums = await asker.states._ask(1, what, sums_alone=True)
-            whole = await asker.states._ask(1, what)
-            assert whole.sums == sums.sums and len(whole.parts) == whole.sums[0]
-
-    asking(tmp_path, with_producers(30_000), test)
-
-
 GID9 = Gid(GID.token, Epoch(9))
-
-
-async def answered(
-    follower: Follower, task: "asyncio.Task[bytes]", gives: dict[int, bytes | None]
-) -> list[int]:
-    """Who was asked, in that order, until the call has ended. None: it says that it has none."""
-    asked: list[int] = []
-    async with asyncio.timeout(30):
-        while not task.done():
-            follower.listen()
-            said, follower.said = follower.said, []
-            for ordinal, message in said:
-                if not isinstance(message, r.AskState):
-                    continue
-                assert message == r.AskState(GID9, 60, 0, 4, 0)
-                asked.append(ordinal)
-                names = (message.gid, message.tail, message.first, message.slices)
-                peer, state = {0: A, 2: C}[ordinal], gives[ordinal]
-                if state is None:
-                    await follower.send(peer, r.NoState(*names, "it is not here"))
-                    continue
-                sums = (len(state), scan.crc32c(state), 7)
-                half = len(state) // 2
-                for at, part in ((0, state[:half]), (half, state[half:])):
-                    await follower.send(peer, r.StatePiece(*names, at, len(part), *sums), part)
-            await asyncio.sleep(0.001)
-    return asked
-
-
-def test_a_replica_asks_over_its_own_connections(tmp_path: Path, groups: Groups) -> None:
-    """The other way round: B asks, A gives nothing, C gives it, and A still nothing."""
-    state = expected(groups, range(4))
-
-    async def test(follower: Follower) -> None:
-        states = follower.driver._states
-        task = asyncio.get_running_loop().create_task(states.fetch(9, 60, 7))
-        assert await answered(follower, task, {0: None, 2: state}) == [0, 2, 0]
-        assert await task == state and not follower.fatal
-        # What was not asked for is passed over; a part of another length ends the connection.
-        piece = r.StatePiece(GID9, 60, 0, 4, 0, 5, 5, 1, 2)
-        inputs = follower.driver._inputs
-        await follower.send(A, piece, b"12345")
-        await follower.rest()
-        assert A.ordinal in {each.sender.ordinal for each in inputs._open.values()}
-        await follower.send(A, piece, b"1234")
-        await follower.rest()
-        assert A.ordinal not in {each.sender.ordinal for each in inputs._open.values()}
-
-    follow(tmp_path, native=True, test=test)
 
 
 def test_two_say_the_same_or_only_one_has_it(
@@ -263,19 +198,38 @@ def test_two_say_the_same_or_only_one_has_it(
 ) -> None:
     """One that lies can not change what a child begins with."""
     monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
-    state, lie = expected(groups, range(4)), expected(groups[:-1], range(4))
+    state, lie = expected(groups, MINE), expected(groups[:-1], MINE)
 
-    async def test(follower: Follower) -> None:
-        fetch, loop = follower.driver._states.fetch, asyncio.get_running_loop()
-        task = loop.create_task(fetch(9, 60, None))
-        assert await answered(follower, task, {0: state, 2: state}) == [0, 2]
-        assert await task == state
-        task = loop.create_task(fetch(9, 60, None))
-        assert await answered(follower, task, {0: lie, 2: state}) == [0, 2, 2, 0]
+    def giving(given: bytes | None) -> Callable[[Mapping[str, Any]], Coroutine[Any, Any, Any]]:
+        async def give(args: Mapping[str, Any]) -> dict[str, Any]:
+            assert (args["epoch"], args["tail"], args["session"]) == (9, 60, SESSION)
+            if given is None:
+                raise NotReadyError("it is not here")
+            part = given[args["at"] :][: args["size"]]
+            return {"sums": [len(given), scan.crc32c(given), 7], "part": part}
+
+        return give
+
+    async def main() -> None:
+        bulk = open_bulk("threads")
+        others = {peer: Answering(tmp_path / f"{peer}.rpc") for peer in (PEER_A, PEER_B)}
+        for other in others.values():
+            await other.server.start(other.path)
+        asker = Asker(tmp_path, bulk, others)
+        await asker.start()
+        for first, second in ((state, state), (None, state), (state, None)):
+            others[PEER_A].gives, others[PEER_B].gives = giving(first), giving(second)
+            assert await asker.states.fetch(GID9, 60, None) == state
+        others[PEER_A].gives, others[PEER_B].gives = giving(lie), giving(state)
         with pytest.raises(NotReadyError, match="the others have another state"):
-            await task
+            await asker.states.fetch(GID9, 60, None)
+        await others[PEER_A].server.close()  # Who is away has no word.
+        assert await asker.states.fetch(GID9, 60, None) == state
+        await others[PEER_B].server.close()
+        await asker.close()
+        bulk.close()
 
-    follow(tmp_path, native=True, test=test)
+    asyncio.run(main())
 
 
 def with_producers(count: int) -> Groups:
@@ -301,80 +255,83 @@ def group_of(header: scan.GroupHeader, body: bytes) -> tuple[Any, bytes]:
     packed = scan._HEADER.pack(*made)
     crc = scan.crc32c(packed[: scan._CRC_AT])
     packed = packed[: scan._CRC_AT] + struct.pack("<I", crc)
-    head = r.GroupHead(made.gseq, made.prev_crc, crc, size)
+    head = GroupHead(made.gseq, made.prev_crc, crc, size)
     return head, (packed + body).ljust(size, b"\0")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gid": Gid(GID.token, Epoch(9))}, "it is not known here that"),
-        ({"gid": Gid(GID.token, Epoch(3))}, "it is not known here that"),
-        ({"gid": Gid(GID.token + 1, GID.epoch)}, "no groups of"),  # type: ignore[arg-type]
+        ({"epoch": 9}, "it is not known here that"),
+        ({"epoch": 3}, "it is not known here that"),
+        ({"token": GID.token + 1}, "no groups of"),
         ({"tail": 59}, "has ended with group 60"),
         ({"tail": 61}, "has ended with group 60"),
         ({"session": 1}, "is another one here"),
         ({"first": 3, "slices": 2}, "other slices"),
         ({"first": 4, "slices": 1}, "other slices"),
         ({"slices": 2**32 - 1}, "no number of slices"),
+        ({"slices": 2**32}, "slices is no number"),
+        ({"slices": 0}, "slices is no number"),
+        ({"tail": 0}, "tail is no number"),
+        ({"token": "0"}, "token is no number"),
+        ({"at": -1}, "at is no number"),
+        ({"size": STATE_PART_BYTES + 1}, "size is no number"),
+        ({"size": True}, "size is no number"),
     ],
 )
 def test_what_is_not_there_is_refused_in_words(
     tmp_path: Path, groups: Groups, changes: dict[str, Any], words: str
 ) -> None:
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        wire.send(dataclasses.replace(ASK, **{"tail": tail, **changes}))
-        async with asyncio.timeout(10):
-            while not wire.heard:
-                await asyncio.sleep(0.001)
-        (said,) = wire.heard
-        assert isinstance(said, r.NoState) and words in said.reason
-        assert to_map(said)["reason"].isprintable()
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        args = {**ASK, "tail": tail, **changes}
+        with pytest.raises((NotReadyError, RequestError), match=words):
+            await asker.siblings.call(PEER_B, "state", args)
 
     asking(tmp_path, groups, test)
 
 
-@pytest.mark.parametrize("lie", ["header", "bytes", "order", "size", "slices", "state"])
+@pytest.mark.parametrize("lie", ["header", "bytes", "long", "size", "sums", "state", "nothing"])
 def test_a_lie_is_not_taken(
     tmp_path: Path, groups: Groups, lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else gives it: the core has nothing, and the words say what was wrong."""
     monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(module, "STATE_ANSWER_SECONDS", 0.5)
     crc = groups[-1][0].header_crc
     words = {
         "header": "its group 60 is another one",
         "bytes": "the parts are not what was sent",
-        "order": "no answer",
+        "long": "more of a state than was asked for",
         "size": "is too large for this broker",
-        "slices": "no answer",
+        "sums": "a state with strange sums",
         "state": "it is no state",
+        "nothing": "a state without a part",
     }[lie]
 
-    def spoil(message: r.Message, data: bytearray) -> r.Message:
-        if not isinstance(message, r.StatePiece):
-            return message
-        if lie in ("bytes", "state"):
-            data[40 if lie == "state" else 100] ^= 0xFF
-        sum_ = scan.crc32c(data) if lie == "state" else message.crc
-        changes: dict[str, Any] = {
-            "header": {"header_crc": crc ^ 1},
-            "order": {"at": 1},
-            "size": {"total": 2**32 - 1},
-            "slices": {"first": 0},
-            "state": {"crc": sum_},
-            "bytes": {},
-        }[lie]
-        return dataclasses.replace(message, **changes)
+    def spoil(answer: dict[str, Any], args: Mapping[str, Any]) -> None:
+        total, sum_, header = answer["sums"]
+        part = bytearray(answer["part"])
+        if lie in ("bytes", "state") and part:
+            part[40 if lie == "state" else 100] ^= 0xFF
+        if lie == "state":
+            bad = bytearray(expected(groups, MINE))
+            bad[40] ^= 0xFF
+            sum_ = scan.crc32c(bad)
+        answer["part"] = None if lie == "nothing" else bytes(part) + b"x" * (lie == "long")
+        answer["sums"] = {
+            "header": [total, sum_, crc ^ 1],
+            "size": [2**32 - 1, sum_, header],
+            "sums": [-1, sum_, header],
+        }.get(lie, [total, sum_, header])
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        wire.spoil = spoil
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        answering.spoil = spoil
         with pytest.raises(NotReadyError, match="Nobody gives the state") as told:
-            await asker.states.fetch(GID.epoch, tail, crc)
+            await asker.states.fetch(GID, tail, crc)
         assert words in str(told.value)
         assert asker.core.streams() == []
-        wire.spoil = lambda message, data: message
-        assert await asker.states.fetch(GID.epoch, tail, crc) == expected(groups, MINE)
+        answering.spoil = lambda answer, args: None
+        assert await asker.states.fetch(GID, tail, crc) == expected(groups, MINE)
 
     asking(tmp_path, groups, test)
 
@@ -382,7 +339,7 @@ def test_a_lie_is_not_taken(
 def test_who_has_damage_in_its_log_asks_the_others(tmp_path: Path, groups: Groups) -> None:
     """And who lacks its end: the state comes at once, the groups beside."""
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
         source, target = follower.store._shard, asker.store._shard
         name = layout.generation_path(source, GID.epoch).name
         (target / name).mkdir()
@@ -391,7 +348,7 @@ def test_who_has_damage_in_its_log_asks_the_others(tmp_path: Path, groups: Group
             layout.segment_path(target, GID.epoch, index).write_bytes(data)
         asker.store.lineage.opened(GID.epoch, SESSION, [])
         asker.store.repair_from(Helpless())
-        await asker.store.restore_state([(GID.epoch, tail)])
+        await asker.store.restore_state([Parent(GID, tail)])
         assert sorted(asker.core.streams()) == sorted(follower.reactor.streams())
 
     asking(tmp_path, groups, test, range(4))
@@ -407,32 +364,31 @@ class Helpless:
         return []
 
 
-def test_one_answer_at_a_time_for_a_peer(tmp_path: Path, groups: Groups) -> None:
-    """It asks again and again: the last one counts, and one log is read for all."""
+def test_a_state_is_made_once_for_all_who_ask(tmp_path: Path, groups: Groups) -> None:
+    """Any part of it, by anybody, at once or later; two of them are kept."""
 
-    async def test(follower: Follower, asker: Asker, wire: Wire, tail: int) -> None:
-        made = 0
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        made: list[range] = []
         state_at = follower.store.state_at
 
         async def counted(epoch: int, slices: range) -> Any:
-            nonlocal made
-            made += 1
+            made.append(slices)
             return await state_at(epoch, slices)
 
         follower.store.state_at = counted  # type: ignore[method-assign]
-        for _ in range(50):
-            await follower.send(C, dataclasses.replace(ASK, tail=tail))
-        async with asyncio.timeout(10):
-            while not wire.heard:
-                await asyncio.sleep(0.001)
-        await follower.rest()
-        assert made == 1 and 1 <= len(wire.heard) <= 50
-        wire.heard.clear()
-        await follower.send(C, dataclasses.replace(ASK, tail=tail))  # Later, once more.
-        await follower.rest()
-        assert made == 1 and len(wire.heard) == 1
-        await follower.send(C, dataclasses.replace(ASK, tail=tail, first=0))
-        await follower.rest()
-        assert made == 2, "that is another one"
+        whole = {**ASK, "tail": tail}
+
+        async def ask(**changes: Any) -> Any:
+            return await asker.siblings.call(PEER_B, "state", {**whole, **changes})
+
+        answers = await asyncio.gather(*(ask(at=at, size=10) for at in range(50)))
+        assert len(made) == 1 and len({tuple(each["sums"]) for each in answers}) == 1
+        assert b"".join(each["part"][:1] for each in answers) == expected(groups, MINE)[:50]
+        for first in (0, 2, 0, 2):
+            await ask(first=first)
+        assert made == [MINE, range(2)], "that is another one"
+        await ask(first=1)
+        await ask(first=0)
+        assert made == [MINE, range(2), range(1, 3)], "the oldest makes room"
 
     asking(tmp_path, groups, test)

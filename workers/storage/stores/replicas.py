@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from barco.errors import BarcoError, DiskFullError, NotReadyError
+from barco.model.generation import Parent
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
@@ -310,19 +311,20 @@ class ReplicaStore(ShardFiles):
         self._close_segment(index)
         return True
 
-    async def restore_state(self, parents: Sequence[tuple[int, int]]) -> None:
+    async def restore_state(self, parents: Sequence[Parent]) -> None:
         """Makes the core's state the sum of the history that ends with these parents."""
-        wanted = self._resolve(parents)
+        if far := [each for each in parents if each.gid.token != self._token]:
+            self._core.restore(EMPTY_STATE)
+            await self._restoring().restore_far(far, alone=far == list(parents))
+            return
+        wanted = self._resolve([(each.gid.epoch, each.tail) for each in parents])
         if self.state == wanted:
             return
         self._core.restore(EMPTY_STATE)
         epoch, tail = wanted
         if not tail:
             return
-        generation = self.lineage.get(epoch)
-        session = generation.session if generation is not None else None
-        tags = Tags(self._cluster_uuid, self._token, epoch, session)
-        await self._restoring().restore(generation, tags, tail)
+        await self._restoring().restore(self.lineage.get(epoch), self._tags(epoch), tail)
 
     async def state_at(self, epoch: int, slices: range) -> StateAt:
         """The state behind the last group of a generation that is sealed here, of these slices.

@@ -6,7 +6,7 @@ ended, behind its last group, for any of its slices; whatever the core has is no
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from barco._native import ShardState, state_cut
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
+from barco.model.generation import Gid, Parent
+from barco.types import Epoch, Token
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
@@ -43,9 +45,9 @@ class StateAt(NamedTuple):
 
 
 class StateSource(Protocol):
-    """Other members, who may have what is not here."""
+    """Other processes, who may have what is not here."""
 
-    async def fetch(self, epoch: int, tail: int, header_crc: int | None) -> bytes:
+    async def fetch(self, gid: Gid, tail: int, header_crc: int | None) -> bytes:
         """The state behind group `tail`, the last of a generation, of the slices that are led here.
 
         `header_crc`: that group's, if it is known. NotReadyError: nobody gives it, and why.
@@ -114,14 +116,22 @@ class Restoring:
         """The state behind group `tail` of the generation with these tags; `generation`: what is
         here of it. Raises CorruptLogError or NotReadyError: nobody has it, after ten seconds."""
         assert tail > 0
-        epoch = tags.epoch
+        epoch, gid = tags.epoch, Gid(Token(tags.token), Epoch(tags.epoch))
         here = generation is not None and not generation.expired
         if generation is not None and (
             self.states is None or (here and layout.segment_indexes(self.shard, epoch))
         ):
             await self._replay(generation, tags, tail)
         elif self.states is not None:
-            await self._ask(epoch, tail)
+            await self._ask(gid, tail, await self.groups.header_crc(epoch, tail))
+
+    async def restore_far(self, parents: Sequence[Parent], *, alone: bool) -> None:
+        """The state behind a generation of another range. As `restore`. `alone`: it has no other
+        parent."""
+        gid, tail = parents[0]
+        if self.states is None or len(parents) > 1 or not alone:
+            raise NotReadyError(f"The state of {gid} can not be had here, or not be joined yet.")
+        await self._ask(gid, tail, None)
 
     async def state_at(self, generation: Generation, tags: scan.Tags, slices: range) -> StateAt:
         """As the function of that name, in a thread; damage is told to who repairs it."""
@@ -149,24 +159,24 @@ class Restoring:
                 path = layout.generation_path(self.shard, generation.epoch)
                 for key in self.scrub.keys_at(str(path) if attempt else error.path):
                     await self.scrub.suspect(key)
-                if attempt and await self._asked(generation.epoch, tail):
+                gid = Gid(Token(tags.token), Epoch(tags.epoch))
+                if attempt and await self._asked(gid, tail):
                     return  # It is repaired beside.
                 await asyncio.sleep(REPLAY_SECONDS * (attempt > 0))
 
-    async def _asked(self, epoch: int, tail: int) -> bool:
+    async def _asked(self, gid: Gid, tail: int) -> bool:
         if self.states is None:
             return False
         try:
-            await self._ask(epoch, tail)
+            await self._ask(gid, tail, await self.groups.header_crc(gid.epoch, tail))
         except NotReadyError as error:
             self.on_error(error)
             return False
         return True
 
-    async def _ask(self, epoch: int, tail: int) -> None:
+    async def _ask(self, gid: Gid, tail: int, header_crc: int | None) -> None:
         assert self.states is not None
-        known = await self.groups.header_crc(epoch, tail)
-        state = await self.states.fetch(epoch, tail, known)
+        state = await self.states.fetch(gid, tail, header_crc)
         try:
             self.core.restore(state)
         except ValueError as error:

@@ -4,6 +4,7 @@ import builder
 import pytest
 from replica_files import Loading, make
 
+from barco.model.generation import Gid, Parent
 from barco.workers.storage.files.lineage import Lineage
 
 from .test_scrub import Members, a_log
@@ -35,7 +36,9 @@ def test_it_is_repaired_and_not_fetched_for_ever(shard, go, damage):
         found = (await store.recover(core))[2]
         assert found.tail == len(log.groups) and found.sealed and not found.suspect and errors
         store.repair_from(Members(log))
-        await store.restore_state([(2, len(log.groups))])  # Whoever is to lead waits for it.
+        await store.restore_state(
+            [Parent(Gid(builder.TOKEN, 2), len(log.groups))]
+        )  # Whoever is to lead waits for it.
         assert core.groups == len([row for row in log.groups if row[0] == len(paths) - 1]) - 1
         for key in store.scrub.keys_at(str(paths[0].parent)):
             assert await store.scrub.suspect(key)

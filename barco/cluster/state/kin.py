@@ -1,0 +1,82 @@
+"""What a member's journal says of how generations came to be, for those who ask it. Pure.
+
+A process has the log of its own range alone. What its range continues may be another's, or its own
+range's from before this broker was a member: *far*, known as a record, and read elsewhere.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from barco.model.generation import GENESIS_EPOCH, Generation, Gid, Parent, Successor
+
+TOKEN_END = 2**63
+"""Behind the last token."""
+
+
+class KnownLineage(NamedTuple):
+    """What is known at one member."""
+
+    records: Mapping[Gid, Generation]
+    decided: Mapping[Gid, Successor]
+
+
+class Ancestor(NamedTuple):
+    """A generation that has ended, and whose groups are not of this process's log."""
+
+    gid: Gid
+    tail: int
+    end: int
+    """The first token after its range."""
+    members: tuple[int, ...]
+    """Ordinals; nobody if its record is not known here."""
+
+    def covers(self, token: int) -> bool:
+        """Whether this point of the ring was in its range."""
+        return self.gid.token <= token < self.end
+
+
+def origin(journal: KnownLineage, token: int, ordinal: int) -> tuple[Generation, Successor] | None:
+    """How a broker came to be a member of the range that begins at a token: a generation and what
+    was decided to follow it. Where there are several, the last in which it was new."""
+    found: tuple[int, bool, Gid] | None = None
+    for gid, value in journal.decided.items():
+        parent = journal.records.get(gid)
+        for child in value.children:
+            if parent is None or child.gid.token != token or child.seat(ordinal) is None:
+                continue
+            is_new = gid.token != token or parent.seat(ordinal) is None
+            if found is None or (is_new, child.gid.epoch) > (found[1], found[0]):
+                found = child.gid.epoch, is_new, gid
+    return None if found is None else (journal.records[found[2]], journal.decided[found[2]])
+
+
+def far(journal: KnownLineage, token: int, ordinal: int) -> list[Ancestor]:
+    """What the range that begins at a token continues and this broker's process for it does not
+    have, the newest first."""
+    found: dict[Gid, Ancestor] = {}
+    for gid, generation in journal.records.items():
+        if gid.token != token or generation.seat(ordinal) is None:
+            continue
+        for parent in _with_groups(journal, generation):
+            record = journal.records.get(parent.gid)
+            if parent.gid.token == token and (record is None or record.seat(ordinal) is not None):
+                continue
+            end = TOKEN_END if record is None else record.end
+            members = () if record is None else tuple(each.ordinal for each in record.members)
+            found[parent.gid] = Ancestor(parent.gid, parent.tail, end, members)
+    return sorted(found.values(), key=lambda each: (-each.gid.epoch, each.gid.token))
+
+
+def _with_groups(journal: KnownLineage, generation: Generation) -> Iterator[Parent]:
+    """The parents that have a group; one without any hands on its own."""
+    for parent in generation.parents:
+        record = journal.records.get(parent.gid)
+        if parent.tail > 0:
+            yield parent
+        elif record is not None and parent.gid.epoch > GENESIS_EPOCH:
+            yield from _with_groups(journal, record)
+
+
+def nearest(journal: KnownLineage, generation: Generation) -> list[Parent]:
+    """The generations whose history this one continues, each with a group."""
+    return list(_with_groups(journal, generation))

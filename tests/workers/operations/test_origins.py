@@ -1,0 +1,243 @@
+"""Who has no generation learns from two members of the parent, over real sockets."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twin import run
+
+from barco.cluster.state.kin import KnownLineage, far, nearest, origin
+from barco.errors import BarcoError, ProtocolError, RequestError
+from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
+from barco.model.ranges import peer_of
+from barco.types import Epoch, Ordinal, Token
+from barco.workers.operations import origins
+from barco.workers.operations.origins import Origins, unpack
+from barco.workers.peers.rpc import RpcServer, Siblings
+
+OLD, NEW, END = 0, 2**40, 2**41
+DISKS = [Identity(Ordinal(at), bytes([at + 1]) * 16) for at in range(4)]
+
+
+def generation(token: int, end: int, epoch: int, at: tuple[int, ...], *parents: Parent) -> Any:
+    members = tuple(DISKS[each] for each in at)
+    return Generation(
+        Gid(Token(token), Epoch(epoch)), end, members[0], 70 + epoch, members, parents
+    )
+
+
+BEFORE = generation(OLD, END, 4, (0, 1, 2))
+PARENT = generation(OLD, END, 5, (0, 1, 2), Parent(BEFORE.gid, 9))
+LEFT = generation(OLD, NEW, 6, (0, 3, 1), Parent(PARENT.gid, 40))
+RIGHT = generation(NEW, END, 6, (3, 1, 2), Parent(PARENT.gid, 40))
+SPLIT = Successor(40, Kind.SPLIT, (LEFT, RIGHT))
+LIE = Successor(39, Kind.RELEAD, (generation(NEW, END, 6, (3, 1, 2), Parent(PARENT.gid, 39)),))
+RECORDS = {each.gid: each for each in (BEFORE, PARENT, LEFT, RIGHT)}
+KNOWN = KnownLineage(RECORDS, {BEFORE.gid: Successor(9, Kind.RELEAD, (PARENT,)), PARENT.gid: SPLIT})
+
+
+def test_an_origin_is_the_last_step_that_made_a_broker_a_member() -> None:
+    assert origin(KNOWN, NEW, 3) == (PARENT, SPLIT)
+    assert origin(KNOWN, OLD, 3) == (PARENT, SPLIT), "of the parent's own token it is new"
+    assert origin(KNOWN, OLD, 0) == (PARENT, SPLIT), "of those that are none the last"
+    assert origin(KNOWN, NEW, 0) is None and origin(KNOWN, 7, 3) is None
+    later = generation(NEW, END, 7, (3, 1, 2), Parent(RIGHT.gid, 0))
+    records, decided = {**RECORDS, later.gid: later}, {**KNOWN.decided}
+    decided[RIGHT.gid] = Successor(0, Kind.RELEAD, (later,))
+    assert origin(KnownLineage(records, decided), NEW, 3) == (PARENT, SPLIT), (
+        "not a change of leaders"
+    )
+
+
+def test_what_is_far_is_what_the_process_never_held() -> None:
+    ((gid, tail, end, members),) = far(KNOWN, NEW, 3)
+    assert (gid, tail, end, members) == (PARENT.gid, 40, END, (0, 1, 2))
+    assert far(KNOWN, OLD, 0) == [] and far(KNOWN, OLD, 2) == []
+    assert [each.gid for each in far(KNOWN, OLD, 3)] == [PARENT.gid]
+    # One that ended without a group hands on its parents.
+    empty = generation(NEW, END, 7, (3, 1, 2), Parent(RIGHT.gid, 0))
+    known = KnownLineage({**RECORDS, empty.gid: empty}, KNOWN.decided)
+    assert nearest(known, empty) == [Parent(PARENT.gid, 40)]
+
+
+class Member:
+    """A process whose journal says what a test says."""
+
+    def __init__(self, path: Path, ordinal: int) -> None:
+        self.peer, self.path = peer_of((Ordinal(ordinal), 0)), str(path / f"{ordinal}.rpc")
+        self.journal: KnownLineage | None = KNOWN
+        self.raw: Any = None
+        self.origins = Origins(
+            OLD,
+            ordinal,
+            0,
+            ranges=Ranges(),  # type: ignore[arg-type]
+            siblings=Siblings(worker=self.peer, paths={}, operation=_nothing, bytes_max=1 << 20),
+            peer=self.peer,
+            journal=lambda: self.journal,
+            wants=lambda: False,
+            taught=lambda *told: None,
+        )
+        self.server = RpcServer(self._operation, bytes_max=1 << 20)
+
+    async def _operation(self, op: str, args: Mapping[str, Any]) -> Any:
+        return self.raw if self.raw is not None else await self.origins.operations[op](args)
+
+
+async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
+    raise RequestError("nobody asks itself")
+
+
+class Ranges:
+    """Of which three brokers have a process, each."""
+
+    all = ()
+
+    def of_slice(self, number: int) -> int:
+        return OLD
+
+    def processes_of_token(self, token: int) -> list[tuple[int, int]]:
+        return [(at, 0) for at in range(3)] if token == OLD else [(3, 0)]
+
+    def process_at(self, ordinal: int, token: int) -> tuple[int, int] | None:
+        return (ordinal, 0)
+
+
+class Joiner:
+    """Broker 3, which has nothing."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self.told: list[tuple[Generation, Successor, frozenset[int]]] = []
+        self.news = asyncio.Event()
+        self.peer = peer_of((Ordinal(3), 0))
+        paths = {member.peer: member.path for member in members}
+        self.siblings = Siblings(
+            worker=self.peer, paths=paths, operation=_nothing, bytes_max=1 << 20
+        )
+        self.origins = Origins(
+            NEW,
+            3,
+            4,
+            ranges=Ranges(),  # type: ignore[arg-type]
+            siblings=self.siblings,
+            peer=self.peer,
+            journal=lambda: KnownLineage({}, {}),
+            wants=lambda: not self.told,
+            taught=self._taught,
+        )
+
+    def _taught(self, *told: Any) -> None:
+        self.told.append(told)
+        self.news.set()
+
+
+Test = Callable[[list[Member], Joiner], Any]
+
+
+def joining(tmp_path: Path, test: Test) -> None:
+    @run
+    async def scenario() -> None:
+        members = [Member(tmp_path, at) for at in range(3)]
+        for member in members:
+            await member.server.start(member.path)
+        joiner = Joiner(members)
+        try:
+            await test(members, joiner)
+        finally:
+            await joiner.origins.close()
+            await joiner.siblings.close()
+            for member in members:
+                await member.server.close()
+
+
+def test_two_that_say_the_same_are_believed(tmp_path: Path) -> None:
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        members[0].journal = None
+        await joiner.origins._ask()
+        assert joiner.told == [(PARENT, SPLIT, frozenset({1, 2}))]
+
+    joining(tmp_path, test)
+
+
+@pytest.mark.parametrize("case", ["one", "two words", "strangers", "not mine", "junk"])
+def test_less_than_that_is_not(tmp_path: Path, case: str) -> None:
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        liar = KnownLineage(RECORDS, {PARENT.gid: LIE})
+        if case == "one":
+            members[0].journal = members[1].journal = KnownLineage({}, {})
+        elif case == "two words":
+            members[0].journal, members[1].journal = liar, KnownLineage({}, {})
+        elif case == "strangers":  # Two of them are no members of the parent that they speak of.
+            other = generation(OLD, END, 5, (0, 3, 1))
+            value = Successor(40, Kind.SPLIT, (LEFT, RIGHT))
+            for member in members[1:]:
+                member.journal = KnownLineage({other.gid: other}, {other.gid: value})
+            members[0].journal = KnownLineage({}, {})
+        elif case == "not mine":
+            for member in members:
+                others = Successor(40, Kind.RELEAD, (generation(OLD, END, 6, (0, 1, 2)),))
+                told = await members[0].origins.operations["origin"]({"token": NEW, "ordinal": 3})
+                told[1]["value"] = [40, "relead", [_plain(others.children[0])]]
+                member.raw = told
+        else:
+            for member, raw in zip(members, ([], [1, 2], [{"t": "opened"}] * 2), strict=True):
+                member.raw = raw
+        await joiner.origins._ask()
+        assert joiner.told == []
+
+    joining(tmp_path, test)
+
+
+def _plain(each: Generation) -> list[Any]:
+    members = [list(member) for member in each.members]
+    return [list(each.gid), each.end, members[0], each.session, members, []]
+
+
+def test_a_hint_is_worth_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the next one would be due; what it says itself is nothing."""
+    monkeypatch.setattr(origins, "ASK_SECONDS", 300.0)
+    monkeypatch.setattr(origins, "ASK_SECONDS_MAX", 300.0)
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        for member in members:
+            member.journal = None
+        task = asyncio.create_task(joiner.origins.run())
+        await asyncio.sleep(0.1)
+        for member in members:
+            member.journal = KNOWN
+        server = RpcServer(lambda op, args: joiner.origins.operations[op](args), bytes_max=1 << 20)
+        path = str(tmp_path / "3.rpc")
+        await server.start(path)
+        caller = Siblings(
+            worker=members[0].peer, paths={joiner.peer: path}, operation=_nothing, bytes_max=1 << 20
+        )
+        members[0].origins._siblings = caller
+        assert joiner.told == []
+        members[0].origins.decided(PARENT, SPLIT)
+        async with asyncio.timeout(10):
+            await joiner.news.wait()
+        assert joiner.told[0][:2] == (PARENT, SPLIT)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await members[0].origins.close()
+        await caller.close()
+        await server.close()
+
+    joining(tmp_path, test)
+
+
+def test_what_is_asked_and_told_is_looked_at(tmp_path: Path) -> None:
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        for args in ({}, {"token": 2**63, "ordinal": 1}, {"token": "0", "ordinal": 1}):
+            with pytest.raises(BarcoError, match="is no number"):
+                await joiner.siblings.call(members[0].peer, "origin", args)
+        good = await joiner.siblings.call(members[0].peer, "origin", {"token": NEW, "ordinal": 3})
+        assert unpack(good) == (PARENT, SPLIT) and unpack(None) is None
+        twice = [good[0], {**good[1], "gid": [OLD, 4]}]
+        for wrong in ([], good[:1], [good[1], good[0]], [good[0], good[0]], twice, "x", 7):
+            with pytest.raises(ProtocolError):
+                unpack(wrong)
+
+    joining(tmp_path, test)
