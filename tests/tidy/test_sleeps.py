@@ -42,7 +42,6 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.replication.states:fetch": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
-    "barco.workers.http.base.context:change_slice": "a leader elsewhere",
     "barco.workers.http.base.waiting:again": "a leader elsewhere",
     "barco.workers.http.handlers.consume:_poll_until": "who was asked said what was not so",
     "barco.workers.http.handlers.read:_read": "who was asked said what was not so",

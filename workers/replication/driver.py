@@ -113,8 +113,6 @@ class Driver:
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
         self._started = False
-        self.on_decided: Callable[[Generation, Successor], None] = lambda parent, value: None
-        """Called with a generation and what follows it, when that is learned here."""
         self._unshown: tuple[Gid, int] | None = None
         """Not readable before this group is committed. After a start: what recovery restored goes
         up to here, and may be more than was ever committed. After a change of generation: the
@@ -402,9 +400,6 @@ class Driver:
 
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
         self._journal.add(effect)
-        for each in effect.records:
-            if isinstance(each, r.DecidedRecord) and (parent := self._machine.record(each.gid)):
-                self.on_decided(parent, each.value)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"

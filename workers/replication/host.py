@@ -132,7 +132,6 @@ class ReplicaHost:
             wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
             taught=lambda *told: self.driver.post(ev.Taught(*told)),
         )
-        self.driver.on_decided = origins.decided
         service.extend(origins.operations)
         states = States(
             options.held.token,
@@ -309,8 +308,11 @@ class ReplicaHost:
             if child.gid.token != own or child.seat(self._me.ordinal) is None:
                 self._tell(child)
         ended = self.driver.record(gid)
-        if value.kind is Kind.HANDOFF and ended is not None:
+        if ended is None:
+            return
+        if value.kind is Kind.HANDOFF:
             self._tell(ended, handed=True)
+        self._origins.decided(ended, value)
 
     def _tell(self, generation: Generation, *, handed: bool = False, stopped: bool = False) -> None:
         assert not (handed and stopped), "what is handed over was stopped before"

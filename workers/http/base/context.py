@@ -185,15 +185,13 @@ class Context:
     async def change_slice(self, number: int, op: str, args: Mapping[str, Any]) -> Any:
         """Change something that the leader of a slice keeps; a next leader is waited for. It may be
         made twice, so it must be such a change."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.LEADER_WAIT_SECONDS
+        wait = LeaderWait()
         while True:
             try:
                 return await self.siblings.call(self.owner(number), op, args)
             except BarcoError as error:
-                if loop.time() >= until or not _passes(error):
+                if not _passes(error) or not await wait.again():
                     raise
-            await asyncio.sleep(_LEADER_PAUSE_S)
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
         """Change something on every range. It may be made twice, so it must be such a change.
