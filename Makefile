@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo test check bench native-test fuzz chaos chaos-ring chaos-storm hostile failover clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring chaos-storm hostile failover clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ cluster-stop: setup ## Stop the three brokers
 
 cluster-demo: setup ## Empty .cluster, start it anew, load the flights, SIGKILL a broker: nothing is lost
 	@$(PYTHON) scripts/cluster_demo.py
+
+elastic: setup ## Three brokers become six while flights flow in: nothing is lost, pictures and a table
+	@$(PYTHON) scripts/elastic_demo.py
 
 test: setup native-test ## Run the tests (TESTS=path for some of them)
 	$(PYTHON) -m pytest $(TESTS)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,27 +86,35 @@ class LocalCluster:
         """What a broker says."""
         return self.root / f"b{ordinal}.log"
 
-    def write(self) -> None:
-        """The files; those of an earlier run are kept, so that the data is taken up again."""
+    def write(self, brokers: int = 0) -> None:
+        """The files of the first so many brokers (0: of all), which know of no more; those of an
+        earlier run are kept, so that the data is taken up again."""
+        brokers = brokers or len(self.hosts)
         self.root.mkdir(parents=True, exist_ok=True)
-        uuid, secret = secrets.token_hex(16), self.root / "secret"
+        uuid, secret = self._uuid(), self.root / "secret"
         if not secret.exists():
             secret.touch(mode=0o600)
             secret.write_text(secrets.token_hex(32) + "\n")
-        for ordinal in range(len(self.hosts)):
+        for ordinal in range(brokers):
             if self.config(ordinal).exists():
                 continue
             text = TOML.format(
                 ordinal=ordinal,
                 data=self.data(ordinal),
                 workers=self.workers,
-                brokers=json.dumps(list(self.hosts)),
+                brokers=json.dumps(list(self.hosts[:brokers])),
                 uuid=uuid,
                 secret=secret,
                 memory=MEMORY_BYTES,
                 segment=SEGMENT_BYTES,
             )
             self.config(ordinal).write_text(text)
+
+    def _uuid(self) -> str:
+        """The cluster's: that of the first broker's file, if there is one."""
+        if not self.config(0).exists():
+            return secrets.token_hex(16)
+        return str(tomllib.loads(self.config(0).read_text())["cluster"]["uuid"])
 
     def start(self, ordinal: int) -> int:
         """Start one broker in the background; its process id."""

@@ -62,19 +62,9 @@ class GrowingRing(Ring):
 
     def ask_for(self, brokers: int) -> None:
         """The target. Who is asked may just be dying: anybody will do."""
-        body, answers = json.dumps({"brokers": brokers}).encode(), []
-        until = time.monotonic() + STEP_S
-        while time.monotonic() < until:
-            for node in self.nodes:
-                try:
-                    answers.append(call(node.port, "PUT", "/v1/topology", body))
-                except (OSError, EOFError) as error:
-                    answers.append(error)
-                    continue
-                if answers[-1].status in (200, 202):
-                    return
-            time.sleep(0.2)
-        raise AssertionError(f"nobody takes the target: {answers[-3:]}")
+        everywhere = ",".join(f"{node.host}:{node.port[1]}" for node in self.nodes)
+        asked = ("scale", "--to", str(brokers), "--no-wait", "--endpoint", everywhere)
+        self.barco(self.nodes[0], *asked)
 
     def routes(self) -> list[dict[str, object]]:
         """As somebody who runs has them."""
