@@ -19,6 +19,7 @@ from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
 from barco.workers.http.base.messages import problem_response
+from barco.workers.operations.growth import Growth
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
@@ -109,6 +110,8 @@ class Worker:
             opened=self._opened,
             fatal=self._fatal,
         )
+        self._growth = Growth(options, self._service, self._replica.driver, self._network.siblings)
+        self._service.target.on_news = self._growth.kick
         names = (
             "built",
             "landed",
@@ -171,6 +174,8 @@ class Worker:
         gc.set_threshold(START_OBJECTS, *usual[1:])
         await self._replica.open()
         self._app.open()
+        if self._options.ring_size > 1:
+            self._spawn(self._growth.run())
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())

@@ -146,6 +146,8 @@ class Broker:
         self._keepers = {number: self._keeper(number) for number in table.numbers}
         self._lives: dict[int, asyncio.Task[None]] = {}
         """What runs each keeper."""
+        self._unmade: dict[int, str] = {}
+        """By token: why there is no process for a range that needs one."""
 
     async def run(self) -> int:
         """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
@@ -243,6 +245,26 @@ class Broker:
         datadir.write_table(self._plan.data_dir, self._identity, table)
         self._table = table
         self._tell_own()
+
+    def _start_needed(self) -> None:
+        """Processes for what the target and the routes want of this broker."""
+        if self._cluster is None or self._stop.is_set():
+            return
+        for held in self._cluster.needed():
+            if self._table.holding(held.token) is not None:
+                continue
+            try:
+                made = self.add_range(held)
+            except BarcoError as error:
+                if self._unmade.get(held.token) != error.detail:
+                    self._unmade[held.token] = error.detail
+                    log.error("%s", error.detail)
+                continue
+            log.info(
+                "a process is started for slices %d to %d, of which this broker shall be a member",
+                *(made.numbers[0], made.numbers[-1]),
+                extra={"worker": made.number},
+            )
 
     def _tell_own(self) -> None:
         """To this broker's processes and to the other brokers: these are the processes now, and
@@ -424,6 +446,7 @@ class Broker:
         while True:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
+            self._start_needed()
             lives = [keeper.life for keeper in self._keepers.values()]
             self._crowding.look((life.stats for life in lives if life is not None), loop.time())
 

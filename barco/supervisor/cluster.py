@@ -37,13 +37,14 @@ from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, G
 from barco.cluster.gossip.topology import Topology, broker_to_dict
 from barco.cluster.groups.registrations import Registrations
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import needed_ranges
 from barco.cluster.ring.heard import HeardRoutes
 from barco.cluster.ring.routes import RouteTable, checked_route, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
 from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
-from barco.model.ranges import ProcessTable
+from barco.model.ranges import HeldRange, ProcessTable
 from barco.protocol import messages
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor import machine
@@ -52,6 +53,7 @@ from barco.supervisor.datadir import Identity
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
+from barco.types import Ordinal
 
 log = logging.getLogger("barco.cluster")
 
@@ -92,6 +94,8 @@ class Cluster:
         self._cut = Cut(hello.brokers, hello.slices_per_range)
         self.target: Target | None = None
         """The brokers of which the cluster shall consist; None: nobody has said yet."""
+        self._needed: list[HeldRange] = []
+        self._needed_for: tuple[object, ...] = ()
         self._registrations = Registrations(
             slices,
             ordinal=hello.ordinal,
@@ -199,6 +203,15 @@ class Cluster:
         self._processes = told(table, sessions)
         self._unstored |= self._heard.look_again()
         self.node.run(self.node.machine.renew(self.node.now(), self._processes))
+
+    def needed(self) -> list[HeldRange]:
+        """The ranges for which this broker needs a process now."""
+        news = (self.target, self.routes, self._topology.version)
+        if self._needed_for != news:
+            self._needed_for = news
+            me, heard = Ordinal(self._ordinal), self._topology.brokers
+            self._needed = needed_ranges(self.target, self.routes, heard, me)
+        return self._needed
 
     # --- What workers tell ------------------------------------------------------------------------
 

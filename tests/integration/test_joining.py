@@ -108,3 +108,43 @@ def test_who_may_not_join(cluster: JoinedCluster) -> None:
     refused("known with disk", "format", "--join")
     cluster.stop()
     refused("no other broker of cluster.brokers answers", "format", "--join")
+
+
+def processes(cluster: JoinedCluster, at: int) -> list[tuple[int, int]]:
+    """First slice and how many, of each process."""
+    table = json.loads((cluster.data(at) / "processes.json").read_text())["processes"]
+    return [(each["first"], each["slices"]) for each in table]
+
+
+def waits(cluster: JoinedCluster, at: int) -> bool:
+    """Whether the fourth process of a broker is ready, and has no range yet."""
+    shards = cluster.status(at).get("shards", [])
+    return len(shards) == 4 and shards[3].get("waits") is True
+
+
+def test_processes_are_started_for_what_the_target_wants(cluster: JoinedCluster) -> None:
+    """Of whoever shall be a member; the fourth was heard of and is away, so no step is taken."""
+    fourth = cluster.join(next_host(cluster))
+    for at in range(3):
+        until(f"broker {at} hears of it", lambda at=at: heard(cluster, at, fourth))
+    cluster.stop([fourth])
+    with client.Admin(cluster.endpoints[2]) as admin:
+        seen = admin.topology()
+        brokers = [{"ordinal": each, "workers": 1} for each in range(4)]
+        admin.set_target({"cluster": seen["cluster"], "version": 0, "brokers": brokers})
+    for at, wanted in ((0, []), (1, [(4, 4)]), (2, [(4, 4)])):
+        until(
+            f"broker {at} has its processes",
+            lambda at=at, wanted=wanted: processes(cluster, at)[3:] == wanted,
+        )
+    for at in (1, 2):
+        until(
+            "it is ready", lambda at=at: cluster.status(at).get("shards", [{}] * 4)[3].get("waits")
+        )
+    for at in range(3):
+        cluster.wait_in_sync(at)
+    # A broker that starts anew has its table; nothing is there twice.
+    cluster.kill(1)
+    cluster.start(1)
+    cluster.wait_ready([1])
+    assert len(processes(cluster, 1)) == 4

@@ -14,6 +14,7 @@ from barco.cluster.ring.target import (
     Known,
     Target,
     TargetBroker,
+    check_shape,
     first_target,
     next_target,
     unpack_target,
@@ -52,6 +53,8 @@ class TargetDesk:
         self._leads = False
         self.heard = self._keeper.target
         """The latest that was told."""
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when another one is heard of."""
         self.tell: Callable[[bytes], None] = lambda packed: None
         """Tells the supervisor, and by it all brokers."""
 
@@ -70,6 +73,7 @@ class TargetDesk:
 
     def _say(self, target: Target) -> None:
         self.heard = target
+        self.on_news()
         if target.version > 0:
             self.tell(target.packed())
 
@@ -81,6 +85,11 @@ class TargetDesk:
             return  # The supervisor has looked; nothing that it says ends a worker.
         if target.version > self.heard.version and not self._leads:
             self.heard = target
+            self.on_news()
+
+    def adopt(self, target: Target) -> None:
+        """Who keeps it has said so itself: that counts, whatever gossip tells."""
+        self.heard = target
 
     # --- Operations ----------------------------------------------------------------------------
 
@@ -97,6 +106,7 @@ class TargetDesk:
         self._check_leads()
         listed = [_broker(each) for each in args["brokers"]]
         cluster, seen = str(args["cluster"]), int(args["seen"])
+        check_shape(self.cut, listed)  # Whatever else is known, or not.
 
         def propose(current: Target) -> Target:
             known = self._known(current)

@@ -431,6 +431,7 @@ class Gossip:
 
     def _reconnect(self, now: float) -> None:
         """Try brokers that are down or were never heard of: one, or some when quite alone."""
+        assert self.members.me.ordinal in self._sought, "it was the first that was heard of"
         alone = not self.members.up
         away = sorted(self._sought.difference(self.members.up, (self.members.me.ordinal,)))
         seconds = limits.GOSSIP_RECONNECT_SECONDS / (4 if alone and away else 1)

@@ -77,6 +77,7 @@ class Target:
 
 def first_target(cut: Cut, workers: int) -> Target:
     """What is wanted before anybody has asked for anything: the brokers of the first cut."""
+    assert 1 <= workers <= cut.slices_per_range, "each process leads a slice"
     brokers = tuple(TargetBroker(ordinal=each, workers=workers) for each in range(cut.brokers))
     return Target(0, cut, brokers)
 

@@ -4,14 +4,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import barco
+from barco.cli.commands.scale.left import away, facts_of, left, listed, words_of
 from barco.cli.shared import talk
 from barco.cli.shared.routes import cut_of, table_of, target_of
-from barco.cluster.ring.plan import RingStep, plan
-from barco.cluster.ring.routes import RouteTable
+from barco.cluster.ring.plan import plan
 from barco.cluster.ring.target import Target, TargetBroker, check_shape
 from barco.errors import BarcoError, ConflictError, ProtocolError, RequestError
 from barco.limits import BROKERS_MAX
@@ -43,23 +43,6 @@ Exit codes:
   1    refused, or no broker answers; with --timeout, the time was over
   130  interrupted: what was said stays, and is carried out
 """
-
-
-class Growth(NamedTuple):
-    """What is left to do."""
-
-    target: Target
-    missing: list[int]
-    """Brokers of the target that nobody has heard of, or that are away."""
-    rounds: list[list[RingStep]]
-    """Steps of those that are there."""
-    faults: list[str]
-    """Why the routes are not whole just now."""
-
-    @property
-    def done(self) -> bool:
-        """Whether the ring is as it shall be."""
-        return not (self.missing or self.rounds or self.faults)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -109,11 +92,11 @@ def _wanted(topology: Mapping[str, Any], size: int, workers: int | None) -> Targ
         raise ProtocolError("this broker tells no target: it is older than this command")
     known = {each.ordinal: each for each in current.brokers}
     usual = workers or max(each.workers for each in current.brokers)
-    listed = tuple(
+    brokers = tuple(
         known.get(each, TargetBroker(ordinal=each, workers=usual)) for each in range(size)
     )
-    check_shape(cut, listed)
-    return Target(current.version, cut, listed)
+    check_shape(cut, brokers)
+    return Target(current.version, cut, brokers)
 
 
 def _asked(topology: Mapping[str, Any], wanted: Target) -> dict[str, Any]:
@@ -134,38 +117,23 @@ def _print_plan(topology: Mapping[str, Any], wanted: Target, *, as_json: bool) -
     if faults := table.faults():
         raise ConflictError(f"there is no plan while the ring is not whole: {'; '.join(faults)}")
     rounds = plan(table, wanted.wanted())
-    away = _away(topology, wanted)
+    absent = away(topology, wanted)
     if as_json:
         steps = [
             {"round": number, "kind": step.kind.value, "by": step.by, "words": str(step)}
             for number, steps in enumerate(rounds, 1)
             for step in steps
         ]
-        talk.print_json({"steps": steps, "missing": away})
+        talk.print_json({"steps": steps, "missing": absent})
         return 0
     for number, found in enumerate(rounds, 1):
         for step in found:
             print(f"round {number}  {step}")
     if not rounds:
         print("no steps: the ring is so already")
-    if away:
-        print(f"brokers {_listed(away)} have not joined yet: barco format --join, barco serve")
+    if absent:
+        print(f"brokers {listed(absent)} have not joined yet: barco format --join, barco serve")
     return 0
-
-
-def _away(topology: Mapping[str, Any], target: Target) -> list[int]:
-    """Of the target: who was not heard of, or is gone."""
-    there = {
-        int(each["ordinal"])
-        for each in topology["brokers"]
-        if each.get("state", "alive") in ("alive", "suspect")
-    }
-    return sorted(target.workers.keys() - there)
-
-
-def _listed(ordinals: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ordinals[:8]))
-    return shown + (f" and {len(ordinals) - 8} more" if len(ordinals) > 8 else "")
 
 
 # --- Looking on -----------------------------------------------------------------------------------
@@ -177,17 +145,17 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> in
     said = ""
     while True:
         try:
-            growth = left(admin.topology())
+            work = left(admin.topology())
         except BarcoError as error:
             words, facts = f"no answer: {error.detail}", {"error": error.detail}
         else:
-            if growth.target.version > version:
+            if work.target.version > version:
                 return talk.fail(
-                    f"the target was changed meanwhile: it is version {growth.target.version},"
+                    f"the target was changed meanwhile: it is version {work.target.version},"
                     f" and not {version}"
                 )
-            words, facts = _words(growth), _facts(growth)
-            if growth.done and growth.target.version == version:
+            words, facts = words_of(work), facts_of(work)
+            if work.done and work.target.version == version:
                 _say(args, words, facts)
                 return 0
         if words != said:
@@ -196,41 +164,6 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> in
         if end is not None and time.monotonic() >= end:
             return talk.fail(f"not reached in {args.timeout:g} s; what was said stays: {words}")
         time.sleep(LOOK_SECONDS)
-
-
-def left(topology: Mapping[str, Any]) -> Growth:
-    """What is to be done until the ring is as the target has it."""
-    cut = cut_of(topology)
-    target = target_of(topology, cut)
-    if target is None:
-        raise ProtocolError("this broker tells no target: it is older than this command")
-    table: RouteTable = table_of(topology, cut)
-    missing, faults = _away(topology, target), table.faults()
-    present = target.workers.keys() - set(missing)
-    rounds = [] if faults else plan(table, target.wanted(target.joined(table, present)))
-    return Growth(target, missing, rounds, faults)
-
-
-def _words(growth: Growth) -> str:
-    if growth.done:
-        return f"done: the ring has {len(growth.target.brokers)} brokers"
-    parts = []
-    if growth.faults:
-        parts.append(f"waits: {growth.faults[0]}")
-    if steps := [step for steps in growth.rounds for step in steps]:
-        parts.append(f"{len(steps)} step{'s' if len(steps) > 1 else ''} left; next: {steps[0]}")
-    if growth.missing:
-        parts.append(f"waits for brokers {_listed(growth.missing)}, which have not joined")
-    return "; ".join(parts)
-
-
-def _facts(growth: Growth) -> dict[str, Any]:
-    return {
-        "done": growth.done,
-        "missing": growth.missing,
-        "stepsLeft": [str(step) for steps in growth.rounds for step in steps],
-        "faults": growth.faults,
-    }
 
 
 def _say(args: argparse.Namespace, words: str, facts: Mapping[str, Any]) -> None:

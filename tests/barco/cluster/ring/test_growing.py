@@ -1,0 +1,36 @@
+"""Which processes a broker needs."""
+
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import needed_ranges
+from barco.cluster.ring.routes import RangeRoute, RouteTable
+from barco.cluster.ring.target import Target, TargetBroker
+from barco.model.ranges import HeldRange
+from barco.types import Ordinal
+
+CUT = Cut(3, 8)
+FIRST = [
+    RangeRoute(8 * n, 8, CUT.token(8 * n), 2, n, (n, (n + 1) % 3, (n + 2) % 3)) for n in range(3)
+]
+SIX = Target(1, CUT, tuple(TargetBroker(ordinal=each, workers=1) for each in range(6)))
+
+
+def spans(found: list[HeldRange]) -> list[tuple[int, int, tuple[int, ...]]]:
+    assert not any(each.genesis for each in found)
+    return [(each.first, each.slices, each.members) for each in found]
+
+
+def test_without_a_target_what_the_routes_say() -> None:
+    table = RouteTable(CUT, FIRST)
+    found = spans(needed_ranges(None, table, (), Ordinal(1)))
+    assert found == [(0, 8, (0, 1, 2)), (8, 8, (1, 2, 0)), (16, 8, (2, 0, 1))]
+    assert needed_ranges(None, table, (), Ordinal(3)) == []
+
+
+def test_of_the_target_who_was_heard_of_counts() -> None:
+    table = RouteTable(CUT, FIRST)
+    found = spans(needed_ranges(SIX, table, [3], Ordinal(1)))
+    # The range of 2 is still its own by the routes, until it has moved.
+    assert found == [(0, 4, (0, 3, 1)), (4, 4, (3, 1, 2)), (8, 8, (1, 2, 0)), (16, 8, (2, 0, 1))]
+    all_of_them = spans(needed_ranges(SIX, table, range(6), Ordinal(5)))
+    assert all_of_them == [(12, 4, (4, 2, 5)), (16, 4, (2, 5, 0)), (20, 4, (5, 0, 3))]
+    assert needed_ranges(SIX, table, range(9), Ordinal(7)) == []
