@@ -6,19 +6,23 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from gossiping import hello, host, until
+import pytest
+from gossiping import CLUSTER, hello, host, until
 
-from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo
+from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo, LeaderInfo
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.routes import RangeRoute, unpack_route
+from barco.cluster.ring.routes import RangeRoute, RouteTable, unpack_route
+from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.model.ranges import first_table
 from barco.model.replicas import Replicas
 from barco.protocol.gossip import Push
 from barco.supervisor.cluster import Cluster, ring_slices, told
 from barco.supervisor.control import Sends
+from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.types import Ordinal
 
 CUT = Cut(3, 8)
@@ -33,7 +37,13 @@ def leads(route: RangeRoute) -> dict[str, Any]:
 class Site:
     """One broker: its control plane and what its two workers were sent."""
 
-    def __init__(self, ordinal: int, addresses: list[tuple[str, int]], incarnation: int) -> None:
+    def __init__(
+        self,
+        ordinal: int,
+        addresses: list[tuple[str, int]],
+        incarnation: int,
+        data_dir: Path | None = None,
+    ) -> None:
         greeting = hello(ordinal, len(addresses))
         me = BrokerInfo(
             ordinal=ordinal,
@@ -48,7 +58,9 @@ class Site:
         )
         self.sent: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
         self.deaf: set[int] = set()
-        self.cluster = Cluster(me, greeting, addresses, bind=host(ordinal), send=self.take)
+        self.cluster = Cluster(
+            me, greeting, addresses, bind=host(ordinal), send=self.take, data_dir=data_dir
+        )
         self._id = 0
 
     def start_workers(self) -> None:
@@ -123,10 +135,11 @@ class Site:
 
 
 @asynccontextmanager
-async def three() -> AsyncIterator[list[Site]]:
+async def three(data_dir: Path | None = None) -> AsyncIterator[list[Site]]:
+    """data_dir: of the first."""
     listeners = [socket.create_server((host(ordinal), 0)) for ordinal in range(3)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
-    sites = [Site(ordinal, addresses, 1) for ordinal in range(3)]
+    sites = [Site(o, addresses, 1, data_dir if o == 0 else None) for o in range(3)]
     try:
         for site, listener in zip(sites, listeners, strict=True):
             await site.cluster.start(listener)
@@ -283,5 +296,133 @@ def test_many_registrations_at_all_brokers_end_the_same() -> None:
             groups = [site.groups(worker) for site in sites for worker in (0, 1)]
             assert all(each == groups[0] for each in groups)
             assert sum(len(members) for members in groups[0].values()) == 60
+
+    asyncio.run(run())
+
+
+def test_the_routes_of_a_split_reach_all_and_a_late_old_one_moves_nothing() -> None:
+    """Told by a member of the range that was split, which is a member of neither of the others."""
+
+    async def run() -> None:
+        async with three() as sites:
+            old = RangeRoute(0, 8, CUT.token(0), 5, 0, (0, 1, 2))
+            left = old._replace(slices=4, epoch=6, members=(0, 3, 1))
+            right = RangeRoute(4, 4, CUT.token(4), 6, 3, (3, 1, 4))
+            for site in sites:
+                site.tell(0, leads(old))
+            for site in sites:
+                await until(lambda site=site: list(site.cluster.routes) == [old])
+            sites[2].tell(0, leads(left))
+            sites[2].tell(0, leads(right))
+            for site in sites:
+                await until(lambda site=site: list(site.cluster.routes) == [left, right])
+                assert site.routes(1) == {0: left, 4: right}
+            told = [len(site.sent[1]) for site in sites]
+            sites[1].tell(0, leads(old))
+            node = sites[0].cluster.node
+            late = Push(facts=(LeaderInfo(old).fact().packed,))
+            node.run(node.machine.receive(1, late, node.now()))
+            for site in sites:
+                assert (await site.request(0, "cluster"))["ok"]
+                assert list(site.cluster.routes) == [left, right]
+            assert [len(site.sent[1]) for site in sites] == told, "and nobody is told again"
+            assert sites[0].cluster.describe()["routes"] == {
+                "version": sites[1].cluster.routes.version,
+                "faults": ["nothing was heard of slices 8, 9, 10, 11, 12, 13, 14, 15 and 8 more"],
+            }
+
+    asyncio.run(run())
+
+
+def test_what_a_process_here_vouches_for_a_lie_does_not_outdo() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            own = RangeRoute(0, 8, CUT.token(0), 5, 0, (0, 1, 2))
+            lie = RangeRoute(1, 23, CUT.token(1), 2**63 - 1, 2, (2,))
+            sites[0].cluster.renew(TABLES[0], dict.fromkeys(TABLES[0].numbers, 7))
+            sites[0].tell(0, leads(own))
+            await until(lambda: list(sites[0].cluster.routes) == [own])
+            sites[2].tell(0, leads(lie))
+            await until(lambda: 1 in sites[0].routes() and 1 in sites[1].routes())
+            assert list(sites[0].cluster.routes) == [own]
+            assert "led by broker 2 in epoch" in sites[0].cluster.describe()["routes"]["faults"][-1]
+            # As long as that process is there.
+            sites[0].cluster.renew(TABLES[0])
+            assert sites[0].cluster.routes.at(1) == lie
+
+    asyncio.run(run())
+
+
+def test_only_what_changed_is_told_to_workers() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            for first in (0, 8, 16):
+                sites[0].tell(0, leads(RangeRoute(first, 8, CUT.token(first), 2, 0, (0, 1, 2))))
+            await until(lambda: len(sites[1].routes()) == 3)
+            before = len(sites[1].sent[0])
+            sites[0].tell(0, leads(RangeRoute(8, 8, CUT.token(8), 3, 1, (0, 1, 2))))
+            await until(lambda: sites[1].routes()[8].epoch == 3)
+            frames = [m for m in sites[1].sent[0][before:] if m["type"] == "cluster"]
+            assert sum(len(frame["routes"]) for frame in frames) == 1
+
+    asyncio.run(run())
+
+
+def test_a_route_that_can_not_be_is_refused() -> None:
+    """From a worker: it is ended. By gossip: the connection is, and nothing is kept."""
+
+    async def run() -> None:
+        async with three() as sites:
+            cluster, node = sites[0].cluster, sites[0].cluster.node
+            sound = RangeRoute(8, 8, CUT.token(8), 2, 1, (1, 2, 0))
+            wrong = (
+                sound._replace(token=CUT.token(8) + 1),
+                sound._replace(first=9),
+                sound._replace(slices=17),
+                sound._replace(first=24, token=0),
+            )
+            for each in wrong:
+                with pytest.raises(ProtocolError):
+                    cluster.receive(0, {"type": "leads", "route": each.packed()}, 0.0)
+                told = Push(facts=(LeaderInfo(each).fact().packed,))
+                with pytest.raises(ProtocolError):
+                    node.machine.receive(1, told, node.now())
+            for frame in ({}, {"route": 7}, {"route": b""}, {"route": b"x" * 999}):
+                with pytest.raises(ProtocolError):
+                    cluster.receive(0, {"type": "leads"} | frame, 0.0)
+            assert not list(cluster.routes) and not node.machine.store.count("leader")
+
+    asyncio.run(run())
+
+
+def test_routes_are_kept_as_a_hint_for_the_next_start(tmp_path: Path) -> None:
+    """A worker that starts has them before anybody has answered; what is heard outdoes them."""
+
+    async def run() -> None:
+        route = RangeRoute(8, 8, CUT.token(8), 9, 1, (1, 2, 0))
+        store_routes(tmp_path, CLUSTER, RouteTable(CUT, [route]))
+        async with three(tmp_path) as sites:
+            (first,) = [m for m in sites[0].sent[0] if m["type"] == "cluster"][:1]
+            assert [unpack_route(CUT, each) for each in first["hints"]] == [route]
+            assert list(sites[0].cluster.routes) == [route]
+            assert not sites[0].cluster.node.machine.store.count("leader"), "it is told to nobody"
+            now = route._replace(epoch=3, leader=2)  # The cluster was formatted anew, say.
+            sites[1].tell(0, leads(now))
+            await until(lambda: list(sites[0].cluster.routes) == [now])
+            sites[0].cluster.tick(asyncio.get_running_loop().time())
+            assert list(stored_routes(tmp_path, CLUSTER, CUT)) == [now]
+
+    asyncio.run(run())
+
+
+def test_others_hear_which_processes_are_ready_and_in_which_session() -> None:
+    async def run() -> None:
+        async with three() as sites:
+            numbers = TABLES[1].numbers
+            assert [each[2] for each in sites[0].processes(1)[-1]] == [0, 0, 0]
+            sites[1].cluster.renew(TABLES[1], {numbers[0]: 77, numbers[2]: 2**64 - 1})
+            await until(
+                lambda: [each[2] for each in sites[0].processes(1)[-1]] == [77, 0, 2**64 - 1]
+            )
 
     asyncio.run(run())

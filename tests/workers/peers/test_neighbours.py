@@ -134,6 +134,12 @@ def routed(options: WorkerOptions) -> tuple[Leaders, Neighbours, HandOff, Routes
     return leaders, neighbours, hand_off, reactor
 
 
+def told(options: WorkerOptions) -> tuple[RingRanges, Leaders, Neighbours, Routes]:
+    """The same, with the ranges."""
+    leaders, neighbours, _, reactor = routed(options)
+    return neighbours._ranges, leaders, neighbours, reactor
+
+
 def test_clients_are_told_what_a_broker_says_of_itself() -> None:
     options = replace(THREE, advertise="b1.example", shard_port=9300)
     _, neighbours, hand_off, reactor = routed(options)
@@ -196,3 +202,99 @@ def test_the_ranges_of_the_first_cut() -> None:
     assert RANGES.held_by((2, 99)) is None and RANGES.holder(TOKENS[0], 7) is None
     assert RANGES.processes_of(2) == [(2, number) for number in range(6)]
     assert RANGES.numbers_of(TOKENS[3]) == range(12, 16) and RANGES.of_slice(12) == TOKENS[3]
+
+
+def test_a_split_that_gossip_tells_moves_where_requests_go() -> None:
+    """Broker 1 of a ring cut for three hears that broker 3, which joined later, leads a part of
+    what it holds no copy of; a late old route moves nothing back."""
+    options = replace(THREE, workers=1, shard_endpoints=dict.fromkeys(range(3), "x"))
+    options = replace(options, shard_port=9300, brokers=[*options.brokers, "127.0.0.4"])
+    ranges, leaders, neighbours, reactor = told(options)
+    old = RangeRoute(0, 8, ranges.cut.token(0), 5, 0, (0, 1, 2))
+    left, right = (
+        old._replace(slices=4, epoch=6, members=(0, 3, 2)),
+        RangeRoute(4, 4, ranges.cut.token(4), 6, 3, (3, 2, 0)),
+    )
+    joined = {
+        **BROKER,
+        "ordinal": 3,
+        "disk_uuid": "3" * 32,
+        "address": "127.0.0.4",
+        "processes": [[0, right.token, 33], [2, left.token, 0]],
+    }
+    neighbours.apply(news(old, brokers=[joined]))
+    assert set(reactor.peers.values()) == {peer_of((0, 0))} and len(reactor.peers) == 8
+    neighbours.apply(news(right))
+    # Of the rest nothing was heard yet: whoever led it, does.
+    assert [reactor.peers[n] for n in range(8)] == 4 * [peer_of((0, 0))] + 4 * [peer_of((3, 0))]
+    assert reactor.told[4] == "127.0.0.4:9300"
+    assert ranges.numbers_of(old.token) == range(4) and ranges.members(old.token) == (0, 1, 2)
+    neighbours.apply(news(left))
+    assert ranges.members(left.token) == (0, 3, 2) and ranges.members(right.token) == (3, 2, 0)
+    assert [ranges.of_slice(n) for n in (3, 4, 8)] == [left.token, right.token, TOKENS[2]]
+    assert [each.slices for each in ranges.all] == [4, 4, 8, 8]
+    before = dict(reactor.peers)
+    neighbours.apply(news(old))
+    assert reactor.peers == before and leaders.epoch(old.token) == 6
+    # Documents go on to count ranges as the cluster was formatted.
+    assert ranges.shard_number(left.token) == 0 and ranges.shard_number(right.token) is None
+    assert ranges.shard_of(5) == 0 and ranges.shard_of(8) == 1
+    assert ranges.holders(left.token) == ((0, 0), (3, 2), (2, 2))
+    assert ranges.ready(3, right.token) and ranges.session_of(3, right.token) == 33
+    assert not ranges.ready(3, left.token) and not ranges.ready(0, right.token)
+    assert ranges.disk_of(3) == bytes.fromhex("3" * 32) and ranges.disk_of(7) == b""
+    neighbours.apply(news(brokers=[{**joined, "state": "down"}]))
+    assert not ranges.ready(3, right.token)
+
+
+def test_ranges_that_are_joined_again_are_one_and_the_right_ones_token_is_history() -> None:
+    options = replace(THREE, workers=1, shard_endpoints=dict.fromkeys(range(3), "x"))
+    ranges, leaders, neighbours, reactor = told(options)
+    left = RangeRoute(0, 4, ranges.cut.token(0), 6, 0, (0, 2, 1))
+    right = RangeRoute(4, 4, ranges.cut.token(4), 6, 2, (2, 0, 1))
+    processes = [[0, TOKENS[4], 1], [1, left.token, 2], [9, right.token, 3]]
+    neighbours.apply(news(left, right, brokers=[{**BROKER, "processes": processes}]))
+    assert leaders.leader(right.token) == (2, 9)
+    assert [reactor.peers[n] for n in (0, 4)] == [peer_of((0, 0)), peer_of((2, 9))]
+    neighbours.apply(news(right._replace(handed=True)))
+    assert leaders.leader(right.token) is None and reactor.peers[4] == -1
+    assert right.token in leaders.without()
+    whole = left._replace(slices=8, epoch=7)
+    neighbours.apply(news(whole))
+    assert [reactor.peers[n] for n in range(8)] == 8 * [peer_of((0, 0))]
+    assert not ranges.known(right.token) and ranges.at(right.token) is None
+    assert ranges.processes_of_token(right.token) == [(2, 9)] == list(ranges.holders(right.token))
+    assert ranges.processes_of_token(left.token) == [(0, 0), (1, 1), (2, 1)]
+    # Who held a part of it and is told so late does not take it back.
+    neighbours.apply(news(right))
+    assert reactor.peers[4] == peer_of((0, 0))
+
+
+def test_what_this_broker_leads_nobody_else_says() -> None:
+    """After a start gossip still has the generation that this broker led before; its process has
+    begun anew, and does not lead it."""
+    options = replace(THREE, workers=1, shard_endpoints=dict.fromkeys(range(3), "x"))
+    ranges, leaders, neighbours, reactor = told(options)
+    mine = RangeRoute(8, 8, ranges.cut.token(8), 5, 1, (1, 2, 0))
+    neighbours.apply(news(hints=[mine]))
+    neighbours.apply(news(mine))
+    assert leaders.leader(mine.token) is None and set(reactor.peers.values()) <= {-1}
+    assert leaders.learn(mine._replace(epoch=6))
+    assert leaders.leader(mine.token) == (1, 0) and reactor.peers[8] == options.peer
+    assert leaders.learn(mine._replace(epoch=6), stopped=True)
+    assert leaders.leader(mine.token) is None and reactor.peers[8] == -1
+    neighbours.apply(news(mine._replace(epoch=6)))
+    assert leaders.leader(mine.token) is None, "gossip may be late"
+
+
+def test_the_core_is_not_told_to_take_slices_that_it_does_not_have() -> None:
+    options = replace(THREE, workers=1, shard_endpoints=dict.fromkeys(range(3), "x"))
+    _, leaders, neighbours, reactor = told(options)
+    wide = RangeRoute(4, 12, RANGES.cut.token(4), 7, 1, (1, 2, 0))
+    table = options.table.without(TOKENS[2]).with_range(
+        HeldRange(token=wide.token, first=4, slices=12, number=0, members=(1, 2, 0))
+    )
+    own = {"processes": to_plain(table), "endpoints": {"0": "x", "1": "x", "2": "x"}}
+    neighbours.apply_own(own | {"sessions": {}})
+    assert leaders.learn(wide)
+    assert [reactor.peers[n] for n in (4, 15)] == [-1, -1]

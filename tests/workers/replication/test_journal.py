@@ -9,9 +9,10 @@ import pytest
 from barco.cluster.state.effects import Persist
 from barco.cluster.state.events import Persisted
 from barco.errors import BarcoError, DiskFullError
-from barco.model.generation import Ballot, Gid
-from barco.protocol.replication import PromisedRecord
-from barco.workers.replication.journal import Journal
+from barco.model.generation import Ballot, Generation, Gid, Identity, Kind, Successor
+from barco.protocol.replication import AsideRecord, DecidedRecord, PromisedRecord
+from barco.types import Epoch, Ordinal, Token
+from barco.workers.replication.journal import Journal, last_decisions
 
 GID = Gid(0, 2)  # type: ignore[arg-type]
 
@@ -95,3 +96,51 @@ def test_a_record_that_can_not_be_encoded_is_an_error_too(monkeypatch: Any) -> N
     monkeypatch.setattr(persisting, "to_map", refuse)
     told, lineage = told_of({})
     assert told == ["TypeError('no such record')"] and not lineage.calls
+
+
+def a_range(token: int, end: int, epoch: int) -> Generation:
+    members = tuple(Identity(Ordinal(each), bytes(16)) for each in range(3))
+    return Generation(Gid(Token(token), Epoch(epoch)), end, members[0], 7, members, ())
+
+
+SPLIT = Successor(5, Kind.SPLIT, (a_range(0, 4, 3), a_range(4, 8, 3)))
+HANDED = Successor(9, Kind.HANDOFF, ())
+
+
+def test_a_decision_is_told_when_it_is_stable_and_not_before() -> None:
+    told: list[Any] = []
+    lineage = Lineage({2: DiskFullError("no")})
+
+    async def main() -> None:
+        journal = Journal(
+            lineage,  # type: ignore[arg-type]
+            Bulk(),  # type: ignore[arg-type]
+            tell=lambda event: told.append(len(lineage.stable)),
+            decided=lambda gid, value: told.append((gid, value, len(lineage.stable))),
+        )
+        for serial, value in enumerate((SPLIT, HANDED), 1):
+            journal.add(Persist(serial, (DecidedRecord(GID, value),)))
+            assert len(told) == 2 * (serial - 1)
+            await asyncio.sleep(0.002)
+        await journal.close()
+
+    asyncio.run(main())
+    assert told == [1, (GID, SPLIT, 1), 1], "the machine first; what is not stable, to nobody"
+
+
+def test_of_earlier_starts_what_is_still_so_is_told_again() -> None:
+    left, right = (child.gid for child in SPLIT.children)
+    relead = Successor(2, Kind.RELEAD, (a_range(0, 4, 4),))
+    last = Successor(3, Kind.RELEAD, (a_range(0, 4, 5),))
+    records = [
+        DecidedRecord(GID, SPLIT),
+        DecidedRecord(left, relead),
+        promise(1).records[0],
+        DecidedRecord(relead.children[0].gid, last),
+    ]
+    assert [each.gid for each in last_decisions(records)] == [GID, relead.children[0].gid]
+    records.append(DecidedRecord(right, HANDED))
+    assert [each.gid for each in last_decisions(records)] == [relead.children[0].gid, right]
+    # What two others went on without is not so any more.
+    records.append(AsideRecord(left, last, 1))
+    assert [each.gid for each in last_decisions(records)] == [right, left]
