@@ -196,8 +196,9 @@ class Peers(Core):
             left = other.silence - (self._clock - other.heard_at)
             if 0 <= left < PING_SECONDS:
                 self._ping_at = min(self._ping_at, self._now + left + SILENCE_STEP_SECONDS)
-        opened = self._open()
+        opened, unended = self._open(), self._unended()
         ordinals = {member.ordinal for held in opened for member in held.generation.members}
+        ordinals |= {member.ordinal for held in unended for member in held.generation.members}
         for generation in self._settings.ranges:
             if not opened:
                 ordinals |= {member.ordinal for member in generation.members}
@@ -219,7 +220,7 @@ class Peers(Core):
                 self._committing(held),
                 held.generation.session,
             )
-            for held in opened
+            for held in (*opened, *unended)
         )
         doubts, able, stamp = self._doubts(), self._able(), self._stamp()
         for ordinal in sorted(ordinals):

@@ -94,6 +94,8 @@ class Core:
         self._held: dict[Gid, Held] = {}
         self._current: dict[int, Held] = {}
         """Token to the newest generation that starts there."""
+        self._overtaken: dict[Gid, Held] = {}
+        """Of which a later one is known, and not how they ended."""
         self._decided: dict[Gid, Successor] = {}
         """Also of generations whose own record is not known here."""
         self._missing: set[Gid] = set()
@@ -229,6 +231,9 @@ class Core:
         current = self._current.get(generation.gid.token)
         if current is None or current.generation.gid.epoch < generation.gid.epoch:
             self._current[generation.gid.token] = held
+        older = held if held is not self._current[generation.gid.token] else current
+        if older is not None and older.member and older.decided is None:
+            self._overtaken[older.generation.gid] = older
         if held.concerned:
             for gid, _ in generation.parents:
                 if gid not in self._held and self._is_here(gid):
@@ -307,11 +312,21 @@ class Core:
     def _names_me(self, held: Held) -> bool:
         """Whether it is this very process that leads the generation, or will."""
         generation = held.generation
-        return generation.leader == self._me and generation.session == self._session
+        mine = generation.leader == self._me and generation.session == self._session
+        return mine and self._is_here(generation.gid)
 
     def _open(self) -> list[Held]:
         """The generations without a successor in which this broker has a voice."""
         return [held for held in self._current.values() if held.decided is None and held.member]
+
+    def _unended(self) -> list[Held]:
+        """Generations that this member has a part in, and whose end was decided while it was away.
+        Where the line has gone on to others nobody else tells it."""
+        if self._settings.token is None:
+            return []
+        for gid in [gid for gid, held in self._overtaken.items() if held.decided is not None]:
+            del self._overtaken[gid]
+        return list(self._overtaken.values())
 
     def _hear_round(self, held: Held, ballot: Ballot, ahead: int) -> None:
         """A ballot that was promised elsewhere: the next one has to be higher, as far as that."""
