@@ -13,7 +13,7 @@ from typing import Any
 from barco.limits import PROCESSES_MAX
 from barco.model.placement import Placement
 from barco.model.replicas import Process, Replicas
-from barco.types import Ordinal, SliceIndex
+from barco.types import Ordinal, SliceIndex, Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,21 @@ def end_of_slice(cut: Placement, number: int) -> int:
     """The first token behind a slice; 2^63 behind the last one."""
     index, within = divmod(number, cut.slices_per_range)
     return cut.slice_bounds(index, SliceIndex(within))[1]
+
+
+def slices_between(cut: Placement, token: int, end: int) -> range:
+    """The slices of the tokens from `token` to before `end` (2^63 behind the last one), numbered in
+    the token range, at format time, in which they begin.
+
+    ValueError: they do not begin and end between slices of one such range.
+    """
+    index, within = cut.locate(Token(token))
+    first = index * cut.slices_per_range + within
+    slices = range(within, cut.slices_per_range)
+    ends = {end_of_slice(cut, first + more): within + more + 1 for more in range(len(slices))}
+    if token != token_of_slice(cut, first) or end not in ends:
+        raise ValueError(f"tokens {token} to {end} are no slices of one token range")
+    return range(within, ends[end])
 
 
 @cache

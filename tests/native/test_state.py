@@ -102,8 +102,11 @@ def test_a_core_with_other_slices_goes_on_from_its_part(groups: list[bytes]) -> 
         offsets = {(k, v) for k, v in whole.compacted("__offsets") if int(k[-1:]) in slices}
         assert len(offsets) == len(slices) and set(part.compacted("__offsets")) == offsets
         assert set(part.compacted("__topics")) == set(whole.compacted("__topics")) != set()
+        other = state_cut(state_of(groups), 0, 3)  # A state says of which slices it is.
+        part.restore(other)
+        assert part.shard_slices() == (0, 3)
         with pytest.raises(ValueError, match="not a snapshot of this shard"):
-            part.restore(state_cut(state_of(groups), 0, SLICES))
+            part.restore(other[:-1])
         part.close()
     whole.close()
 

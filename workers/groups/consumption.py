@@ -54,7 +54,8 @@ class Consumption:
         self._appends = appends
         self._waiters = waiters
         self._membership = membership
-        self._slices = slices
+        self.slices = slices
+        """Of this worker; they change only while it is closed."""
         self._first_slice = first_slice
         self._now_us = now_us
         self.peer = peer
@@ -78,7 +79,7 @@ class Consumption:
         kinds = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int}
         kept = self._reactor.compacted(OFFSETS)
         for read in internal.each(OFFSETS, kept, lambda given: internal.typed(given, kinds)):
-            if read["slice"] not in self._slices:
+            if read["slice"] not in self.slices:
                 continue
             cursor = GroupCursor(read["group"], read["topic"], read["slice"])
             cursor.committed = cursor.asked = cursor.position = read["offset"]
@@ -126,7 +127,7 @@ class Consumption:
 
     async def _claim_all(self, request: PollRequest) -> list[GroupCursor]:
         member, key = request.member, request.member.key
-        slots = member.slots(self._slices, self._first_slice)
+        slots = member.slots(self.slices, self._first_slice)
         got = await self._got(key, request.said)
         self._fenced.pop(key, None)
         names = [(member.group, *slot) for slot in slots]
@@ -353,7 +354,7 @@ class Consumption:
         return await self._waiters.wait(ready, timeout)
 
     def _has_more(self, member: Member) -> bool:
-        for topic, index in member.slots(self._slices, self._first_slice):
+        for topic, index in member.slots(self.slices, self._first_slice):
             ends = self._reactor.stream_ends(topic, index)
             cursor = self._cursors.get((member.group, topic, index))
             if ends is None or cursor is None:

@@ -52,6 +52,7 @@ async def _no_splits(
 UNOPENED = ("ping", "standing", "stats", "leaders", "written")
 """Answered before the shard is recovered."""
 
+OF_ONE_SLICE = frozenset(("read", "wait"))
 CONSUMING = ("poll", "commit", "goodbye")
 READING = ("read", "plan")
 
@@ -92,6 +93,7 @@ class ShardService:
         """`now_us`: the log's own clock, for all that ages. `wall_us`: to be shown, no more."""
         self.options, self.now_us = options, now_us
         self.slices = options.slices
+        """Those that the core has, within the token range."""
         self.epoch = 0
         self.leading = False
         """Whether this worker leads its shard; else it shows what is committed, and no more."""
@@ -175,6 +177,14 @@ class ShardService:
             "stats": self._stats,
         }
 
+    def hold(self, slices: range) -> None:
+        """The core has these slices from now on, whoever leads them: nothing is done here that was
+        begun for others."""
+        if slices == self.slices:
+            return
+        self.follow(self.epoch)
+        self.slices = self.topics.slices = self.consumption.slices = slices
+
     def follow(self, epoch: int) -> None:
         """Somebody else leads the shard's generation, or nobody yet: what is committed is read."""
         self.epoch = epoch
@@ -227,6 +237,8 @@ class ShardService:
             raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
+        if op in OF_ONE_SLICE and args.get("slice", self.slices.start) not in self.slices:
+            raise NotReadyError("This worker does not have the slice (any more).")
         if op in CONSUMING and not self.gate.serves_consumers():
             raise NotReadyError("The shard's leader has not heard of its followers for a while.")
         bounds = op == "topics" and args["topic"] is not None

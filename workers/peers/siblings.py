@@ -75,7 +75,7 @@ class HandOff:
         self._standing: set[int] = set()
         self._told: dict[Process, str] = {}
         self._closed = False
-        self.slices = self._options.held.numbers
+        self.slices = options.held.numbers
         """Those that the core has, numbered in the whole ring."""
 
     def start(self) -> None:
@@ -117,13 +117,28 @@ class HandOff:
         for token, peer in self._led_by.items():
             self._route(token, peer, self._endpoint(process_of(peer)))
 
+    def hold(self, slices: range) -> None:
+        """The core has these slices from now on, numbered in the whole ring. It has forgotten who
+        it thought leads others here."""
+        self.slices = slices
+        self.rename()
+
     def _route(self, token: int, peer: int, endpoint: str) -> None:
         held = self._ranges.at(token)
         if held is None:
             return  # Its slices are in other ranges now.
-        if peer == self._options.peer and not set(held.numbers) <= set(self.slices):
-            peer = -1  # The core takes events of the slices that it has, when it has them.
-        self._reactor.set_route(held.first, held.slices, peer, endpoint if peer >= 0 else "")
+        numbers = held.numbers
+        if peer == self._options.peer:  # The core takes events of the slices that it has.
+            first = min(max(numbers.start, self.slices.start), numbers.stop)
+            stop = max(min(numbers.stop, self.slices.stop), first)
+            self._set_route(range(numbers.start, first), -1, "")
+            self._set_route(range(stop, numbers.stop), -1, "")
+            numbers = range(first, stop)
+        self._set_route(numbers, peer, endpoint)
+
+    def _set_route(self, numbers: range, peer: int, endpoint: str) -> None:
+        if numbers:
+            self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
 
     def reaches(self, token: int) -> bool:
         """Whether events for the range get to its leader from here."""

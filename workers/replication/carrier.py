@@ -14,7 +14,7 @@ from barco._native import Reactor
 from barco.cluster.logs import events as le
 from barco.cluster.logs.logs import Logs
 from barco.cluster.state import events as ev
-from barco.errors import BarcoError, DiskFullError
+from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.generation import Generation, Gid, Parent
 from barco.types import Epoch, Token
 from barco.workers.storage.stores.recovery import pack_parents
@@ -56,6 +56,10 @@ class Carrier:
         self._eased = eased
         self._session_of = session_of
         self._nearest = nearest
+        self.slices_of: Callable[[Generation], range] | None = None
+        """A generation's slices, within its token range; None: the core keeps those that it has."""
+        self.begun: Callable[[range], None] = lambda slices: None
+        """Called when the core has begun a generation, and has these slices with it."""
         self._wanting = False
         """The core waits for its next segment."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -266,8 +270,29 @@ class Carrier:
         self.step(le.Skipped(gid))
 
     async def _make_state(self, effect: le.MakeState) -> None:
-        await self._store.restore_state(self._nearest(effect.generation))
+        generation = effect.generation
+        if self.current is None:  # The state is asked for, if there is any, and of these slices.
+            self._set_slices(generation)
+        await self._store.restore_state(self._nearest(generation))
+        if self.slices_of is not None:
+            self._check_state(generation.gid, self.slices_of(generation))
         self.step(le.Done())
+
+    def _check_state(self, gid: Gid, slices: range) -> None:
+        """A slice of which nothing is known would begin again with its first event."""
+        assert slices, "a range has a slice"
+        first, count = self._reactor.shard_slices()
+        if not set(slices) <= set(range(first, first + count)) and self._reactor.streams():
+            raise NotReadyError(
+                f"{gid} has slices {slices.start} to {slices[-1]}, and the state of its parents is"
+                f" of {first} to {first + count - 1}."
+            )
+
+    def _set_slices(self, generation: Generation) -> None:
+        if self.slices_of is not None:
+            slices = self.slices_of(generation)
+            self._reactor.set_slices(slices.start, slices[-1])
+            self.begun(slices)
 
     async def _note(self, effect: le.Note) -> None:
         await self._store.seal(effect.gid.epoch, effect.tail)
@@ -278,6 +303,7 @@ class Carrier:
         assert self.current is None, "what it had is left"
         alone = len(generation.members) == 1
         await self._store.begin(generation.gid.epoch, generation.session, followers=not alone)
+        self._set_slices(generation)  # In the same turn of the loop: nobody sees it without.
         self._wanting = False
         self.step(le.Done())
 

@@ -21,7 +21,7 @@ from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, Gid, Kind, Successor, genesis
 from barco.model.options import WorkerOptions
-from barco.model.ranges import end_of_slice, peer_of
+from barco.model.ranges import end_of_slice, peer_of, slices_between
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.types import MiB
@@ -56,6 +56,11 @@ def genesis_of(options: WorkerOptions) -> Generation:
     held = options.held
     end = end_of_slice(options.placement, held.numbers[-1])
     return genesis(held.token, end, held.members)
+
+
+def slices_of(options: WorkerOptions, generation: Generation) -> range:
+    """The slices of a generation, within the token range; ValueError for what is none here."""
+    return slices_between(options.placement, generation.gid.token, generation.end)
 
 
 class ReplicaHost:
@@ -117,6 +122,8 @@ class ReplicaHost:
         )
         self._origins, self._states = self._askers()
         self._learning: asyncio.Task[None] | None = None
+        self.driver.logs.slices_of = functools.partial(slices_of, options)
+        self.driver.logs.begun = self._has
 
     def _askers(self) -> tuple[Origins, States]:
         """What this process asks of others by operations, and answers."""
@@ -169,6 +176,8 @@ class ReplicaHost:
             found = await one_line(
                 self._store, genesis_of(self._options), self._me, self._bulk, found
             )
+        first, count = self._reactor.shard_slices()  # Of the newest log that is here, if any is.
+        self._has(range(first, first + count))
         self.recovered_groups = self._store.walked_groups
         self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()
@@ -261,6 +270,12 @@ class ReplicaHost:
         self.driver.take(hello, end)
 
     # --- What the machine decides ---------------------------------------------------------------
+
+    def _has(self, slices: range) -> None:
+        """The core has these slices. Who asks it for others is told to ask elsewhere."""
+        self._service.hold(slices)
+        first = self._service.first_slice
+        self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
 
     def _leads(self, generation: Generation) -> None:
         assert self.driver.leading and self.driver.generation == generation

@@ -102,7 +102,8 @@ class TopicRegistry:
     def __init__(self, reactor: ReactorLike, appends: Appends, slices: range) -> None:
         self._reactor = reactor
         self._appends = appends
-        self._slices = slices
+        self.slices = slices
+        """Of the shard. Settings are written in the first one."""
         self._records: dict[str, TopicRecord] = {}
         self.on_deleted: Callable[[str], Awaitable[None]] | None = None
         """Told once the deletion is in the log."""
@@ -232,7 +233,7 @@ class TopicRegistry:
                 index: end for _, index, _, end, _ in self._reactor.streams(record.topic)
             }
         key = record.topic.encode()
-        future = self._appends.start(TOPICS, self._slices.start, key, msgpack.packb(stored))
+        future = self._appends.start(TOPICS, self.slices.start, key, msgpack.packb(stored))
         self._keep(TopicRecord.from_dict(stored))
         self._tell(record.topic, not record.deleted)
         await asyncio.shield(future)

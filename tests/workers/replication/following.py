@@ -20,6 +20,8 @@ from barco.model.generation import (
     Successor,
     genesis,
 )
+from barco.model.placement import Placement
+from barco.model.ranges import slices_between
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol import replication as r
 from barco.protocol.append_frame import Appended
@@ -61,6 +63,11 @@ def make_reactor() -> Reactor:
     )
 
 
+def slices_of(generation: Generation) -> range:
+    """As a worker has it."""
+    return slices_between(Placement(1, 4), generation.gid.token, generation.end)
+
+
 class Still:
     """A loop whose clock moves when it is told to: nobody pings, nothing is due by itself."""
 
@@ -79,6 +86,7 @@ class Follower:
 
     def __init__(self, shard: Path, bulk: BulkIo, reactor: Reactor, *, native: bool) -> None:
         self.fatal: list[str] = []
+        self.slices: list[range] = []
         self.reactor = reactor
         self.store = ReplicaStore(
             shard,
@@ -105,6 +113,8 @@ class Follower:
             on_stop=lambda reason: None,
             fatal=self.fatal.append,
         )
+        self.driver.logs.slices_of = slices_of
+        self.driver.logs.begun = self.slices.append
         if not native:
             self.driver._inputs.arm = lambda *_: False  # type: ignore[method-assign]
         self.acknowledged = 0
