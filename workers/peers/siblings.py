@@ -75,7 +75,7 @@ class HandOff:
         self._standing: set[int] = set()
         self._told: dict[Process, str] = {}
         self._closed = False
-        self.slices = options.held.numbers
+        self.slices = self._options.held.numbers
         """Those that the core has, numbered in the whole ring."""
 
     def start(self) -> None:
