@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ from barco.cluster.state import effects as do
 from barco.cluster.state import events as on
 from barco.limits import FETCH_GROUPS_MAX
 from barco.model.generation import Generation
-from barco.protocol.replication import Expired, Fetched, Message, OpenedRecord
+from barco.protocol.append_frame import Append
+from barco.protocol.replication import Expired, Fetched, OpenedRecord
 from barco.workers.replication.persisting import Persisting
 
 from .carrier import Carrier
@@ -39,9 +39,7 @@ class Broker(Carrier):
         self.paused = False
         self.waiting: list[tuple[Any, ...]] = []
         """Calls that came during a pause."""
-        self.events: deque[on.Event] = deque()
-        """To be told after the step of this moment."""
-        self.stepping = False
+        self.course = world.course()
         self.offset = 0.0
         self.rate = 1.0
         self.slow = 1.0
@@ -75,6 +73,7 @@ class Broker(Carrier):
         )
         self.tick_at = float("inf")
         self.persisting = world.persisting()
+        self.course = world.course()
         self.load()
         self.carry_out(self.replica.start(self.now()))
         self.schedule_tick()
@@ -85,7 +84,7 @@ class Broker(Carrier):
         self.replica = None
         self.paused = False
         self.waiting.clear()
-        self.events.clear()
+        self.course.end()
         self.forget()
         self.intake.crash()
         self.disk.crash(self.world.rng, power=power)
@@ -98,34 +97,28 @@ class Broker(Carrier):
         if self.paused:
             self.wait(self.step, event)
             return
-        if self.world.native and not self.stepping and self.intake.take(event):
-            return
-        if isinstance(event, on.Received) and not self.hears(event.message):
-            return
-        self.events.append(event)
-        if self.stepping:
-            return
-        self.stepping = True
-        try:
-            for each in (*self.intake.events(), *self.untold()):
-                self.step_with(replica, each)
-            while self.events and self.replica is replica:
-                self.step_with(replica, self.events.popleft())
-        finally:
-            self.stepping = False
-        if self.replica is replica:
+        if isinstance(event, on.Received):
+            message = event.message
+            if self.world.native and not self.course.busy and self.intake.take(event):
+                return
+            if isinstance(message, Expired) and not self.hears(message):
+                self.intake.disarm()  # The core hands nothing over and goes on.
+                return
+        if self.course.tell(event, None, self.news, self.step_with):
             self.schedule_tick()
+            self.arrange()
 
-    def hears(self, message: Message) -> bool:
-        """As the driver decides: what is said of a log that the core still has is for later."""
-        if not isinstance(message, Expired) or self.world.hears_all:
-            return True
-        return self.logs_of(message.gid.token).copied(message.gid)
+    def hears(self, message: Expired) -> bool:
+        token = message.gid.token
+        return self.role(token).hears(message, self.logs_of(token))
 
-    def step_with(self, replica: Replica, event: on.Event) -> None:
-        if self.replica is not replica:
-            return
-        world = self.world
+    def news(self) -> list[on.Event]:
+        """What the core has done by itself."""
+        return [*self.intake.events(), *self.untold()]
+
+    def step_with(self, event: on.Event, beside: None) -> None:
+        replica, world = self.replica, self.world
+        assert replica is not None, "nothing is told to what is over"
         world.steps += 1
         if world.trace is not None:
             world.trace.append((world.time, self.ordinal, event))
@@ -177,7 +170,10 @@ class Broker(Carrier):
             getattr(self, _EFFECTS[type(effect)])(effect)
 
     def _send(self, effect: do.Send) -> None:
-        self.world.send(self, effect.ordinal, effect.message)
+        message = effect.message
+        if isinstance(message, Append) and not self.has(message):
+            return
+        self.world.send(self, effect.ordinal, message)
 
     def _persist(self, effect: do.Persist) -> None:
         self.persisting.add(effect)
@@ -234,7 +230,9 @@ class Broker(Carrier):
             self.world.send(self, ordinal, Fetched(gid, head))
 
     def _commit(self, effect: do.Commit) -> None:
+        token = effect.gid.token
         self.world.oracle.committed(self, effect.gid, effect.gseq)
+        self.role(token).commits(effect, self.logs_of(token).current)
 
     def _stop(self, effect: do.Stop) -> None:
         self.world.stopped(self, effect.reason)

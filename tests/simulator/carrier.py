@@ -6,16 +6,19 @@ its head.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barco.cluster.logs import events as le
+from barco.cluster.logs.driving import Role, carried
 from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica
 from barco.cluster.state import effects as do
 from barco.cluster.state import events as on
 from barco.model.generation import Generation, Gid, GroupHead
+from barco.protocol.append_frame import Append
 
 if TYPE_CHECKING:
     from .disk import Disk
@@ -69,6 +72,8 @@ class Carrier:
         self.shut: set[int] = set()
         """Tokens whose core builds and takes nothing."""
         self.leads: dict[Gid, Generation] = {}
+        self.roles: dict[int, Role] = {}
+        """By token, as the driver of each range has it."""
         self.failing = False
         """The next write or sync fails."""
         self.refuses: dict[int, int] = {}
@@ -84,6 +89,7 @@ class Carrier:
             current, stable = self.recovery.current.get(token, (None, 0))
             if current is not None:
                 self.world.oracle.loaded(self, current, stable)
+                self.role(token).adopt(current, stable, self.tail_of(current))
             self.own(token).adopt(current, stable, [g for g in sealed if g.token == token])
         self._look_again(self.life)
 
@@ -123,6 +129,25 @@ class Carrier:
         self.logs, self.owned, self.prints = {}, set(), {}
         self.shut.clear()
         self.leads.clear()
+        self.roles = {}
+
+    def role(self, token: int) -> Role:
+        """What this process is to this range."""
+        found = self.roles.get(token)
+        if found is None:
+            found = self.roles[token] = self.world.role()
+        return found
+
+    def arrange(self) -> None:
+        """After each step: what the core may go on with by itself."""
+        replica = self.replica
+        assert replica is not None
+        self.intake.disarm()
+        for token, role in self.roles.items() if self.world.native else ():
+            logs = self.logs_of(token)
+            steady = role.steady(replica, logs)
+            if steady is not None and logs.current is not None:
+                self.intake.arm(logs.current, steady)
 
     def logs_of(self, token: int) -> Logs:
         """The machine of this range."""
@@ -163,14 +188,14 @@ class Carrier:
             return
         logs, life = self.own(token), self.life
         self._saw(logs, event)
-        effects = deque(logs.step(event, self.core(token)))
-        while effects and life == self.life:
-            effect = effects.popleft()
-            if isinstance(effect, le.Take):
-                took = le.Took(effect.gid, self.take(effect.gid, effect.data))
-                effects.extendleft(reversed(logs.step(took, self.core(token))))
-            else:
-                getattr(self, _DO[type(effect)])(token, effect)
+        core, take = functools.partial(self.core, token), self._take
+        for effect in carried(logs, event, core, take):
+            getattr(self, _DO[type(effect)])(token, effect)
+            if life != self.life:
+                return
+
+    def _take(self, effect: le.Take) -> str:
+        return self.take(effect.gid, effect.data)
 
     def _saw(self, logs: Logs, event: le.LogEvent) -> None:
         """For the table of what must have been seen."""
@@ -193,6 +218,7 @@ class Carrier:
 
     def take(self, gid: Gid, head: GroupHead) -> str:
         """A group of a leader, for the core."""
+        self.intake.disarm()
         if gid.token in self.shut:
             return "closed"
         if self._refused(gid, head):
@@ -267,8 +293,18 @@ class Carrier:
         head = GroupHead(gseq + 1, crc, content, 4096)
         self.submit(gid, head)
         if not self.alone:
-            self.step(on.Built(gid, head))
+            built = self.role(gid.token).built(head, content, gid)
+            assert built is not None
+            self.step(built)
         return True
+
+    def has(self, message: Append) -> bool:
+        """Whether a group that is to be sent still lies where it was built: it, and no other."""
+        token = message.gid.token
+        at = self.role(token).where(message, self.logs_of(token).current)
+        if at is not None and at != message.head.header_crc:
+            self.world.oracle.fail("I4", f"{message} is sent with the bytes of another group")
+        return at is not None
 
     # --- The only member: its core commits by itself ----------------------------------------
 
@@ -333,6 +369,7 @@ class Carrier:
             self.tell(effect.gid.token, le.Skipped(effect.gid))
 
     def _shut_core(self, token: int, effect: object) -> None:
+        self.intake.disarm()
         self.shut.add(token)
 
     def _make_state(self, token: int, effect: le.MakeState) -> None:
@@ -380,6 +417,7 @@ class Carrier:
 
     def _open_in(self, token: int, effect: le.OpenIn) -> None:
         gid = effect.generation.gid
+        self.role(token).opened(effect.generation)
         self.leads[gid] = effect.generation
         self.build(gid)
         self.world.work(self, gid)
@@ -409,15 +447,19 @@ class Carrier:
 
     def _lead(self, effect: do.Lead) -> None:
         self.world.oracle.led(self, effect.generation)
+        self.role(effect.generation.gid.token).leads(effect.generation)
         self.tell(effect.generation.gid.token, effect)
 
     def _follow(self, effect: do.Follow) -> None:
+        token = effect.generation.gid.token
         self.world.oracle.followed(self, effect.generation)
-        self.tell(effect.generation.gid.token, effect)
+        self.role(token).follows(effect.generation, self.logs_of(token).current)
+        self.tell(token, effect)
 
     def _stop_leading(self, effect: do.StopLeading) -> None:
         self.leads.pop(effect.gid, None)
         self.tell(effect.gid.token, effect)
+        self.role(effect.gid.token).stops(effect.gid)
 
     def _skip(self, effect: do.Skip) -> None:
         self.world.oracle.skipped[self.disk.identity, effect.gid] = effect.first

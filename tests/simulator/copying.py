@@ -1,6 +1,6 @@
 """A copy of a frozen world, ten times as fast as copy.deepcopy: it knows what is immutable."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 from barco.cluster.replica.peers import Peer
@@ -12,7 +12,7 @@ from .broker import Broker
 from .disk import Disk
 from .oracle import Oracle
 
-_FLAT = frozenset((dict, list, set, deque))
+_FLAT = frozenset((dict, list, set, deque, OrderedDict))
 
 
 def shallow(value: Any) -> Any:
@@ -74,6 +74,8 @@ def _broker(value: Broker, world: Any) -> Broker:
     new.disk.upto = world.upto
     new.replica = None if value.replica is None else _replica(value.replica)
     new.persisting = shallow(value.persisting)
+    new.course = _slots(value.course)
+    new.roles = {token: _slots(role) for token, role in value.roles.items()}
     new.owned, value.owned = set(), set()
     return new
 

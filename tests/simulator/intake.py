@@ -1,7 +1,7 @@
 """What the core does for a follower without a word to its machine (`native/broker/intake.c`).
 
-While the machine calls a generation steady, its leader's next group is taken and acknowledged when
-it is stable. The machine hears of it before its next step, and with that step it is decided anew.
+While it is armed (`barco.cluster.logs.driving`), the leader's next group is taken and acknowledged
+when it is stable. The machine hears of it before its next step, and after that it is decided anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Intake:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.steady: dict[Gid, Steady | None] = {}
+        self.armed: dict[Gid, Steady] = {}
         """Since the machine's last step."""
         self.committed: dict[Gid, int] = {}
         self.news: dict[Gid, list[int]] = {}
@@ -30,32 +30,24 @@ class Intake:
         self.taken = 0
 
     def crash(self) -> None:
-        self.steady.clear()
+        self.armed.clear()
         self.committed.clear()
         self.news.clear()
 
     def events(self) -> list[on.Event]:
-        """The news, for the step that comes now; after it nothing holds any more."""
+        """The news, for the step that comes now; after it is arranged anew."""
         found: list[on.Event] = [on.Followed(gid, *news) for gid, news in self.news.items()]
         self.news.clear()
-        self.disarm()
         return found
 
     def disarm(self) -> None:
-        self.steady.clear()
+        self.armed.clear()
 
-    def armed(self, gid: Gid) -> Steady | None:
-        """Where it stands, if it may be gone on with."""
-        if gid not in self.steady:
-            broker = self.broker
-            steady = broker.replica.steady(gid) if broker.replica is not None else None
-            if not broker.logs_of(gid.token).rests(gid) or gid.token in broker.shut:
-                steady = None
-            if steady is not None and steady.gseq != broker.disk.end(gid)[0]:
-                steady = None
-            self.steady[gid] = steady
-            self.committed[gid] = steady.committed if steady is not None else 0
-        return self.steady[gid]
+    def arm(self, gid: Gid, steady: Steady) -> None:
+        """As has been decided, if the core finds its log so (`intake_arm`)."""
+        if gid.token not in self.broker.shut and steady.gseq == self.broker.disk.end(gid)[0]:
+            self.armed[gid] = steady
+            self.committed[gid] = steady.committed
 
     def take(self, event: on.Event) -> bool:
         """Whether this is the usual case; then it is done."""
@@ -63,7 +55,7 @@ class Intake:
             return False
         broker, message = self.broker, event.message
         gid, head = message.gid, message.head
-        steady = self.armed(gid)
+        steady = self.armed.get(gid)
         if steady is None or (event.sender, event.session) != (steady.leader, steady.session):
             return False
         gseq, crc = broker.disk.end(gid)
@@ -82,7 +74,7 @@ class Intake:
 
     def landed(self, gid: Gid, head: GroupHead) -> bool:
         """Whether the leader was answered."""
-        steady = self.armed(gid)
+        steady = self.armed.get(gid)
         if steady is None:
             return False
         self.news.setdefault(gid, [0] * 5)[2:4] = head.gseq, head.header_crc
@@ -103,8 +95,7 @@ class GoesOn(Intake):
     """The machine's steps, and so its promises, do not end what it was told to do."""
 
     def disarm(self) -> None:
-        for gid in [gid for gid, steady in self.steady.items() if steady is None]:
-            del self.steady[gid]
+        pass
 
 
 class Early(Intake):
@@ -115,7 +106,5 @@ class Early(Intake):
         if taken:
             assert isinstance(event, on.Received) and isinstance(event.message, Append)
             gid, head = event.message.gid, event.message.head
-            steady = self.armed(gid)
-            assert steady is not None
-            self.answer(gid, steady, head.gseq)
+            self.answer(gid, self.armed[gid], head.gseq)
         return taken

@@ -6,6 +6,7 @@ Each is a subclass that takes one method's rule away, so that production pays no
 from dataclasses import dataclass, replace
 from typing import Any
 
+from barco.cluster.logs.driving import Course, Role
 from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn, Rests
 from barco.cluster.logs.logs import Logs
 from barco.cluster.logs.states import At
@@ -25,7 +26,7 @@ from barco.model.generation import (
     Successor,
 )
 from barco.protocol.append_frame import Append
-from barco.protocol.replication import Ping
+from barco.protocol.replication import Message, Ping
 from barco.types import Epoch
 from barco.workers.replication.persisting import Persisting
 from barco.workers.storage.index import verdict
@@ -276,6 +277,13 @@ class NoDurable(Recovery):
         return super().seen(gid, wanted)._replace(durable=0)
 
 
+class HearsAll(Role):
+    """25: that groups have expired is believed of a log that the core has."""
+
+    def hears(self, message: Message, logs: Logs) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One rule less."""
@@ -288,6 +296,8 @@ class Mutant:
     files: Any = Files
     recovery: Any = Recovery
     persisting: Any = Persisting
+    course: Any = Course
+    role: Any = Role
     told_early: bool = False
     """Records count as stable when their append begins."""
     forgetful: bool = False
@@ -302,8 +312,6 @@ class Mutant:
     """A start does not sync what it reads."""
     reads_first: bool = False
     """A start reads, and syncs then."""
-    hears_all: bool = False
-    """That groups have expired is believed of a log that the core has."""
     four: bool = False
     """Needs splits and merges."""
 
@@ -344,7 +352,7 @@ VERDICT_MUTANTS = (
 """Of what a start makes of the logs that it finds."""
 LOGS_MUTANTS = (Mutant(26, "a drain ends while appends are in flight", logs=RestsEarly),)
 """Of the machine of the logs."""
-HEARS_ALL = Mutant(25, "a log is skipped that the core still has", hears_all=True)
+HEARS_ALL = Mutant(25, "a log is skipped that the core still has", role=HearsAll)
 """Of what a driver decides: the machine of the logs says that it can not be."""
 INTAKE_MUTANTS = (
     Mutant(20, "the core goes on after the promise", intake=GoesOn),

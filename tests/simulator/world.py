@@ -7,6 +7,7 @@ from math import log
 from random import Random
 from typing import Any, NamedTuple
 
+from barco.cluster.logs.driving import Course, Role
 from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state import events as on
@@ -91,7 +92,6 @@ class World:
         self.copies: dict[int, Any] = {}
         """Of data directories, by ordinal."""
         self.early_stable = getattr(mutant, "early_stable", False)
-        self.hears_all = getattr(mutant, "hears_all", False)
         self.in_order = getattr(mutant, "in_order", True)
         self.told_early = getattr(mutant, "told_early", False)
         self._forgetful = getattr(mutant, "forgetful", False)
@@ -155,6 +155,14 @@ class World:
 
     def logs(self, tail_of: Callable[[Gid], int | None]) -> Logs:
         made: Logs = getattr(self.mutant, "logs", Logs)(tail_of)
+        return made
+
+    def course(self) -> Course:
+        made: Course = getattr(self.mutant, "course", Course)()
+        return made
+
+    def role(self) -> Role:
+        made: Role = getattr(self.mutant, "role", Role)()
         return made
 
     def persisting(self) -> Persisting:

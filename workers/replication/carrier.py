@@ -6,12 +6,12 @@ ends the process.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barco._native import Reactor
 from barco.cluster.logs import events as le
+from barco.cluster.logs.driving import carried
 from barco.cluster.logs.logs import Logs
 from barco.cluster.state import events as ev
 from barco.errors import BarcoError, DiskFullError, NotReadyError
@@ -126,21 +126,23 @@ class Carrier:
 
     def step(self, event: le.LogEvent) -> None:
         """Tell the machine, and do what it asks for."""
-        seen, pending = self._state(), self.pending_bytes
-        effects = deque(self.machine.step(event, seen))
-        while effects:
-            effect = effects.popleft()
-            if isinstance(effect, le.Take):
-                took = le.Took(effect.gid, self._reactor.take_group(effect.data))
-                seen = self._state()
-                effects.extendleft(reversed(self.machine.step(took, seen)))
-            else:
-                _DO[type(effect)](self, effect)
+        pending, seen = self.pending_bytes, list[le.CoreState]()
+
+        def look() -> le.CoreState:
+            seen.append(self._state())
+            return seen[-1]
+
+        for effect in carried(self.machine, event, look, self._take):
+            _DO[type(effect)](self, effect)
         if self.machine.waits():
-            self._have_looked(seen)
+            self._have_looked(seen[-1])
         assert self.pending_bytes >= 0, "a group is counted until it is written or dropped"
         if self.pending_bytes < pending:
             self._eased()
+
+    def _take(self, effect: le.Take) -> str:
+        verdict: str = self._reactor.take_group(effect.data)
+        return verdict
 
     def _have_looked(self, seen: le.CoreState) -> None:
         """A fail-over waits until the core's last appends have landed, of which not each is told.

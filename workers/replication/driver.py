@@ -10,12 +10,12 @@ import logging
 import math
 import random
 import socket
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco._native import Reactor
 from barco.cluster.logs import events as le
+from barco.cluster.logs.driving import LEADER, Course, Role
 from barco.cluster.replica.replica import Replica
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
@@ -43,9 +43,6 @@ from barco.workers.storage.index.verdict import Found
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.watched import told
 
-RECENT_GROUPS_MAX = 4096
-"""Whose place in the arena is kept in mind."""
-
 log = logging.getLogger("barco.replication")
 
 
@@ -66,9 +63,11 @@ class Driver:
         on_stop: Callable[[str], None],
         on_decided: Callable[[Gid, Successor], None] = lambda gid, value: None,
         fatal: Callable[..., None],
+        dial: Callable[[int], Dial] | None = None,
     ) -> None:
-        """`dials`: how to reach the other members, by ordinal. `on_lead`: it is open here;
-        `on_stop`: no longer. `on_decided`: a successor is journalled. `fatal`: ends the process."""
+        """`dials`: how to reach the members of the start, by ordinal; `dial`: how a later one; None:
+        there are none. `on_lead`: it is open here; `on_stop`: no longer. `on_decided`: a successor
+        is journalled. `fatal`: ends the process."""
         assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
@@ -76,10 +75,11 @@ class Driver:
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
         self._token = settings.ranges[0].gid.token
-        self._links = {
-            ordinal: Link(reactor, ordinal, dial, self._lost_link(ordinal), self._arranges, fatal)
-            for ordinal, dial in dials.items()
-        }
+        self._dial = dial
+        self._links: dict[int, Link] = {}
+        self._started = False
+        for ordinal in dials:
+            self._meet(ordinal, dials[ordinal])
         self._inputs = Inputs(
             reactor,
             received=self._received,
@@ -102,24 +102,13 @@ class Driver:
             session_of=self.session_of,
             nearest=lambda generation: nearest(self._machine.journal(), generation),
         )
-        self._events: deque[tuple[ev.Event, bytearray | None]] = deque()
-        self._stepping = self._dead = False
+        self._course, self._role = Course(), Role()
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # When it fires.
-        self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        """gseq to (position, length) of the groups that this process built."""
         self._encoded: tuple[Append | None, bytes] = (None, b"")
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
-        self._started = False
-        self._unshown: tuple[Gid, int] | None = None
-        """Not readable before this group is committed. After a start: what recovery restored goes
-        up to here, and may be more than was ever committed. After a change of generation: the
-        first group brings the state, without it the ends of the slices are not known."""
-        self.role = "starting"
-        self.generation: Generation | None = None
-        self.steps = 0
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -137,8 +126,8 @@ class Driver:
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
         self.logs.adopt(self._token, alone=not self._links)
-        if (current := self.logs.current) is not None and self.tail_of(current) is None:
-            self._unshown = (current, found[current.epoch].tail)
+        if (current := self.logs.current) is not None:
+            self._role.adopt(current, found[current.epoch].tail, self.tail_of(current))
         if (unclean := self._machine.unclean()) > 0:
             text = (
                 "%d generation(s) of token %d ended on an operator's word (barco recover), or"
@@ -184,9 +173,19 @@ class Driver:
         return self._machine if self._started else None
 
     @property
+    def generation(self) -> Generation | None:
+        """The newest that is led or followed here."""
+        return self._role.generation
+
+    @property
+    def steps(self) -> int:
+        """How often the machine has been told something."""
+        return self._course.steps
+
+    @property
     def leading(self) -> bool:
         """Whether this process leads the shard's open generation."""
-        return self.role == "leader"
+        return self._role.name == LEADER
 
     def serves_consumers(self) -> bool:
         """Whether no other leader can hand out the same events."""
@@ -194,13 +193,7 @@ class Driver:
 
     def readable(self) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
-        if not self._started:
-            return False
-        if self._unshown is not None or self.generation is None:
-            return False  # An empty disk knows of no history before somebody has told it.
-        if self.role in ("leader", "fenced"):
-            return True
-        return not self._machine.catching_up() and not self.logs.machine.sealing
+        return self._started and self._role.readable(self._machine, self.logs.machine)
 
     def disks(self) -> dict[int, str]:
         """The disk of each member of the shard, by ordinal, as the lineage has them."""
@@ -208,8 +201,8 @@ class Driver:
 
     def status(self) -> dict[str, Any]:
         """For /status: the role, and for a leader how its followers are."""
-        busy = bool(self.logs.machine.sealing) or self._unshown is not None
-        return status_of(self._machine if self._started else None, self.role, busy=busy)
+        machine = self._machine if self._started else None
+        return status_of(machine, self._role.name, busy=self._role.busy(self.logs.machine))
 
     def stats(self) -> dict[str, int]:
         """For the metrics."""
@@ -224,35 +217,35 @@ class Driver:
         Whatever is raised here ends the process: the machine is not what its rules made, or some
         of its effects were not carried out, and it counts on all of them.
         """
-        if self._dead:
-            return
-        self._events.append((event, group))
-        if self._stepping:
-            return
-        self._stepping = True
         try:
-            self._hear_core()
-            while self._events:
-                event, group = self._events.popleft()
-                self.steps += 1
-                self._carry_out(self._machine.step(self._loop.time(), event), group)
+            if not self._course.tell(event, group, self._news, self._step):
+                return
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - it ends the process.
             self._die("the replica's rules are broken", error)
-        finally:
-            self._stepping = False
         self._guarded(self._arrange)
+
+    def _step(self, event: ev.Event, group: bytearray | None) -> None:
+        self._carry_out(self._machine.step(self._loop.time(), event), group)
+
+    def _news(self) -> list[ev.Event]:
+        """What the core has done by itself."""
+        event: ev.Event | None
+        if (news := self._reactor.intake_news()) is not None:
+            event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
+        else:
+            event = self.logs.untold()
+        return [event] if event is not None else []
 
     def _die(self, what: str, error: Exception) -> None:
         """Nothing is heard, carried out or acknowledged from here on."""
-        self._dead = True
-        self._events.clear()
+        self._course.end()
         self._reactor.disarm_intake()
         told(what, error, self._fatal)
 
     def _guarded(self, call: Callable[..., None], *args: Any) -> None:
         """For what the loop calls: it would log an exception, and go on."""
-        if self._dead:
+        if self._course.over:
             return
         try:
             call(*args)
@@ -293,12 +286,9 @@ class Driver:
             self.logs.want_segment()
 
     def _built(self, head: GroupHead, pos: int) -> None:
-        if self.logs.current is None:
-            return
-        self._recent[head.gseq] = (pos, head.bytes)
-        while len(self._recent) > RECENT_GROUPS_MAX:
-            self._recent.popitem(last=False)
-        self.post(ev.Built(self.logs.current, head))
+        built = self._role.built(head, (pos, head.bytes), self.logs.current)
+        if built is not None:
+            self.post(built)
 
     def tail_of(self, gid: Gid) -> int | None:
         """Where a generation ended, if that is known here."""
@@ -322,12 +312,26 @@ class Driver:
 
     # --- Peers --------------------------------------------------------------------------------
 
+    def _meet(self, ordinal: int, dial: Dial | None = None) -> Link | None:
+        """The link to a broker's process for this range, which is dialled from now on: members
+        change, and who was one still has what there was then. None if it can not be reached."""
+        assert ordinal != self._settings.me.ordinal, "nobody dials itself"
+        link = self._links.get(ordinal)
+        if dial is None and self._dial is not None:
+            dial = self._dial(ordinal)
+        if link is None and dial is not None:
+            ends = self._lost_link(ordinal), self._arranges
+            link = self._links[ordinal] = Link(self._reactor, ordinal, dial, *ends, self._fatal)
+            if self._started:
+                link.start()
+        return link
+
     def _lost_link(self, ordinal: int) -> Callable[[], None]:
         return lambda: self.post(ev.LinkLost(ordinal))
 
     def take(self, hello: Hello, end: socket.socket) -> None:
         """A peer has dialled."""
-        if hello.ordinal not in self._links:
+        if self._meet(hello.ordinal) is None:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
@@ -340,23 +344,13 @@ class Driver:
 
     def _received(self, end: Input, message: r.Message, group: bytearray | None) -> None:
         assert (group is None) == (r.bytes_beside(message) is None), "`Inputs` has looked"
-        if isinstance(message, r.Expired) and not self.logs.machine.copied(message.gid):
-            return  # The core still has that log. It will be asked for again.
+        if not self._role.hears(message, self.logs.machine):
+            return
         if not self._mending.take(end.sender.ordinal, message, group):
             self.post(ev.Received(end.sender, end.session, message), group)
         self._inputs.hold_back()
 
     # --- What the core does by itself -----------------------------------------------------------
-
-    def _hear_core(self) -> None:
-        """Before each step: the machine decides on what is, not on what was."""
-        event: ev.Event | None
-        if (news := self._reactor.intake_news()) is not None:
-            event = ev.Followed(Gid(self._token, Epoch(news[0])), *news[1:])
-        else:
-            event = self.logs.untold()
-        if event is not None:
-            self._carry_out(self._machine.step(self._loop.time(), event), None)
 
     def _arranges(self) -> None:
         self._guarded(self._arrange)
@@ -365,12 +359,9 @@ class Driver:
         """After each step, and whenever the way back changes: whether the core may go on with the
         generation that is followed. It runs between the loop's turns only, so what is arranged
         here holds for all that it does."""
-        if self._stepping or not self._started:
+        if self._course.busy or not self._started:
             return  # A step arranges it when it is done.
-        gid = self.logs.current
-        steady = None
-        if self.role == "follower" and gid is not None and self._unshown is None:
-            steady = self._machine.steady(gid) if self.logs.machine.rests(gid) else None
+        steady = self._role.steady(self._machine, self.logs.machine)
         link = self._links.get(steady.leader.ordinal) if steady is not None else None
         fd = link.idle_fd if link is not None else -1
         if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
@@ -383,15 +374,15 @@ class Driver:
             _DO[type(effect)](self, effect, group)
 
     def _send(self, effect: fx.Send, group: bytearray | None) -> None:
-        link = self._links.get(effect.ordinal)
+        link = self._meet(effect.ordinal)
         if link is None:
             return
         message = effect.message
         if not isinstance(message, Append):
             link.send(message)
             return
-        place = self._recent.get(message.head.gseq)
-        if place is None or message.gid != self.logs.current:
+        place = self._role.where(message, self.logs.current)
+        if place is None:
             return
         assert place[1] == message.head.bytes, "the group that the machine means"
         if message is not self._encoded[0]:  # Both followers get the same.
@@ -407,10 +398,7 @@ class Driver:
         self.logs.step(le.Arrived(effect.gid, group))
 
     def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
-        unshown = self._unshown
-        if unshown is not None and effect.gid == unshown[0] and effect.gseq >= unshown[1]:
-            self._unshown = None
-        if effect.gid == self.logs.current:
+        if self._role.commits(effect, self.logs.current):
             self._reactor.replicated(effect.gseq)
 
     def _lead(self, effect: fx.Lead, group: bytearray | None) -> None:
@@ -420,15 +408,12 @@ class Driver:
             self._settings.session,
         )
         log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
-        self.generation = generation
-        self._recent.clear()
+        self._role.leads(generation)
         self.logs.step(effect)
 
     def _opened(self, generation: Generation) -> None:
-        if self.generation == generation:
+        if self._role.opened(generation):
             assert self.logs.current == generation.gid
-            self.role = "leader"
-            self._unshown = None
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
@@ -439,10 +424,7 @@ class Driver:
             self._token,
             generation.leader.ordinal,
         )
-        self.generation = generation
-        self.role = "follower"
-        if generation.gid != self.logs.current:
-            self._unshown = (generation.gid, 1)
+        self._role.follows(generation, self.logs.current)
         self.logs.step(effect)
         self._on_follow(generation)
 
@@ -452,8 +434,7 @@ class Driver:
     def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
         log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)
         self.logs.step(effect)
-        if self.generation is not None and self.generation.gid == effect.gid:
-            self.role = "fenced"
+        if self._role.stops(effect.gid):
             self._on_stop(effect.reason)
 
     def _seal(self, effect: fx.Seal, group: bytearray | None) -> None:

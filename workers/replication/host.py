@@ -96,9 +96,6 @@ class ReplicaHost:
         self.recovered_groups, self.recovery_seconds = 0, 0.0
         """What `open` has walked."""
         others = [ordinal for ordinal in options.held.members if ordinal != me.ordinal]
-        dials: dict[int, Dial] = {
-            ordinal: functools.partial(self._dial, ordinal) for ordinal in others
-        }
         service.staging.others = [functools.partial(self._ask, ordinal) for ordinal in others]
         self.driver = Driver(
             Settings(
@@ -109,7 +106,8 @@ class ReplicaHost:
                 token=options.held.token,
                 replaces=bytes.fromhex(options.replaces),
             ),
-            dials,
+            {ordinal: self._dial_to(ordinal) for ordinal in others},
+            dial=self._dial_to,
             reactor=reactor,
             store=store,
             bulk=bulk,
@@ -250,6 +248,9 @@ class ReplicaHost:
             raise NotReadyError(f"Broker {ordinal} has no process for this range.")
         return process
 
+    def _dial_to(self, ordinal: int) -> Dial:
+        return functools.partial(self._dial, ordinal)
+
     async def _dial(self, ordinal: int) -> tuple[Hello, socket.socket]:
         addresses, process = self._network.addresses, self._holder(ordinal)
         return await open_link(addresses, process, self._network.hello, REPLICATION)
@@ -261,11 +262,18 @@ class ReplicaHost:
         return await self._network.siblings.call(peer, op, args, timeout)
 
     def _dialled(self, hello: Hello, end: Any) -> None:
-        held = self._options.held
-        if hello.token != held.token or hello.ordinal not in held.members:
-            process = (hello.ordinal, hello.worker)
+        """Members change: whoever has a process for this range is let in, as its broker has told
+        or as the cluster was formatted. What it may say of which generation the machine knows."""
+        held, process = self._options.held, (hello.ordinal, hello.worker)
+        if hello.token != held.token:
             log.error("worker %d/%d holds another range than this one", *process)
             end.close()
+            return
+        holds = self._service.ranges.process_at(hello.ordinal, held.token)
+        if hello.ordinal == self._me.ordinal or not (
+            hello.ordinal in held.members or holds == process
+        ):
+            end.close()  # Perhaps its broker's word has not come yet: it dials again.
             return
         self.driver.take(hello, end)
 
@@ -277,8 +285,14 @@ class ReplicaHost:
         first = self._service.first_slice
         self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
 
+    def _with(self, generation: Generation) -> None:
+        """Who else has a copy of what is written from here on."""
+        others = [each.ordinal for each in generation.members if each != self._me]
+        self._service.staging.others = [functools.partial(self._ask, each) for each in others]
+
     def _leads(self, generation: Generation) -> None:
         assert self.driver.leading and self.driver.generation == generation
+        self._with(generation)
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
         # Events are taken from here on, and packed as the settings of their topics say.
@@ -306,6 +320,7 @@ class ReplicaHost:
         await self._service.staging.take_over()
 
     def _follows(self, generation: Generation) -> None:
+        self._with(generation)
         self._service.follow(generation.gid.epoch)
         self._tell(generation)
 

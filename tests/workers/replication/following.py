@@ -178,7 +178,8 @@ class Follower:
             busy = not self.driver.logs.idle
             quiet = quiet + 1 if now == before and not busy else 0
             before = now
-        self.driver._hear_core()
+        for each in self.driver._news():
+            self.driver._step(each, None)
         self.driver._arrange()
 
     def listen(self) -> None:

@@ -1,0 +1,199 @@
+"""What whoever drives a replica and its logs decides, besides what the two machines do. Pure.
+
+`workers/replication/driver.py` runs it on a core, files and links; the simulator runs the same on
+those of its own.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from barco.cluster.logs import events as le
+from barco.cluster.logs.logs import Logs
+from barco.cluster.replica.follower import Steady
+from barco.cluster.replica.replica import Replica
+from barco.cluster.state.effects import Commit
+from barco.cluster.state.events import Built, Event
+from barco.model.generation import Generation, Gid, GroupHead
+from barco.protocol.append_frame import Append
+from barco.protocol.replication import Expired, Message
+
+RECENT_GROUPS_MAX = 4096
+"""Of those that were built here: where they lie in the arena is kept in mind."""
+
+STARTING, LEADER, FOLLOWER, FENCED = "starting", "leader", "follower", "fenced"
+"""What a process is to its range."""
+
+
+class Course:
+    """In which order a replica is told what happens: one thing after the other, and before them
+    what the core has done by itself, for it decides on what is, not on what was."""
+
+    __slots__ = ("_events", "busy", "over", "steps")
+
+    def __init__(self) -> None:
+        self.busy = False
+        """It is being told something."""
+        self.over = False
+        self.steps = 0
+        self._events: deque[tuple[Event, Any]] = deque()
+
+    def tell(
+        self,
+        event: Event,
+        beside: Any,
+        news: Callable[[], Iterable[Event]],
+        step: Callable[[Event, Any], None],
+    ) -> bool:
+        """Tell it this, with what came `beside` it, and all that follows from it. False: it is
+        being told something, and will be told this after that; or nothing any more.
+
+        `news`: of the core, to be told first. `step`: tells the machine, and carries out.
+        """
+        if self.over:
+            return False
+        self._events.append((event, beside))
+        if self.busy:
+            return False
+        self.busy = True
+        try:
+            self._run(news, step)
+        finally:
+            self.busy = False
+        return not self.over
+
+    def _run(self, news: Callable[[], Iterable[Event]], step: Callable[[Event, Any], None]) -> None:
+        for each in news():
+            if not self.over:
+                step(each, None)
+        while self._events:
+            assert not self.over, "nothing waits for what is over"
+            event, beside = self._events.popleft()
+            self.steps += 1
+            step(event, beside)
+
+    def end(self) -> None:
+        """Nothing is told any more, whatever waits."""
+        self.over = True
+        self._events.clear()
+
+
+class Role:
+    """What this process is to its range; what of it may be shown, and what the core may do alone.
+
+    `current`, wherever it is given: the generation that the core has, before anything is done about
+    this.
+    """
+
+    __slots__ = ("_recent", "generation", "name", "unshown")
+
+    def __init__(self) -> None:
+        self.name = STARTING
+        self.generation: Generation | None = None
+        """The newest that is led or followed."""
+        self.unshown: tuple[Gid, int] | None = None
+        """Not readable before this group is committed. After a start: what recovery restored goes
+        up to here, and may be more than was ever committed. After a change of generation: the
+        first group brings the state, without it the ends of the slices are not known."""
+        self._recent: OrderedDict[int, Any] = OrderedDict()
+        """gseq of the groups that this process built, to where they lie."""
+
+    # --- What happens -------------------------------------------------------------------------
+
+    def adopt(self, current: Gid, tail: int, ended: int | None) -> None:
+        """After recovery, which has restored the core's generation up to `tail`. `ended`: where it
+        ended, if that is known."""
+        assert self.name == STARTING and tail >= 0
+        if ended is None:
+            self.unshown = (current, tail)
+
+    def leads(self, generation: Generation) -> None:
+        """It is to be opened here."""
+        self.generation = generation
+        self._recent.clear()
+
+    def opened(self, generation: Generation) -> bool:
+        """The core leads it. Whether that is news for all others: it is still wanted."""
+        if self.generation != generation:
+            return False
+        self.name, self.unshown = LEADER, None
+        return True
+
+    def follows(self, generation: Generation, current: Gid | None) -> None:
+        """Another leads it."""
+        self.generation, self.name = generation, FOLLOWER
+        if generation.gid != current:
+            self.unshown = (generation.gid, 1)
+
+    def stops(self, gid: Gid) -> bool:
+        """It is not led here any more. Whether that is news for all others."""
+        if self.generation is None or self.generation.gid != gid:
+            return False
+        self.name = FENCED
+        return True
+
+    def commits(self, effect: Commit, current: Gid | None) -> bool:
+        """Whether it is the core that shows these groups."""
+        unshown = self.unshown
+        if unshown is not None and effect.gid == unshown[0] and effect.gseq >= unshown[1]:
+            self.unshown = None
+        return effect.gid == current
+
+    def built(self, head: GroupHead, at: Any, current: Gid | None) -> Built | None:
+        """The core has built its next group, which lies there. What the replica is told."""
+        if current is None:
+            return None
+        self._recent[head.gseq] = at
+        while len(self._recent) > RECENT_GROUPS_MAX:
+            self._recent.popitem(last=False)
+        return Built(current, head)
+
+    # --- Questions ----------------------------------------------------------------------------
+
+    def where(self, message: Append, current: Gid | None) -> Any | None:
+        """Where the group lies that this message is of. None: it is not sent any more, whoever
+        lacks it asks for it."""
+        return self._recent.get(message.head.gseq) if message.gid == current else None
+
+    def hears(self, message: Message, logs: Logs) -> bool:
+        """False: it is not for now, and will be asked for again: what is said of a log that the
+        core still has."""
+        return not isinstance(message, Expired) or logs.copied(message.gid)
+
+    def busy(self, logs: Logs) -> bool:
+        """Whether the log is behind the machine."""
+        return bool(logs.sealing) or self.unshown is not None
+
+    def readable(self, replica: Replica, logs: Logs) -> bool:
+        """Whether all of the history is here, and nothing shown that may not become it."""
+        if self.unshown is not None or self.generation is None:
+            return False  # An empty disk knows of no history before somebody has told it.
+        if self.name in (LEADER, FENCED):
+            return True
+        return not replica.catching_up() and not logs.sealing
+
+    def steady(self, replica: Replica, logs: Logs) -> Steady | None:
+        """Whether the core may go on by itself with the generation that is followed, and from
+        where: to be asked after each step. It runs between steps only, so it holds until then."""
+        gid = logs.current
+        if self.name != FOLLOWER or gid is None or self.unshown is not None:
+            return None
+        return replica.steady(gid) if logs.rests(gid) else None
+
+
+def carried(
+    logs: Logs,
+    event: le.LogEvent,
+    core: Callable[[], le.CoreState],
+    take: Callable[[le.Take], str],
+) -> Iterator[le.LogEffect]:
+    """What the machine of the logs asks for after this event, each to be carried out before the
+    next; what the core says to a group is told at once, and what follows comes first."""
+    effects = deque(logs.step(event, core()))
+    while effects:
+        effect = effects.popleft()
+        if isinstance(effect, le.Take):
+            took = le.Took(effect.gid, take(effect))
+            effects.extendleft(reversed(logs.step(took, core())))
+        else:
+            yield effect
