@@ -57,6 +57,8 @@ class WorkerOptions:
     link_key: str = field(default="", repr=False)
     """Hexadecimal: what brokers prove to one another that they know (`barco.protocol.door`)."""
     disk_uuid: str
+    journals_named: bool = False
+    """Every journal of this disk has said whose it is: one that does not is from elsewhere."""
     ordinal: int
     slices_per_range: int
     replaces: str = ""

@@ -116,6 +116,7 @@ class Broker:
         self._plan = plan
         self._identity = identity
         self._table = table
+        self._named = datadir.journals_named(plan.data_dir)
         self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
         self._listeners = listeners
         self._open_to_all = open_to_all
@@ -216,7 +217,7 @@ class Broker:
         public = made.members[0] == identity.member
         self._listeners.open(made.number, public=public, quiet=True)
         try:
-            datadir.write_table(self._plan.data_dir, self._identity, table)
+            self._write_table(table)
         except BarcoError:
             self._listeners.shut(made.number)
             raise
@@ -242,7 +243,7 @@ class Broker:
             await asyncio.wait([life])
         self._listeners.shut(held.number)
         table = self._table.without(token)
-        datadir.write_table(self._plan.data_dir, self._identity, table)
+        self._write_table(table)
         self._table = table
         self._tell_own()
 
@@ -265,6 +266,9 @@ class Broker:
                 *(made.numbers[0], made.numbers[-1]),
                 extra={"worker": made.number},
             )
+
+    def _write_table(self, table: ProcessTable) -> None:
+        datadir.write_table(self._plan.data_dir, self._identity, table, named=self._named)
 
     def _tell_own(self) -> None:
         """To this broker's processes and to the other brokers: these are the processes now, and
@@ -326,6 +330,7 @@ class Broker:
             link_key=self._key.hex(),
             secret=bool(config.cluster.secret_file),
             disk_uuid=identity.disk_uuid,
+            journals_named=self._named,
             ordinal=identity.ordinal,
             replaces=identity.replaces,
             slices_per_range=identity.slices_per_range,
@@ -369,7 +374,20 @@ class Broker:
     def _ready(self, worker: int) -> None:
         self._send(self._control.worker_ready(worker))
         self._tell_own()
+        self._note_named()
         self._announce()
+
+    def _note_named(self) -> None:
+        """Once, after an earlier version: who is up has a journal that says whose it is."""
+        lives = [keeper.life for keeper in self._keepers.values()]
+        if self._named or not all(life is not None and life.ready for life in lives):
+            return
+        self._named = True
+        try:
+            self._write_table(self._table)
+        except BarcoError as error:  # A full disk: the next start does it.
+            self._named = False
+            log.warning("not noted that journals say whose they are: %s", error)
 
     def _announce(self) -> None:
         """Once, when every slice of the ring can be written through this broker."""

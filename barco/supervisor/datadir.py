@@ -47,6 +47,8 @@ RANGES, NUMBERED = "range-*", "shard-*"
 FORMAT_NUMBERED, FORMAT = 1, 2
 """Of broker.json: directories called by numbers of processes, and by their ranges. A version of
 barco that knows only the first would find none of its names, and begin anew beside all there is."""
+JOURNALS, NAMED = "journals", "named"
+"""In processes.json, outside of its checksum."""
 LOCK = "lock"
 RUN = "run"
 LOCK_SECONDS_MAX = 3.0
@@ -121,7 +123,7 @@ def format_data_dir(
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
-        _write(path, PROCESSES, _table_text(identity, table))
+        write_table(path, identity, table, named=True)
         _make_ranges(path, table)
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
@@ -285,12 +287,30 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
         raise DataDirError(f"{file} is damaged{why}: restore it from a backup") from None
 
 
-def write_table(path: Path, identity: Identity, table: ProcessTable) -> None:
-    """Put the broker's processes on the disk, all or nothing, before one of them is started."""
+def write_table(
+    path: Path, identity: Identity, table: ProcessTable, *, named: bool = False
+) -> None:
+    """Put the broker's processes on the disk, all or nothing, before one of them is started.
+
+    named: every journal here says whose it is, or is not begun (`journals_named`).
+    """
     try:
-        _write(path, PROCESSES, _table_text(identity, table))
+        _write(path, PROCESSES, _table_text(identity, table, named))
     except OSError as error:
         raise _refusal(path, error) from None
+
+
+def journals_named(path: Path) -> bool:
+    """Whether every journal here has said whose it is, so that one that does not is another's.
+
+    Earlier versions know nothing of it, and drop it when they write the table: what they begin does
+    not say it either. Damaged, it only lets such a journal be taken once more.
+    """
+    try:
+        given: Any = json.loads((path / PROCESSES).read_text("ascii"))
+        return bool(given.get(JOURNALS) == NAMED)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False  # Who reads the table says what is wrong with it.
 
 
 def numbered(path: Path) -> list[Path]:
@@ -356,11 +376,11 @@ def _rename(old: Path, new: Path) -> None:
     _sync_directory(old.parent)
 
 
-def _table_text(identity: Identity, table: ProcessTable) -> str:
+def _table_text(identity: Identity, table: ProcessTable, named: bool) -> str:
     of, processes = _facts(identity), to_plain(table)
     check = _check([of, processes])
     whole = {"format": DATA_FORMAT, "broker": of, "processes": processes, "check": check}
-    return json.dumps(whole, indent=1)
+    return json.dumps(({JOURNALS: NAMED} if named else {}) | whole, indent=1)
 
 
 def _facts(identity: Identity) -> str:

@@ -1,10 +1,25 @@
 """Directories of ranges in places that are not theirs, with real brokers."""
 
+import importlib.util
+import json
+import os
+import secrets
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgpack
+import pytest
+from replicas import until
 from running import RunningBroker
+
+import barco
+from barco.supervisor import datadir
+from barco.workers.storage.files import frames, layout
+from barco.workers.storage.files.lineage import Lineage
 
 
 def swap(one: Path, other: Path) -> None:
@@ -15,11 +30,10 @@ def swap(one: Path, other: Path) -> None:
     aside.rename(other)
 
 
-def refused(broker: RunningBroker) -> tuple[str, str]:
-    """The last line of a start that ends at once with 78, and all of them."""
-    command = [sys.executable, "-P", "-m", "barco", "serve", "--dev", "--ports-from", "0"]
+def serve(*options: str) -> str:
+    """The last line of a start that ends at once, with 78."""
     done = subprocess.run(
-        [*command, "--data-dir", str(broker.data_dir), "--workers", str(broker.workers)],
+        [sys.executable, "-P", "-m", "barco", "serve", *options],
         capture_output=True,
         text=True,
         timeout=60,
@@ -27,7 +41,36 @@ def refused(broker: RunningBroker) -> tuple[str, str]:
     )
     assert done.returncode == 78, done
     assert "restart_in" not in done.stderr and "times within" not in done.stderr, done
-    return done.stderr.splitlines()[-1], done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def refused(broker: RunningBroker) -> str:
+    where = ["--data-dir", str(broker.data_dir), "--workers", str(broker.workers)]
+    return serve("--dev", "--ports-from", "0", *where)
+
+
+def forget(path: Path) -> None:
+    """A range's journal as an earlier version would have it, which does not say whose it is."""
+    names = [path / layout.LINEAGE_NAME, path / layout.LINEAGE_COPY_NAME]
+    data = names[0].read_bytes()
+    found = frames.merge(frames.read_copies(("", ""), (data, data)))
+    left: list[frames.Frame] = []
+    for each in found.frames:
+        if not each.body or msgpack.unpackb(each.body)[0]["t"] != "home":
+            before = left[-1].crc if left else 0
+            left.append(frames.make_frame(each.turn, len(left) + 1, before, each.body))
+    assert len(left) == len(found.frames) - 1, "one frame says it"
+    for name in names:
+        name.write_bytes(frames.bytes_of(left))
+
+
+def forget_table(data_dir: Path) -> None:
+    """processes.json as an earlier version writes it."""
+    file = data_dir / datadir.PROCESSES
+    given = json.loads(file.read_text())
+    assert given.pop(datadir.JOURNALS) == datadir.NAMED
+    file.write_text(json.dumps(given, indent=1))
+    assert not datadir.journals_named(data_dir)
 
 
 def filled(tmp_path: Path) -> RunningBroker:
@@ -48,8 +91,17 @@ def test_swapped_directories_are_refused_once(tmp_path: Path) -> None:
     ranges = sorted(broker.data_dir.glob("range-*"))
     assert len(ranges) == 2
     swap(*ranges)
-    last, _ = refused(broker)
-    assert last.startswith("barco: /") and "back where they were" in last, last
+    told = {
+        f"{one.name}/lineage.log is the journal of {other.name}: put the directory back"
+        for one, other in (ranges, ranges[::-1])
+    }
+    last = refused(broker)
+    assert last.startswith("barco: /") and any(each in last for each in told), last
+    for path in ranges:  # As an earlier version has left them.
+        forget(path)
+    forget_table(broker.data_dir)
+    last = refused(broker)
+    assert any(each in last for each in told), last
     swap(*ranges)
     broker.start()
     try:
@@ -57,3 +109,92 @@ def test_swapped_directories_are_refused_once(tmp_path: Path) -> None:
         assert told["events"] == 40, told
     finally:
         broker.end()
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[Any]:
+    """Three brokers on addresses that nobody else has, not started."""
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
+    script = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
+    spec = importlib.util.spec_from_file_location("barco_cluster_misplaced", script)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.START_SECONDS = 240.0
+    made = module.LocalCluster(tmp_path, hosts=hosts, tied=True)
+    made.write()
+    yield made
+    made.stop()
+
+
+def start(ring: Any, *ordinals: int) -> None:
+    for ordinal in ordinals:
+        ring.start(ordinal)
+    ring.wait_ready()
+
+
+def write(ring: Any, ordinals: list[int], first: int) -> set[int]:
+    """A hundred events, over all ranges, acknowledged."""
+    with barco.Producer([ring.endpoints[each] for each in ordinals]) as producer:
+        sent = {
+            number: producer.send("t", b"%d" % number, key=b"k%d" % number)
+            for number in range(first, first + 100)
+        }
+        for future in sent.values():
+            future.result(120)
+    return set(sent)
+
+
+def replace_by(path: Path, source: Path) -> Path:
+    """Puts a copy of `source` in the place of a range's directory; where that is now."""
+    kept = path.parents[1] / f"kept-{path.name}"
+    path.rename(kept)
+    shutil.copytree(source, path)
+    return kept
+
+
+def put_back(path: Path, kept: Path) -> None:
+    shutil.rmtree(path)
+    kept.rename(path)
+
+
+def test_a_copy_of_another_brokers_range_has_no_vote(ring: Any) -> None:
+    """The third was away, the first one's range is lost, and there is a copy of the third's: with
+    the second down the two had a majority, and what the first and second had acknowledged went."""
+    start(ring, 0, 1, 2)
+    acknowledged = write(ring, [0, 1, 2], 0)
+    ring.stop([2])
+    acknowledged |= write(ring, [0, 1], 100)
+    ring.stop([0, 1])
+    (held,) = datadir.load(ring.data(0)).first_table().owned_by(0)
+    mine, theirs = (layout.range_path(ring.data(each), held.token) for each in (0, 2))
+    disks = [datadir.load(ring.data(each)).disk_uuid for each in (0, 2)]
+    kept = replace_by(mine, theirs)
+    options = ("--config", str(ring.config(0)))
+    last = serve(*options)
+    assert f"{mine}/lineage.log is the journal of disk {disks[1]}" in last, last
+    assert f"this one is {disks[0]}: put the directory back" in last and "barco replace" in last
+    put_back(mine, kept)
+
+    # All of it as an earlier version has left it; its copy has heard of the first one's journal.
+    for each in range(3):
+        for path in ring.data(each).glob("range-*"):
+            forget(path)
+        forget_table(ring.data(each))
+    kept = replace_by(mine, theirs)
+    assert "it has heard of broker 0's: put the directory back" in serve(*options)
+    put_back(mine, kept)
+    earlier = ring.root / "earlier"
+    shutil.copytree(mine, earlier)
+
+    start(ring, 0, 1, 2)
+    until("a note", lambda: all(datadir.journals_named(ring.data(each)) for each in range(3)))
+    assert {int(event.value) for event in barco.read("t", ring.endpoints)} == acknowledged
+    ring.stop([0])
+    home = Lineage.load(mine, repair=False).home
+    assert home is not None and (home.disk, home.token) == (disks[0], held.token)
+    kept = replace_by(mine, earlier)
+    assert "lineage.log does not say whose journal it is" in serve(*options)
+    put_back(mine, kept)
+    start(ring, 0)

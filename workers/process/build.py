@@ -10,6 +10,7 @@ from barco.model.token import TOKEN_MIN
 from barco.types import KiB, MiB
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.files.records import Claim, Home
 from barco.workers.storage.files.spool import Spool
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.retention import Policy
@@ -20,7 +21,7 @@ log = logging.getLogger("barco.worker")
 def make_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
     """The files of the worker's replica of a shard."""
     token = options.held.token
-    return ReplicaStore(
+    store = ReplicaStore(
         layout.range_path(options.data_dir, token),
         bulk,
         cluster_uuid=bytes.fromhex(options.cluster_uuid),
@@ -32,7 +33,15 @@ def make_store(options: WorkerOptions, bulk: BulkIo) -> ReplicaStore:
             sole_member=options.ring_size == 1,
         ),
         on_error=lambda error: log.error(str(error)),
+        claim=Claim(
+            home=Home(options.disk_uuid, token),
+            ordinal=options.process[0],
+            named=options.journals_named,
+        ),
     )
+    if store.lineage.adopted:
+        log.info("%s is of an earlier version: it says now whose it is", store.lineage.path)
+    return store
 
 
 def make_spool(options: WorkerOptions, bulk: BulkIo) -> Spool:

@@ -11,6 +11,7 @@ from barco.errors import DataDirError
 from barco.model.ranges import HeldRange
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
+from barco.workers.storage.files.records import Claim, Home
 from barco.workers.storage.stores.inspect import Record, Wishes, inspect_shard
 
 DESCRIPTION = """\
@@ -92,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
         if args.aside:
             problems += aside.inspect(path, held.number, uuid, wishes, show)[1]
         elif path.is_dir():
-            problems += inspect_shard(path, held.number, uuid, wishes, running, show)
+            claim = claim_on(args.data_dir, identity, held)
+            problems += inspect_shard(path, held.number, uuid, wishes, running, show, claim)
     if problems:
         print(f"barco: {problems} corrupt place(s) in {args.data_dir}", file=sys.stderr)
     return 1 if problems else 0
@@ -104,6 +106,12 @@ def load_identity(data_dir: Path) -> datadir.Identity:
     if identity is None:
         raise DataDirError(f"{data_dir} is not a data directory of barco: it has no broker.json")
     return identity
+
+
+def claim_on(data_dir: Path, identity: datadir.Identity, held: HeldRange) -> Claim:
+    """What a range's journal has to say of whose it is."""
+    home = Home(identity.disk_uuid, held.token)
+    return Claim(home=home, ordinal=identity.member, named=datadir.journals_named(data_dir))
 
 
 def held_ranges(data_dir: Path, identity: datadir.Identity, wanted: int | None) -> list[HeldRange]:
@@ -139,6 +147,8 @@ def _broker(r: Record) -> str:
 
 def _shard(r: Record) -> str:
     text = f"\nshard {r['shard']}: {r['generations']} generation(s)"
+    if r["lineage_stranger"]:
+        text += f"; lineage.log {r['lineage_stranger']}"
     if r["lineage_torn_bytes"]:
         text += f"; lineage.log ends in {r['lineage_torn_bytes']} torn bytes"
     if r["lineage_damaged_files"]:

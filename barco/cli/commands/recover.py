@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from barco.cli.commands import aside, unclean
-from barco.cli.commands.dump import held_ranges, load_identity
+from barco.cli.commands.dump import claim_on, held_ranges, load_identity
 from barco.errors import DataDirError
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Claim
 from barco.workers.storage.stores.inspect import Record, Wishes, inspect_shard, range_token
 from barco.workers.storage.stores.recovery import RecoveryReport, recover_accepting_loss
 
@@ -102,10 +104,12 @@ def run(args: argparse.Namespace) -> int:
             shard, number = layout.range_path(args.data_dir, held.token), held.number
             if not shard.is_dir():
                 continue
+            claim = claim_on(args.data_dir, identity, held)
+            Lineage.load(shard, claim, repair=False)  # Another disk's is not to be looked into.
             problems = _problems(shard, number, uuid)
             report = None
             if problems and args.accept_data_loss:
-                report = asyncio.run(_accept(shard, uuid))
+                report = asyncio.run(_accept(shard, claim, uuid))
             elif problems:
                 damaged += 1
             _tell(number, problems, report, args.json)
@@ -124,11 +128,11 @@ def _problems(shard: Path, number: int, uuid: bytes) -> list[Record]:
     return [r for r in found if r["type"] == "corruption" and r["epoch"] == newest]
 
 
-async def _accept(shard: Path, uuid: bytes) -> RecoveryReport:
+async def _accept(shard: Path, claim: Claim, uuid: bytes) -> RecoveryReport:
     bulk = open_bulk("threads")
     try:
         return await recover_accepting_loss(
-            shard, cluster_uuid=uuid, token=range_token(shard), bulk=bulk
+            shard, claim, cluster_uuid=uuid, token=range_token(shard), bulk=bulk
         )
     finally:
         bulk.close()

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from barco.cli.commands.dump import claim_on
 from barco.cluster.state.unclean import UncleanEnd, unclean_successor
 from barco.errors import DataDirError
 from barco.model.generation import Gid, Identity
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace, identity: datadir.Identity, ranges: Sequence[H
             shard, number = layout.range_path(args.data_dir, held.token), held.number
             if not shard.is_dir():
                 continue
-            lineage = Lineage.load(shard, token=held.token, repair=args.accept_data_loss)
+            claim = claim_on(args.data_dir, identity, held)
+            lineage = Lineage.load(shard, claim, token=held.token, repair=args.accept_data_loss)
             tails = _tails(shard, number, bytes.fromhex(identity.cluster_uuid), lineage)
             journal = [record_from_map(record) for record in lineage.journal]
             found = unclean_successor(journal, me, disks, tails, secrets.randbits(64))

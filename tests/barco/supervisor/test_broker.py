@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from barco.supervisor import datadir
+
 from .conftest import Fake, cluster_config, is_alive, wait_until
 
 Start = Callable[..., Fake]
@@ -29,6 +31,23 @@ def test_start_and_drain(start: Start) -> None:
     assert broker.stop() == 0
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
     assert broker.messages().count("worker stopped") == 2
+
+
+def test_it_is_noted_once_all_are_up_that_journals_say_whose_they_are(
+    start: Start, tmp_path: Path
+) -> None:
+    """Of a directory of an earlier version: too early, and one of them could never start again."""
+    path = tmp_path / "data"
+    identity = datadir.format_data_dir(path, workers=2, slices_per_range=8)
+    datadir.write_table(path, identity, identity.first_table())
+    broker = start("--workers", "2", fake="hang")
+    wait_until(lambda: broker.messages().count("worker started") == 2)
+    assert not datadir.journals_named(path)
+    broker.process.kill()
+    broker.process.wait(30)
+    assert not datadir.journals_named(path)
+    assert start("--workers", "2").wait_ready().stop() == 0
+    assert datadir.journals_named(path)
 
 
 def test_every_worker_listens_on_every_public_port(start: Start) -> None:

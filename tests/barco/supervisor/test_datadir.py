@@ -369,3 +369,23 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
         datadir.prepare(file)
     refusal = datadir._refusal(tmp_path, PermissionError(13, "Permission denied"))
     assert f"give it to user {os.geteuid()} (chown)" in refusal.detail
+
+
+def test_that_all_journals_say_whose_they_are_is_kept_with_the_table(tmp_path: Path) -> None:
+    """A new directory has none that does not; of an earlier version nobody knows, until it is
+    noted. Outside of the checksum, as that version has to be able to read the table."""
+    assert not datadir.journals_named(tmp_path)
+    identity = datadir.format_data_dir(tmp_path, workers=2, slices_per_range=8)
+    assert datadir.journals_named(tmp_path)
+    table = datadir.adopt_table(tmp_path, identity)
+    assert datadir.journals_named(tmp_path)
+    named = (tmp_path / datadir.PROCESSES).read_text()
+    datadir.write_table(tmp_path, identity, table)
+    assert not datadir.journals_named(tmp_path)
+    earlier = json.loads((tmp_path / datadir.PROCESSES).read_text())
+    assert json.loads(named) == earlier | {"journals": "named"}
+    datadir.write_table(tmp_path, identity, table, named=True)
+    assert (tmp_path / datadir.PROCESSES).read_text() == named
+    for damaged in ("", "[]", "{", named.replace('"named"', '"nameb"'), named.replace("j", "J")):
+        (tmp_path / datadir.PROCESSES).write_text(damaged)
+        assert not datadir.journals_named(tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import builder
 import pytest
@@ -12,6 +13,7 @@ from barco.model.token import TOKEN_MIN
 from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Claim, Home
 
 
 @pytest.fixture
@@ -21,7 +23,8 @@ def data_dir(root):
     identity = datadir.format_data_dir(path, workers=1, slices_per_range=8)
     shard = layout.range_path(path, TOKEN_MIN)
     uuid = bytes.fromhex(identity.cluster_uuid)
-    lineage = Lineage.load(shard)
+    home = Home(identity.disk_uuid, TOKEN_MIN)
+    lineage = Lineage.load(shard, Claim(home=home, ordinal=0, named=True))
     for epoch in (2, 3, 4):
         lineage.opened(epoch, builder.SESSION, [(epoch - 1, 0)])
         log = builder.Log(epoch=epoch)
@@ -146,6 +149,25 @@ def test_dump_tells_that_a_broker_runs(data_dir, capsys):
         assert "is in use" in capsys.readouterr().err
     finally:
         os.close(lock)
+
+
+def test_a_range_of_another_disk_is_told_and_not_recovered(data_dir, tmp_path, capsys):
+    other, uuid = tmp_path / "other", datadir.load(data_dir).cluster_uuid
+    datadir.format_data_dir(other, workers=1, slices_per_range=8, cluster_uuid=uuid)
+    shard = layout.range_path(other, TOKEN_MIN)
+    shutil.copytree(layout.range_path(data_dir, TOKEN_MIN), shard, dirs_exist_ok=True)
+    before = {path: path.read_bytes() for path in shard.rglob("*") if path.is_file()}
+    _, found = records(capsys, data_dir)
+    assert [r["lineage_stranger"] for r in found if r["type"] == "shard"] == [None]
+    code, found = records(capsys, other)
+    (told,) = [r["lineage_stranger"] for r in found if r["type"] == "shard"]
+    assert code == 1 and told.startswith("is the journal of disk ")
+    assert main(["dump", str(other)]) == 1
+    assert "lineage.log is the journal of disk" in capsys.readouterr().out
+    for more in ([], ["--accept-data-loss"]):
+        assert main(["recover", str(other), *more]) == 78
+        assert capsys.readouterr().err.count("put the directory back") == 1
+    assert before == {path: path.read_bytes() for path in shard.rglob("*") if path.is_file()}
 
 
 def test_recover_asks_first(data_dir, capsys, go, monkeypatch):

@@ -60,6 +60,18 @@ class ForeignLogError(DataDirError):
         )
 
 
+class ForeignJournalError(DataDirError):
+    """A journal is sound, and is another disk's, or another range's: it has no vote here."""
+
+    def __init__(self, path: str, why: str) -> None:
+        """`why`: what speaks against it, after its name."""
+        super().__init__(
+            f"{path} {why}: put the directory back where it was, and the one that belongs here"
+            " in its place; if that is lost, so is this disk (of a broker of a cluster: move"
+            " the data directory aside, and run barco replace)"
+        )
+
+
 class CorruptChunkError(CorruptDataError):
     """A stored chunk does not match its checksums; it is not served."""
 

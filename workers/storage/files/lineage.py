@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barco.workers.storage.files import layout, records
-from barco.workers.storage.files.records import Generation, Name, Parting
+from barco.workers.storage.files.errors import ForeignJournalError
+from barco.workers.storage.files.records import Claim, Generation, Home, Name, Parting
 from barco.workers.storage.files.twofold import Twofold
 
 
@@ -31,6 +32,10 @@ class Lineage:
         self._moved: set[int] = set()
         self._elsewhere = content.elsewhere
         self._lock = threading.Lock()
+        self.home: Home | None = content.home
+        """Whose it is; None: it does not say so yet."""
+        self.adopted = False
+        """An earlier version has begun it, and it says now whose it is."""
         self.journal = content.journal
         """What the replica's machine promised, accepted and learned, as it was read at the start:
         maps of `barco.protocol.replication_codec`, in order."""
@@ -49,6 +54,7 @@ class Lineage:
     def load(
         cls,
         shard: str | os.PathLike[str],
+        claim: Claim | None = None,
         *,
         token: int | None = None,
         repair: bool = True,
@@ -57,15 +63,37 @@ class Lineage:
         """Reads lineage.log and looks for directories it does not know.
 
         With `repair` (not for offline inspection) what was read is made stable, and both copies
-        are whole again. `expected`: where there are generations, there was one. `token`: of the
-        range, where its journal may speak of others.
+        are whole again. `expected`: where there are generations, there was one. `claim`: whose it
+        has to be, and says that it is from then on; ForeignJournalError, and nothing is changed,
+        if it is another's. None: nobody's who takes part in anything. `token`: of
+        the range, where its journal may speak of others.
         """
         shard = Path(shard)
         epochs = layout.generation_epochs(shard)
         expected = expected and bool(epochs)
-        files = Twofold.load(shard, repair=repair, doubt=records.DOUBT, expected=expected)
-        content = records.read(str(shard / layout.LINEAGE_NAME), files.bodies(), epochs, token)
-        return cls(shard, files, content, token)
+        name = str(shard / layout.LINEAGE_NAME)
+        files = Twofold.load(shard, repair=False, doubt=records.DOUBT, expected=expected)
+        content = records.read(name, files.bodies(), epochs, token)
+        made = cls(shard, files, content, token)
+        if claim is not None and (why := made.stranger(claim)) is not None:
+            raise ForeignJournalError(name, why)
+        if repair:
+            made._mend(claim)
+        return made
+
+    def stranger(self, claim: Claim) -> str | None:
+        """Why it is not the journal of this disk and range, in words; None: nothing says so."""
+        begun = bool(self._generations or self.journal) and not self.doubtful
+        return records.stranger(self.home, self.journal, claim, begun=begun)
+
+    def _mend(self, claim: Claim | None) -> None:
+        """What is said of whose it is comes with the first writing: never without the rest."""
+        if claim is None or self.home is not None:
+            self._files.mend()
+            return
+        self._files.mend(records.home_body(claim.home))
+        self.home = claim.home
+        self.adopted = bool(self._generations or self.journal)
 
     def generations(self) -> list[Generation]:
         """All that are known, by epoch."""

@@ -3,6 +3,9 @@
 A frame's body is a msgpack list of maps: {"t": its kind, "e": an epoch, ...}. Where frames are lost
 in both copies, the generations' own groups say what they held; what was promised and accepted in
 them nobody can say, so the replica's machine is told that it is so (`DoubtRecord`).
+
+A journal says once of which disk and which range it is, its `Home`: what it promised binds nobody
+else, and who took it for an own one would vote with another's memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +16,7 @@ import msgpack
 
 from barco.errors import DataDirError
 from barco.model.generation import GENESIS_EPOCH, Kind
+from barco.model.ranges import directory_of
 from barco.protocol.replication import DoubtRecord
 from barco.protocol.replication_codec import U63, to_map
 from barco.workers.storage.files.frames import BODY_BYTES_MAX
@@ -24,6 +28,9 @@ Name = tuple[int, int]
 
 Elsewhere = dict[Name, dict[Name | None, bool]]
 """By parent the children of other ranges, and whether they have begun."""
+
+_HALF = 16
+"""Of the 32 digits of a disk_uuid."""
 
 FIRST_EPOCH = 2
 """Epoch 1, genesis, is empty and has no files."""
@@ -71,9 +78,33 @@ class Parting:
     generations: list[Generation]
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Of which disk a journal is, and of which range."""
+
+    disk: str
+    """disk_uuid of broker.json."""
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who opens a journal as an own one."""
+
+    home: Home
+    ordinal: int
+    """Of this broker, as a member."""
+    named: bool
+    """Every journal of this disk is known to say whose it is. One that does not was begun by an
+    earlier version, and says so from now on."""
+
+
 @dataclass(slots=True)
 class Content:
     """All of it together."""
+
+    home: Home | None = None
+    """None: an earlier version has begun it, or that record is lost."""
 
     generations: dict[int, Generation] = field(default_factory=dict)
     journal: list[Record] = field(default_factory=list)
@@ -96,11 +127,53 @@ def read(
             note_elsewhere(content.elsewhere, record)
             if record.get("t") == "journal":
                 content.journal.append(record["r"])
+            elif record.get("t") == "home":
+                content.home = content.home or _home(name, record)
     for record in content.journal:
         _end_alone(content.generations, record, token)
     for epoch in epochs:
         content.generations.setdefault(epoch, Generation(epoch))
     return content
+
+
+def stranger(
+    home: Home | None, journal: Sequence[Record], claim: Claim, *, begun: bool
+) -> str | None:
+    """Why this is not the journal of who opens it, in words; None: nothing says so.
+
+    begun: there is something in it, and nothing of it was lost, as what says whose it is may be.
+    """
+    if home is not None and home.disk != claim.home.disk:
+        return f"is the journal of disk {home.disk}, and this one is {claim.home.disk}"
+    tokens = {home.token} if home is not None else _tokens(journal)
+    if tokens and claim.home.token not in tokens:
+        return f"is the journal of {directory_of(min(tokens))}"
+    heard = (told["disk"][0] for told in journal if told.get("t") == "heard")
+    if claim.ordinal in heard:  # Of the others' journals only: nobody tells itself.
+        return f"is another broker's journal: it has heard of broker {claim.ordinal}'s"
+    if home is None and claim.named and begun:
+        return "does not say whose journal it is, and the one that belongs here does"
+    return None
+
+
+def _tokens(journal: Iterable[Record]) -> set[int]:
+    """Of the generations that the machine's records are of."""
+    gids = (told["generation"][0] if "generation" in told else told.get("gid") for told in journal)
+    return {gid[0] for gid in gids if gid is not None}
+
+
+def home_body(home: Home) -> bytes:
+    """Of the frame that says it. The uuid is cut in two: a journal in which a disk stands as it is
+    written elsewhere names a member (`clear_stranger` of the supervisor looks for that)."""
+    disk = [home.disk[:_HALF], home.disk[_HALF:]]
+    return _list_of([msgpack.packb({"t": "home", "e": GENESIS_EPOCH, "d": disk, "k": home.token})])
+
+
+def _home(name: str, record: Record) -> Home:
+    try:
+        return Home("".join(record["d"]), int(record["k"]))
+    except (KeyError, TypeError, ValueError):
+        raise DataDirError(f"{name} was written by a later version of barco") from None
 
 
 def bodies(records: Sequence[Record]) -> Iterator[bytes]:
@@ -222,7 +295,7 @@ def apply(generations: dict[int, Generation], record: Record, token: int | None 
                 parent = generations.get(epoch)
                 if parent is not None and parent.tail is None:
                     parent.tail = tail  # Its own record is damaged.
-        case "moved" | "begun":
+        case "moved" | "begun" | "home":
             pass
         case "sealed":
             generation.tail = record["T"]

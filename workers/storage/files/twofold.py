@@ -24,11 +24,11 @@ ROOM_BYTES = MiB
 class Twofold:
     """Both files, to be appended to. One append at a time."""
 
-    def __init__(self, paths: tuple[Path, Path], merged: frames.Merged, *, writable: bool) -> None:
+    def __init__(self, paths: tuple[Path, Path], merged: frames.Merged) -> None:
         """Use `Twofold.load`."""
         self._paths = paths
         self._room = paths[0].with_name(layout.LINEAGE_ROOM_NAME)
-        self._writable = writable
+        self._writable = False
         self._frames = merged.frames
         self._chain = frames.chain_of(merged)
         self.doubtful = merged.doubtful
@@ -42,13 +42,23 @@ class Twofold:
         paths = (shard / layout.LINEAGE_NAME, shard / layout.LINEAGE_COPY_NAME)
         names, data = (str(paths[0]), str(paths[1])), (_read(paths[0]), _read(paths[1]))
         merged = frames.load(names, data, doubt, expected=expected)
-        made = cls(paths, merged, writable=repair)
+        made = cls(paths, merged)
         if repair:
-            made._write_anew()
+            made.mend()
         return made
 
+    def mend(self, *more: bytes) -> None:
+        """Both are whole again, the same and stable, and hold these bodies besides; only now they
+        can be appended to."""
+        for body in more:
+            frame = self._chain.frame(body)
+            self._frames.append(frame)
+            self._chain = self._chain.after(frame)
+        self._write_anew()
+        self._writable = True
+
     def bodies(self) -> Iterator[bytes]:
-        """What was appended, in order, as `load` found it."""
+        """What was appended, in order, as `load` found it and `mend` left it."""
         return frames.bodies_of(self._frames)
 
     def append(self, body: bytes) -> None:

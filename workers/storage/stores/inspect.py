@@ -13,7 +13,7 @@ from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.errors import explain
 from barco.workers.storage.files.lineage import Lineage
-from barco.workers.storage.files.records import Generation
+from barco.workers.storage.files.records import Claim, Generation
 from barco.workers.storage.index import scan
 from barco.workers.storage.index.sidecar import Sidecar, read_summary
 from barco.workers.storage.reading.chunks import section_damage
@@ -63,10 +63,18 @@ def range_token(shard: Path) -> int:
 
 
 def inspect_shard(
-    shard: Path, number: int, cluster_uuid: bytes, wishes: Wishes, running: bool, emit: Emit
+    shard: Path,
+    number: int,
+    cluster_uuid: bytes,
+    wishes: Wishes,
+    running: bool,
+    emit: Emit,
+    claim: Claim | None = None,
 ) -> int:
-    """Emits what is in a shard; returns how many places are corrupt."""
+    """Emits what is in a shard; returns how many places are corrupt. `claim`: whose it has to be;
+    that it is another's is told, and counts for one."""
     lineage = Lineage.load(shard, repair=False)
+    stranger = lineage.stranger(claim) if claim is not None else None
     generations = [generation for generation in lineage.generations() if not generation.expired]
     emit(
         {
@@ -77,9 +85,10 @@ def inspect_shard(
             "lineage_torn_bytes": lineage.torn_bytes,
             "lineage_damaged_files": lineage.damaged,
             "lineage_records_lost": lineage.doubtful,
+            "lineage_stranger": stranger,
         }
     )
-    token, problems = range_token(shard), lineage.damaged
+    token, problems = range_token(shard), lineage.damaged + (stranger is not None)
     for generation in generations:
         tags = scan.Tags(cluster_uuid, token, generation.epoch, generation.session)
         look = _Look(shard, generation, tags, wishes, emit)

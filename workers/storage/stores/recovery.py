@@ -15,7 +15,7 @@ from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain, fsync_directory
 from barco.workers.storage.files.lineage import Lineage
-from barco.workers.storage.files.records import Generation
+from barco.workers.storage.files.records import Claim, Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.files.slack import cut
 from barco.workers.storage.files.trash import discard, empty_trash
@@ -45,18 +45,24 @@ def pack_parents(parents: list[tuple[int, int]]) -> bytes:
 
 
 async def recover_accepting_loss(
-    shard_dir: str | os.PathLike[str], *, cluster_uuid: bytes, token: int, bulk: BulkIo
+    shard_dir: str | os.PathLike[str],
+    claim: Claim | None = None,
+    *,
+    cluster_uuid: bytes,
+    token: int,
+    bulk: BulkIo,
 ) -> RecoveryReport:
     """`barco recover --accept-data-loss`: gives up the groups from a corruption on.
 
     Only on an operator's word, and only while no broker runs. The loss is recorded in lineage.log
     (`report.lost`: first and last known gseq); the bytes stay in their files. The generations of
-    the shard have ended then. Raises DataDirError, DiskFullError, OperatorError or DiskError.
+    the shard have ended then. `claim`: whose it has to be. Raises DataDirError, DiskFullError,
+    OperatorError or DiskError.
     """
     shard = Path(shard_dir)
+    lineage = Lineage.load(shard, claim, token=token)
     remove_temporaries(shard)
     empty_trash(shard)
-    lineage = Lineage.load(shard, token=token)
     report = RecoveryReport()
     for generation in reversed(lineage.generations()):
         # Older ones are sealed, unless lineage.log is damaged.

@@ -18,7 +18,7 @@ from barco.model.generation import Parent
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
-from barco.workers.storage.files.records import Generation
+from barco.workers.storage.files.records import Claim, Generation
 from barco.workers.storage.files.segment import APPEND_FLAGS, remove_temporaries
 from barco.workers.storage.files.slack import cut
 from barco.workers.storage.files.trash import discard, empty_trash
@@ -66,6 +66,7 @@ class ReplicaStore(ShardFiles):
         segment_bytes: int,
         policy: Policy,
         on_error: Callable[[BarcoError], None],
+        claim: Claim | None = None,
     ) -> None:
         super().__init__(
             shard_dir,
@@ -75,6 +76,7 @@ class ReplicaStore(ShardFiles):
             segment_bytes=segment_bytes,
             policy=policy,
             on_error=on_error,
+            claim=claim,
         )
         self.groups = GroupFiles(self._shard, bulk, self._catalog.files)
         self.epoch = self.walked_groups = 0

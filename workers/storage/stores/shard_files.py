@@ -13,6 +13,7 @@ from barco.workers.storage.files import aside, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLineageError
 from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Claim
 from barco.workers.storage.files.segment import SegmentPool
 from barco.workers.storage.files.slack import give_back
 from barco.workers.storage.index.catalog import Catalog, SegmentKey
@@ -47,9 +48,11 @@ class ShardFiles:
         segment_bytes: int,
         policy: Policy,
         on_error: Callable[[BarcoError], None],
+        claim: Claim | None = None,
     ) -> None:
-        """`on_error` hears of failures of background work (a spare segment, an index) and of what
-        an operator should know: damaged records, a disk that is nearly full."""
+        """`claim`: whose files they have to be; None, for tools and tests: anybody's. `on_error`
+        hears of failures of background work (a spare segment, an index) and of what an operator
+        should know: damaged records, a disk that is nearly full."""
         self._shard = Path(shard_dir)
         layout.make_directory(self._shard)
         self._bulk = bulk
@@ -57,9 +60,9 @@ class ShardFiles:
         self._token = token
         self._policy = policy
         self._on_error = on_error
-        self.lineage = Lineage.load(self._shard, token=token)
+        self.lineage = Lineage.load(self._shard, claim, token=token)
         if aside.carry_out(self._shard, self.lineage):
-            self.lineage = Lineage.load(self._shard, token=token)
+            self.lineage = Lineage.load(self._shard, claim, token=token)
         if self.lineage.hurt:
             on_error(CorruptLineageError(_told(self.lineage)))
         self._given_up = self._count_given_up()
