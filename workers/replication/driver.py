@@ -33,7 +33,7 @@ from barco.workers.replication.carrier import Carrier
 from barco.workers.replication.figures import stats_of, status_of
 from barco.workers.replication.inputs import Input, Inputs
 from barco.workers.replication.journal import Journal
-from barco.workers.replication.link import Dial, Link
+from barco.workers.replication.link import Dial, Link, Links
 from barco.workers.replication.mending import Mending
 from barco.workers.replication.mutants import MUTANT, UNFENCED, UnfencedReplica
 from barco.workers.replication.persisting import read_journal
@@ -63,11 +63,9 @@ class Driver:
         on_stop: Callable[[str], None],
         on_decided: Callable[[Gid, Successor], None] = lambda gid, value: None,
         fatal: Callable[..., None],
-        dial: Callable[[int], Dial] | None = None,
     ) -> None:
-        """`dials`: how to reach the members of the start, by ordinal; `dial`: how a later one; None:
-        there are none. `on_lead`: it is open here; `on_stop`: no longer. `on_decided`: a successor
-        is journalled. `fatal`: ends the process."""
+        """`dials`: how to reach the other members, by ordinal. `on_lead`: it is open here;
+        `on_stop`: no longer. `on_decided`: a successor is journalled. `fatal`: ends the process."""
         assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
@@ -75,11 +73,11 @@ class Driver:
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
         self._token = settings.ranges[0].gid.token
-        self._dial = dial
-        self._links: dict[int, Link] = {}
-        self._started = False
-        for ordinal in dials:
-            self._meet(ordinal, dials[ordinal])
+        self.links = self._links = Links(
+            lambda at, dial: Link(reactor, at, dial, self._lost_link(at), self._arranges, fatal),
+            dials,
+        )
+        self._alone = len(settings.ranges[0].members) == 1
         self._inputs = Inputs(
             reactor,
             received=self._received,
@@ -109,6 +107,7 @@ class Driver:
         self._mending = Mending(self._links, self._token)
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
+        self._started = False
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -125,7 +124,7 @@ class Driver:
         journal = read_journal(self._store.lineage.journal)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
-        self.logs.adopt(self._token, alone=not self._links)
+        self.logs.adopt(self._token, alone=self._alone)
         if (current := self.logs.current) is not None:
             self._role.adopt(current, found[current.epoch].tail, self.tail_of(current))
         if (unclean := self._machine.unclean()) > 0:
@@ -134,9 +133,8 @@ class Driver:
                 " without what a broker had and has set aside"
             )
             log.warning(text, unclean, self._token)
-        for link in self._links.values():
-            link.start()
-        if self._links:
+        self._links.start()
+        if not self._alone:
             self._store.repair_from(self._mending)
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
@@ -312,26 +310,12 @@ class Driver:
 
     # --- Peers --------------------------------------------------------------------------------
 
-    def _meet(self, ordinal: int, dial: Dial | None = None) -> Link | None:
-        """The link to a broker's process for this range, which is dialled from now on: members
-        change, and who was one still has what there was then. None if it can not be reached."""
-        assert ordinal != self._settings.me.ordinal, "nobody dials itself"
-        link = self._links.get(ordinal)
-        if dial is None and self._dial is not None:
-            dial = self._dial(ordinal)
-        if link is None and dial is not None:
-            ends = self._lost_link(ordinal), self._arranges
-            link = self._links[ordinal] = Link(self._reactor, ordinal, dial, *ends, self._fatal)
-            if self._started:
-                link.start()
-        return link
-
     def _lost_link(self, ordinal: int) -> Callable[[], None]:
         return lambda: self.post(ev.LinkLost(ordinal))
 
     def take(self, hello: Hello, end: socket.socket) -> None:
         """A peer has dialled."""
-        if self._meet(hello.ordinal) is None:
+        if hello.ordinal not in self._links:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
@@ -374,7 +358,7 @@ class Driver:
             _DO[type(effect)](self, effect, group)
 
     def _send(self, effect: fx.Send, group: bytearray | None) -> None:
-        link = self._meet(effect.ordinal)
+        link = self._links.get(effect.ordinal)
         if link is None:
             return
         message = effect.message

@@ -9,7 +9,7 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barco._native import Reactor
@@ -24,6 +24,7 @@ from barco.model.options import WorkerOptions
 from barco.model.ranges import end_of_slice, peer_of, slices_between
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
+from barco.protocol.replication import DecidedRecord
 from barco.types import MiB
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
@@ -34,7 +35,7 @@ from barco.workers.process.selector import Upcall
 from barco.workers.process.turns import Turns
 from barco.workers.replication.alone import one_line
 from barco.workers.replication.driver import Driver
-from barco.workers.replication.link import Dial
+from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.states import States
 from barco.workers.replication.wire import identity
 from barco.workers.storage.files.bulk import BulkIo
@@ -95,8 +96,6 @@ class ReplicaHost:
         self._me = me = identity(options.process[0], options.disk_uuid)
         self.recovered_groups, self.recovery_seconds = 0, 0.0
         """What `open` has walked."""
-        others = [ordinal for ordinal in options.held.members if ordinal != me.ordinal]
-        service.staging.others = [functools.partial(self._ask, ordinal) for ordinal in others]
         self.driver = Driver(
             Settings(
                 me=me,
@@ -106,8 +105,7 @@ class ReplicaHost:
                 token=options.held.token,
                 replaces=bytes.fromhex(options.replaces),
             ),
-            {ordinal: self._dial_to(ordinal) for ordinal in others},
-            dial=self._dial_to,
+            {},
             reactor=reactor,
             store=store,
             bulk=bulk,
@@ -186,6 +184,7 @@ class ReplicaHost:
         self._service.health = self._store.health
         self._service.gate = self.driver
         self._service.disks = self.driver.disks
+        self._meet_all()
         self._network.links.handle(REPLICATION, self._dialled)
         await self._network.start()
         self.driver.start(found)
@@ -248,9 +247,6 @@ class ReplicaHost:
             raise NotReadyError(f"Broker {ordinal} has no process for this range.")
         return process
 
-    def _dial_to(self, ordinal: int) -> Dial:
-        return functools.partial(self._dial, ordinal)
-
     async def _dial(self, ordinal: int) -> tuple[Hello, socket.socket]:
         addresses, process = self._network.addresses, self._holder(ordinal)
         return await open_link(addresses, process, self._network.hello, REPLICATION)
@@ -261,19 +257,36 @@ class ReplicaHost:
         peer = peer_of(self._holder(ordinal))
         return await self._network.siblings.call(peer, op, args, timeout)
 
+    def _meet_all(self) -> None:
+        """At a start: whoever has held the range since it was formatted, as far as the journal
+        tells. One that waits for its first generation dials nobody: none would take it yet."""
+        if self._options.held.genesis:
+            self._meet(self._options.held.members)
+        for record in read_journal(self._store.lineage.journal):
+            if isinstance(record, DecidedRecord):
+                self._meet_children(record.value)
+
+    def _meet_children(self, value: Successor) -> None:
+        """Whoever holds what follows here."""
+        for child in value.children:
+            if child.gid.token == self._options.held.token:
+                self._meet(member.ordinal for member in child.members)
+
+    def _meet(self, ordinals: Iterable[int]) -> None:
+        """Links to other holders of the range, and who is asked for what was staged."""
+        for ordinal in ordinals:
+            if ordinal != self._me.ordinal and self.driver.links.meet(
+                ordinal, functools.partial(self._dial, ordinal)
+            ):
+                staging = self._service.staging
+                staging.others = [*staging.others, functools.partial(self._ask, ordinal)]
+
     def _dialled(self, hello: Hello, end: Any) -> None:
-        """Members change: whoever has a process for this range is let in, as its broker has told
-        or as the cluster was formatted. What it may say of which generation the machine knows."""
-        held, process = self._options.held, (hello.ordinal, hello.worker)
-        if hello.token != held.token:
+        held = self._options.held
+        if hello.token != held.token or hello.ordinal not in self.driver.links:
+            process = (hello.ordinal, hello.worker)
             log.error("worker %d/%d holds another range than this one", *process)
             end.close()
-            return
-        holds = self._service.ranges.process_at(hello.ordinal, held.token)
-        if hello.ordinal == self._me.ordinal or not (
-            hello.ordinal in held.members or holds == process
-        ):
-            end.close()  # Perhaps its broker's word has not come yet: it dials again.
             return
         self.driver.take(hello, end)
 
@@ -285,14 +298,8 @@ class ReplicaHost:
         first = self._service.first_slice
         self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
 
-    def _with(self, generation: Generation) -> None:
-        """Who else has a copy of what is written from here on."""
-        others = [each.ordinal for each in generation.members if each != self._me]
-        self._service.staging.others = [functools.partial(self._ask, each) for each in others]
-
     def _leads(self, generation: Generation) -> None:
         assert self.driver.leading and self.driver.generation == generation
-        self._with(generation)
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
         # Events are taken from here on, and packed as the settings of their topics say.
@@ -320,7 +327,6 @@ class ReplicaHost:
         await self._service.staging.take_over()
 
     def _follows(self, generation: Generation) -> None:
-        self._with(generation)
         self._service.follow(generation.gid.epoch)
         self._tell(generation)
 
@@ -334,6 +340,7 @@ class ReplicaHost:
         to lead what follows. What goes on here is told when it is led or followed."""
         assert (value.kind is Kind.HANDOFF) != bool(value.children)
         own = self._options.held.token
+        self._meet_children(value)
         for child in value.children:
             if child.gid.token != own or child.seat(self._me.ordinal) is None:
                 self._tell(child)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from barco._native import Reactor
@@ -276,3 +276,29 @@ class Link:
         self._queue.clear()
         self._queued = self._sent = 0
         self._roomy.set()
+
+
+class Links(dict[int, Link]):
+    """Those to the other holders of a range, by ordinal. Who is no member any more stays linked: it
+    has copies of what is history."""
+
+    def __init__(self, make: Callable[[int, Dial], Link], dials: Mapping[int, Dial]) -> None:
+        """`make`: a link to this ordinal, which is not started. `dials`: how to reach the first."""
+        super().__init__({ordinal: make(ordinal, dial) for ordinal, dial in dials.items()})
+        self._make = make
+        self._started = False
+
+    def start(self) -> None:
+        """Dial all, from now on."""
+        self._started = True
+        for link in self.values():
+            link.start()
+
+    def meet(self, ordinal: int, dial: Dial) -> bool:
+        """From now on this one is dialled, and may dial; false if it was so."""
+        if ordinal in self:
+            return False
+        link = self[ordinal] = self._make(ordinal, dial)
+        if self._started:
+            link.start()
+        return True
