@@ -24,8 +24,8 @@ from barco.model.options import WorkerOptions
 from barco.model.ranges import end_of_slice, peer_of, slices_between
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
-from barco.protocol.replication import DecidedRecord
-from barco.types import MiB
+from barco.protocol.replication import DecidedRecord, OpenedRecord
+from barco.types import MiB, Ordinal
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
@@ -92,6 +92,8 @@ class ReplicaHost:
         self._opened, self._fatal = opened, fatal
         self._opening: asyncio.Task[None] | None = None
         self._sealing: set[asyncio.Task[None]] = set()
+        self._strangers: set[Process] = set()
+        """Who has dialled, and was told off: it tries again."""
         self._bulk = bulk
         self._me = me = identity(options.process[0], options.disk_uuid)
         self.recovered_groups, self.recovery_seconds = 0, 0.0
@@ -263,14 +265,16 @@ class ReplicaHost:
         if self._options.held.genesis:
             self._meet(self._options.held.members)
         for record in read_journal(self._store.lineage.journal):
-            if isinstance(record, DecidedRecord):
-                self._meet_children(record.value)
+            if isinstance(record, OpenedRecord):
+                self._meet_members(record.generation)
+            elif isinstance(record, DecidedRecord):
+                for child in record.value.children:
+                    self._meet_members(child)
 
-    def _meet_children(self, value: Successor) -> None:
-        """Whoever holds what follows here."""
-        for child in value.children:
-            if child.gid.token == self._options.held.token:
-                self._meet(member.ordinal for member in child.members)
+    def _meet_members(self, generation: Generation | None) -> None:
+        """Whoever holds a generation of this range, one that has ended as well."""
+        if generation is not None and generation.gid.token == self._options.held.token:
+            self._meet(member.ordinal for member in generation.members)
 
     def _meet(self, ordinals: Iterable[int]) -> None:
         """Links to other holders of the range, and who is asked for what was staged."""
@@ -284,8 +288,10 @@ class ReplicaHost:
     def _dialled(self, hello: Hello, end: Any) -> None:
         held = self._options.held
         if hello.token != held.token or hello.ordinal not in self.driver.links:
-            process = (hello.ordinal, hello.worker)
-            log.error("worker %d/%d holds another range than this one", *process)
+            process = (Ordinal(hello.ordinal), hello.worker)
+            if process not in self._strangers:
+                log.error("worker %d/%d holds another range than this one", *process)
+            self._strangers.add(process)
             end.close()
             return
         self.driver.take(hello, end)
@@ -340,7 +346,8 @@ class ReplicaHost:
         to lead what follows. What goes on here is told when it is led or followed."""
         assert (value.kind is Kind.HANDOFF) != bool(value.children)
         own = self._options.held.token
-        self._meet_children(value)
+        for each in (self.driver.record(gid), *value.children):
+            self._meet_members(each)
         for child in value.children:
             if child.gid.token != own or child.seat(self._me.ordinal) is None:
                 self._tell(child)
