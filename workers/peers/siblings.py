@@ -125,25 +125,24 @@ class HandOff:
 
     def _route(self, token: int, peer: int, endpoint: str) -> None:
         held = self._ranges.at(token)
-        if held is None:
-            return  # Its slices are in other ranges now.
-        numbers = held.numbers
+        numbers = range(0) if held is None else held.numbers  # They may be in other ranges now.
         if peer == self._options.peer:  # The core takes events of the slices that it has.
-            first = min(max(numbers.start, self.slices.start), numbers.stop)
-            stop = max(min(numbers.stop, self.slices.stop), first)
-            self._set_route(range(numbers.start, first), -1, "")
-            self._set_route(range(stop, numbers.stop), -1, "")
-            numbers = range(first, stop)
-        self._set_route(numbers, peer, endpoint)
-
-    def _set_route(self, numbers: range, peer: int, endpoint: str) -> None:
-        if numbers:
-            self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
+            first, stop = self.slices.start, self.slices.stop
+            numbers = range(max(numbers.start, first), min(numbers.stop, stop))
+        if not numbers:
+            return
+        self._reactor.set_route(numbers.start, len(numbers), peer, endpoint)
 
     def reaches(self, token: int) -> bool:
         """Whether events for the range get to its leader from here."""
         peer = self._led_by.get(token)
-        return peer is not None and (peer == self._options.peer or peer in self._standing)
+        if peer == self._options.peer:
+            return self._takes(self._ranges.numbers_of(token))
+        return peer is not None and peer in self._standing
+
+    def _takes(self, numbers: range) -> bool:
+        """Whether the core has these slices: of others it takes no events."""
+        return set(numbers) <= set(self.slices)
 
     def connect(self, peer: int) -> None:
         """Connects in the background, unless there is a connection or an attempt already; until it

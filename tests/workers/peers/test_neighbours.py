@@ -289,7 +289,7 @@ def test_what_this_broker_leads_nobody_else_says() -> None:
 
 def test_the_core_is_not_told_to_take_slices_that_it_does_not_have() -> None:
     options = replace(THREE, workers=1, shard_endpoints=dict.fromkeys(range(3), "x"))
-    _, leaders, neighbours, reactor = told(options)
+    leaders, neighbours, hand_off, reactor = routed(options)
     wide = RangeRoute(4, 12, RANGES.cut.token(4), 7, 1, (1, 2, 0))
     table = options.table.without(TOKENS[2]).with_range(
         HeldRange(token=wide.token, first=4, slices=12, number=0, members=(1, 2, 0))
@@ -297,4 +297,8 @@ def test_the_core_is_not_told_to_take_slices_that_it_does_not_have() -> None:
     own = {"processes": to_plain(table), "endpoints": {"0": "x", "1": "x", "2": "x"}}
     neighbours.apply_own(own | {"sessions": {}})
     assert leaders.learn(wide)
-    assert [reactor.peers[n] for n in (4, 15)] == [-1, -1]
+    assert [n for n, peer in reactor.peers.items() if peer == options.peer] == [*range(8, 16)]
+    assert not hand_off.reaches(wide.token)
+    hand_off.hold(range(4, 16))
+    assert [n for n in range(24) if reactor.peers.get(n) == options.peer] == [*range(4, 16)]
+    assert hand_off.reaches(wide.token)

@@ -27,7 +27,8 @@ def told_by(me: int, gid: Gid, value: Successor, ended: Generation) -> list[Any]
     host._options = SimpleNamespace(held=held)  # type: ignore[assignment]
     host._me = Identity(Ordinal(me), bytes(16))
     host._service = SimpleNamespace(ranges=SimpleNamespace(cut=CUT))  # type: ignore[assignment]
-    host.driver = SimpleNamespace(record=lambda asked: ended if asked == gid else None)  # type: ignore[assignment]
+    journal = {gid: ended}
+    host.driver = SimpleNamespace(record=journal.get)  # type: ignore[assignment]
 
     def tell(route: RangeRoute, *, stopped: bool) -> None:
         told.append((route.first, route.slices, route.members, route.handed, stopped))
