@@ -279,8 +279,10 @@ class Cluster:
     def _accept(self, fact: Fact, teller: int) -> bool:
         """Which processes another broker runs, and where, only that broker says, where each tells
         each other directly: a wrong word of a third one would send what is meant for it elsewhere.
-        Nor does a third one bring in a broker that the configuration does not list. What is said of
-        this broker itself is taken, and denied.
+        Their sessions change with each start of one, and third ones pass them on: else who does not
+        reach a broker itself would hear no more that it lives. Nor does a third one bring in a
+        broker that the configuration does not list. What is said of this broker itself is taken,
+        and denied.
 
         Routes anybody passes on, in a small ring as well. They are true or not whoever brings them:
         who first told one may have died, or be no member of what follows, and one that has just
@@ -462,7 +464,7 @@ def _target_frame(target: Target) -> dict[str, Any]:
 
 
 def _at(info: BrokerInfo) -> tuple[Any, ...]:
-    return info.host, info.processes
+    return info.host, [(number, token) for number, token, _ in info.processes]
 
 
 def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:

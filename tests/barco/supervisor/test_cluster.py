@@ -239,6 +239,15 @@ def test_each_broker_tells_which_processes_it_has() -> None:
                 now = [list(each) for each in told(less)]
                 await until(lambda site=site, now=now: site.processes(1)[-1] == now)
             assert sites[0].processes(1) == sites[1].processes(1) == [first, now]
+            # Who of them is ready changes with each start, and third ones pass it on: with it comes
+            # that a broker lives, to those who do not reach it.
+            known = BrokerInfo.of(sites[2].cluster.node.machine.store.get(BROKER, 1))
+            ready = tuple((number, token, 9) for number, token, _ in known.processes)
+            news = replace(known, processes=ready, incarnation=known.incarnation + 1)
+            told_by_third = Push(facts=(news.fact().packed,))
+            node = sites[0].cluster.node
+            node.run(node.machine.receive(2, told_by_third, node.now()))
+            assert sites[0].incarnation(1) == news.incarnation
             # A state that a third one tells is another matter.
             node = sites[0].cluster.node
             known = BrokerInfo.of(node.machine.store.get(BROKER, 1))
