@@ -232,7 +232,8 @@ class Broker(Carrier):
     def _commit(self, effect: do.Commit) -> None:
         token = effect.gid.token
         self.world.oracle.committed(self, effect.gid, effect.gseq)
-        self.role(token).commits(effect, self.logs_of(token).current)
+        if self.role(token).commits(effect, self.logs_of(token).current):
+            self.shown[token] = max(self.shown.get(token, 0), effect.gseq)
 
     def _stop(self, effect: do.Stop) -> None:
         self.world.stopped(self, effect.reason)

@@ -74,6 +74,8 @@ class Carrier:
         self.leads: dict[Gid, Generation] = {}
         self.roles: dict[int, Role] = {}
         """By token, as the driver of each range has it."""
+        self.shown: dict[int, int] = {}
+        """Up to where the core shows what it has, by token."""
         self.failing = False
         """The next write or sync fails."""
         self.refuses: dict[int, int] = {}
@@ -90,6 +92,7 @@ class Carrier:
             if current is not None:
                 self.world.oracle.loaded(self, current, stable)
                 self.role(token).adopt(current, stable, self.tail_of(current))
+                self.shown[token] = stable
             self.own(token).adopt(current, stable, [g for g in sealed if g.token == token])
         self._look_again(self.life)
 
@@ -129,7 +132,7 @@ class Carrier:
         self.logs, self.owned, self.prints = {}, set(), {}
         self.shut.clear()
         self.leads.clear()
-        self.roles = {}
+        self.roles, self.shown = {}, {}
 
     def role(self, token: int) -> Role:
         """What this process is to this range."""
@@ -139,15 +142,18 @@ class Carrier:
         return found
 
     def arrange(self) -> None:
-        """After each step: what the core may go on with by itself."""
+        """After each step: what readers may see, and what the core may go on with by itself."""
         replica = self.replica
-        assert replica is not None
+        assert replica is not None, "nothing is arranged for what is over"
         self.intake.disarm()
-        for token, role in self.roles.items() if self.world.native else ():
+        for token, role in self.roles.items():
             logs = self.logs_of(token)
-            steady = role.steady(replica, logs)
-            if steady is not None and logs.current is not None:
+            if logs.current is None:
+                continue
+            if self.world.native and (steady := role.steady(replica, logs)) is not None:
                 self.intake.arm(logs.current, steady)
+            if role.readable(replica, logs):
+                self.world.oracle.readable(self, logs.current, self.shown.get(token, 0))
 
     def logs_of(self, token: int) -> Logs:
         """The machine of this range."""
@@ -406,6 +412,7 @@ class Carrier:
     def _begin(self, token: int, effect: le.Begin) -> None:
         assert not any(self.disk.in_flight.get(gid) for gid in self._left(token)), "it is at rest"
         self.shut.discard(token)
+        self.shown[token] = 0
         self._after_io(token, le.Done())
 
     def _left(self, token: int) -> list[Gid]:
@@ -436,6 +443,9 @@ class Carrier:
 
     def _tell(self, token: int, effect: le.Tell) -> None:
         self.step(effect.event)
+
+    def _show(self, token: int, effect: le.Show) -> None:
+        self.shown[token] = max(self.shown.get(token, 0), effect.gseq)
 
     def _nothing(self, token: int, effect: object) -> None:
         pass
@@ -476,7 +486,7 @@ _DO = {
     le.SkipTo: "_skip_to",
     le.DrainCore: "_shut_core",
     le.FenceCore: "_shut_core",
-    le.Show: "_nothing",
+    le.Show: "_show",
     le.MakeState: "_make_state",
     le.Note: "_note",
     le.Begin: "_begin",

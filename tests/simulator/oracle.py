@@ -327,6 +327,25 @@ class Oracle:
         if not broker.disk.holds(gid, gseq) and gseq >= self.skipped.get((me, gid), 0):
             self.fail("I7", f"broker {broker.ordinal} shows {gseq} of {gid} and has it not")
 
+    def readable(self, broker: Broker, gid: Gid, gseq: int) -> None:
+        """D7: what readers are let at is history, up to the groups that the core shows; and all of
+        the history before is here, with what its first group brings."""
+        generation = self.generations.get(gid)
+        if generation is None or self.elsewhere(broker, gid):
+            return
+        decided = self.decided.get(gid)
+        known = self.acknowledged.get(gid, 0) if decided is None else decided.tail
+        if gseq > known and not self._was_committed(broker, gid, gseq):
+            self.fail("D7", f"broker {broker.ordinal} lets read {gseq} of {gid}, committed {known}")
+        me = broker.disk.identity
+        if not gseq and generation.leader != me:  # Who leads has made the state before.
+            self.fail("D7", f"broker {broker.ordinal} lets read {gid} without its state")
+        for each, _ in self._continued(generation):
+            # A split brings a member of one half; what is merged is another driver's.
+            own = self.generations[each].has_member(me) and each.token == gid.token
+            if own and each not in broker.disk.sealed:
+                self.fail("D7", f"broker {broker.ordinal} lets read {gid} without {each}")
+
     def _was_committed(self, broker: Broker, gid: Gid, gseq: int) -> bool:
         """Whether two of three have left this group out since, and this one has not heard of it."""
         log = broker.disk.logs.get(gid, ())

@@ -85,16 +85,18 @@ class Role:
     this.
     """
 
-    __slots__ = ("_recent", "generation", "name", "unshown")
+    __slots__ = ("_recent", "generation", "name", "restored", "unshown")
 
     def __init__(self) -> None:
         self.name = STARTING
         self.generation: Generation | None = None
         """The newest that is led or followed."""
         self.unshown: tuple[Gid, int] | None = None
-        """Not readable before this group is committed. After a start: what recovery restored goes
-        up to here, and may be more than was ever committed. After a change of generation: the
-        first group brings the state, without it the ends of the slices are not known."""
+        """Not readable before this group is committed: the first one of a generation brings the
+        state, without it the ends of the slices are not known."""
+        self.restored: tuple[Gid, int] | None = None
+        """After a start, for as long as the core has what it had: what recovery restored goes up to
+        this group, and may be more than was ever committed."""
         self._recent: OrderedDict[int, Any] = OrderedDict()
         """gseq of the groups that this process built, to where they lie."""
 
@@ -105,7 +107,7 @@ class Role:
         ended, if that is known."""
         assert self.name == STARTING and tail >= 0
         if ended is None:
-            self.unshown = (current, tail)
+            self.restored = (current, tail)
 
     def leads(self, generation: Generation) -> None:
         """It is to be opened here."""
@@ -116,7 +118,7 @@ class Role:
         """The core leads it. Whether that is news for all others: it is still wanted."""
         if self.generation != generation:
             return False
-        self.name, self.unshown = LEADER, None
+        self.name, self.unshown, self.restored = LEADER, None, None
         return True
 
     def follows(self, generation: Generation, current: Gid | None) -> None:
@@ -134,9 +136,10 @@ class Role:
 
     def commits(self, effect: Commit, current: Gid | None) -> bool:
         """Whether it is the core that shows these groups."""
-        unshown = self.unshown
-        if unshown is not None and effect.gid == unshown[0] and effect.gseq >= unshown[1]:
+        if _reaches(effect, self.unshown):
             self.unshown = None
+        if _reaches(effect, self.restored):
+            self.restored = None
         return effect.gid == current
 
     def built(self, head: GroupHead, at: Any, current: Gid | None) -> Built | None:
@@ -160,13 +163,18 @@ class Role:
         core still has."""
         return not isinstance(message, Expired) or logs.copied(message.gid)
 
+    def _hides(self, current: Gid | None) -> bool:
+        """Whether something may be there that is not committed, or not yet what it needs."""
+        more = self.restored is not None and self.restored[0] == current
+        return more or self.unshown is not None
+
     def busy(self, logs: Logs) -> bool:
         """Whether the log is behind the machine."""
-        return bool(logs.sealing) or self.unshown is not None
+        return bool(logs.sealing) or self._hides(logs.current)
 
     def readable(self, replica: Replica, logs: Logs) -> bool:
         """Whether all of the history is here, and nothing shown that may not become it."""
-        if self.unshown is not None or self.generation is None:
+        if self._hides(logs.current) or self.generation is None:
             return False  # An empty disk knows of no history before somebody has told it.
         if self.name in (LEADER, FENCED):
             return True
@@ -176,9 +184,13 @@ class Role:
         """Whether the core may go on by itself with the generation that is followed, and from
         where: to be asked after each step. It runs between steps only, so it holds until then."""
         gid = logs.current
-        if self.name != FOLLOWER or gid is None or self.unshown is not None:
+        if self.name != FOLLOWER or gid is None or self._hides(gid):
             return None
         return replica.steady(gid) if logs.rests(gid) else None
+
+
+def _reaches(effect: Commit, group: tuple[Gid, int] | None) -> bool:
+    return group is not None and effect.gid == group[0] and effect.gseq >= group[1]
 
 
 def carried(

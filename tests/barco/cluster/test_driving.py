@@ -177,6 +177,19 @@ def test_what_was_restored_is_shown_when_it_is_committed(upto: int) -> None:
     assert (readable(role), steady(role, machine) == NOW, not role.busy(machine)) == (done,) * 3
 
 
+def test_what_was_restored_is_hidden_whatever_was_followed_before() -> None:
+    """A process that has lost votes, and with them the newest record, follows older ones first."""
+    role = Role()
+    role.adopt(NOW, 4, None)
+    role.follows(generation(4, B), NOW)
+    assert not role.commits(fx.Commit(OLD, 9), NOW) and not readable(role)
+    role.follows(generation(5, B), NOW)
+    assert not readable(role)
+    role.follows(generation(6, B), NOW)
+    assert not role.commits(fx.Commit(NEXT, 1), NOW) and not readable(role)
+    assert readable(role, logs(NEXT)), "the core has left it: where it ended is known by now"
+
+
 def test_what_has_ended_is_shown_at_once() -> None:
     role = Role()
     role.adopt(OLD, 4, 4)
