@@ -16,7 +16,7 @@ from barco.cluster.logs.driving import (
     Role,
     carried,
 )
-from barco.cluster.logs.logs import Logs
+from barco.cluster.logs.logs import KEEP_GROUPS_MIN, Logs
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.model.generation import Generation, Gid, GroupHead, Identity, Parent
@@ -133,6 +133,24 @@ def test_what_the_core_says_to_a_group_is_told_before_all_else() -> None:
         done += carried(machine, le.Arrived(NOW, each), lambda: RESTING, take)
     assert done[:2] == [b"1", b"22"] and machine.pending_bytes == 0
     assert isinstance(done[2].event, ev.Refused) and done[2].event.reason.endswith("damaged")
+
+
+def test_the_core_gets_all_that_waits_before_what_was_asked_for_later() -> None:
+    machine, done = logs(), list[Any]()
+    verdicts = iter(["wait"] * KEEP_GROUPS_MIN)
+
+    def take(effect: le.Take) -> str:
+        done.append(effect.data)
+        return next(verdicts)
+
+    for each in range(KEEP_GROUPS_MIN):
+        done += carried(machine, le.Arrived(NOW, bytes([each])), lambda: RESTING, take)
+    assert isinstance(done[-1], le.Keep)
+    done.clear()
+    verdicts = iter(["taken", "wait"])
+    for effect in carried(machine, le.Kept(NOW, 6), lambda: RESTING, take):
+        done.append(effect)
+    assert done == [b"\0", b"\1", le.KeptUpTo(6)]
 
 
 # --- What it is -----------------------------------------------------------------------------------
