@@ -82,7 +82,7 @@ class GrowingRing(Ring):
             if answer.status != 200:
                 return False
             leaders = [route["leader"] for route in json.loads(answer.body)["routes"]]
-            if sorted(leaders) != list(range(brokers)):
+            if len(leaders) != brokers or set(leaders) != set(range(brokers)):
                 return False
         return True
 
