@@ -153,7 +153,7 @@ class Leader(Follower):
 
     def _drain(self, held: Held) -> None:
         """Shut the generation; `Drained` tells when what is in flight has landed (rule A1)."""
-        if not held.concerned:
+        if not self._is_kept(held):
             held.fence = Fence.SHUT  # There is no log here.
         elif held.fence is Fence.OPEN:
             held.fence = Fence.DRAINING

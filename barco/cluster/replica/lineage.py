@@ -198,7 +198,7 @@ class Lineage(Acceptor):
         generation = held.generation
         if held.decided is not None:
             self._grown(held)  # It ended before it was known here, perhaps without a group.
-            if not held.concerned:
+            if not self._is_kept(held):
                 self._open_children(held)
             return
         if generation.is_genesis:
@@ -231,7 +231,7 @@ class Lineage(Acceptor):
         held = self._held.get(gid)
         if held is None:
             return self._is_here(gid)
-        return held.concerned and not held.complete
+        return self._is_kept(held) and not held.complete
 
     def _lead(self, held: Held) -> None:
         """Open a child, once everything is stable, and all groups of its parents that are to be
@@ -258,7 +258,7 @@ class Lineage(Acceptor):
     def _grown(self, held: Held) -> None:
         super()._grown(held)
         assert held.complete or not held.sealed, "what is sealed lacks nothing"
-        if not held.concerned:
+        if not self._is_kept(held):
             return
         if held.complete and not held.sealed and held.fence is Fence.SHUT:
             assert held.decided is not None

@@ -249,6 +249,11 @@ class Core:
         broker, is known as a record, and never waited for."""
         return self._settings.token in (None, gid.token)
 
+    def _is_kept(self, held: Held) -> bool:
+        """Whether there is a log of it here, or may be. Who holds several ranges fetches whatever
+        it needs to lead."""
+        return held.concerned or self._settings.token is None
+
     def _want_all(self, held: Held) -> None:
         """A sealed generation is to be whole wherever a copy of it belongs."""
         if not held.concerned or held.decided is None or held.sealed:
