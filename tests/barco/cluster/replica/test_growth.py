@@ -33,6 +33,7 @@ from barco.protocol.replication import (
     DecidedRecord,
     JournalRecord,
     OpenedRecord,
+    Ping,
     Prepare,
 )
 from barco.types import Epoch, Ordinal, Token
@@ -345,3 +346,22 @@ def test_a_later_one_behind_it_is_taken_in() -> None:
     lab.step(Taught(right, HANDED, by(0, 1)))
     donor = lab.replica._handed(MIDDLE, left)
     assert donor is not None and donor.generation == right
+
+
+def test_who_was_away_while_its_range_went_on_to_others_asks_how_its_copy_ended() -> None:
+    lab = Lab(3, MIDDLE)
+    lab.step(Taught(PARENT, SPLIT, by(0, 1)))
+    sixth = generation(MIDDLE, 6, END, (1, 2, 5), Parent(SECOND.gid, 4))
+    seventh = generation(MIDDLE, 7, END, (1, 2, 5), Parent(sixth.gid, 8))
+    lab.step(Taught(sixth, Successor(8, Kind.RELEAD, (seventh,)), by(1, 2)))
+    assert lab.replica._open() == []
+    lab.now += 2.0
+    pings = [e for e in lab.step(Tick()) if isinstance(e, Send) and isinstance(e.message, Ping)]
+    assert {each.ordinal for each in pings} >= {1, 2}
+    assert all([view.gid for view in each.message.views] == [SECOND.gid] for each in pings)
+    for ordinal in (1, 2):
+        lab.said(ordinal, Decided(SECOND.gid, Successor(4, Kind.RELEAD, (sixth,)), SESSION))
+    assert lab.replica.record(SECOND.gid) == SECOND and lab.replica.successor(SECOND.gid)
+    lab.now += 2.0
+    pings = [e for e in lab.step(Tick()) if isinstance(e, Send) and isinstance(e.message, Ping)]
+    assert pings and all(not each.message.views for each in pings), "it knows"
