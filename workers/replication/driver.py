@@ -73,10 +73,7 @@ class Driver:
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
         self._token = settings.ranges[0].gid.token
-        self.links = self._links = Links(
-            lambda at, dial: Link(reactor, at, dial, self._lost_link(at), self._arranges, fatal),
-            dials,
-        )
+        self.links = self._links = Links(self._link, dials)
         self._alone = len(settings.ranges[0].members) == 1
         self._inputs = Inputs(
             reactor,
@@ -309,6 +306,9 @@ class Driver:
         self.post(event)
 
     # --- Peers --------------------------------------------------------------------------------
+
+    def _link(self, at: int, dial: Dial) -> Link:
+        return Link(self._reactor, at, dial, self._lost_link(at), self._arranges, self._fatal)
 
     def _lost_link(self, ordinal: int) -> Callable[[], None]:
         return lambda: self.post(ev.LinkLost(ordinal))

@@ -262,6 +262,7 @@ class ReplicaHost:
     def _meet_all(self) -> None:
         """At a start: whoever has held the range since it was formatted, as far as the journal
         tells. One that waits for its first generation dials nobody: none would take it yet."""
+        assert not self.driver.links, "nobody has been met yet"
         if self._options.held.genesis:
             self._meet(self._options.held.members)
         for record in read_journal(self._store.lineage.journal):
@@ -286,6 +287,7 @@ class ReplicaHost:
                 staging.others = [*staging.others, functools.partial(self._ask, ordinal)]
 
     def _dialled(self, hello: Hello, end: Any) -> None:
+        assert hello.kind == REPLICATION, "others take what is for others"
         held = self._options.held
         if hello.token != held.token or hello.ordinal not in self.driver.links:
             process = (Ordinal(hello.ordinal), hello.worker)

@@ -290,6 +290,7 @@ class Links(dict[int, Link]):
 
     def start(self) -> None:
         """Dial all, from now on."""
+        assert not self._started, "a replica is started once"
         self._started = True
         for link in self.values():
             link.start()

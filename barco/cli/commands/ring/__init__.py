@@ -50,7 +50,7 @@ generations of each range, and first of all, in words, what is not as it should 
 EPILOG = f"""\
 {talk.ENDPOINT_HELP}
 A preview (--to) shows the ring that other numbers of brokers or workers would give, and the steps
-that lead there. It changes nothing, and no command carries these steps out yet.
+that lead there. It changes nothing: barco scale does.
 
 Examples:
   barco ring
