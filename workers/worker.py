@@ -32,6 +32,7 @@ from barco.workers.process.supervision import Supervision
 from barco.workers.process.turns import Turns
 from barco.workers.replication.host import ReplicaHost
 from barco.workers.shard.topic_retention import TopicRetention
+from barco.workers.shard.whole import WholeReader, late
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
 
@@ -70,10 +71,11 @@ class Worker:
         self._reactor = reactor
         self._store = store
         self._supervision = Supervision()
+        reader = WholeReader(_LateReader(store), late(lambda: store.extents))
         self._service = ShardService(
             options,
             reactor=reactor,
-            reader=_LateReader(store),
+            reader=reader,
             supervisor=self._supervision,
             spool=make_spool(options, bulk),
             now_us=self._log_clock,
@@ -112,6 +114,7 @@ class Worker:
         )
         self._growth = Growth(options, self._service, self._replica.driver, self._network.siblings)
         self._service.target.on_news = self._growth.kick
+        reader.elsewhere = self._replica.history
         names = (
             "built",
             "landed",
@@ -277,7 +280,7 @@ class Worker:
         topics = TopicRetention(
             self._service.topics,
             self._reactor,
-            self._store.extents,
+            self._replica.extents,
             slices=self._service.slices,
             slices_in_all=self._options.slices_per_range,
         )

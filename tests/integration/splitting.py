@@ -2,7 +2,8 @@
 
 Each worker listens on run/tell-<number> in its data directory. A line of JSON comes: {"split":
 [first, second]}, each {"token", "end", "leader", "members"} where a member is [ordinal, disk] and
-a leader one of them with its session, or {"op": name, "args": {...}}. One goes back.
+a leader one of them with its session; {"append": [topic, slice], "values": [...]}, to what it
+leads; or {"op": name, "args": {...}}. One goes back.
 """
 
 import asyncio
@@ -42,6 +43,8 @@ class ToldWorker(workers.Worker):
         try:
             if "split" in told:
                 self._split(told["split"])
+            elif "append" in told:
+                answer = [await self._append(*told["append"], each) for each in told["values"]]
             elif "op" in told:
                 answer = await self._service.operation(told["op"], told["args"])
             else:
@@ -51,6 +54,10 @@ class ToldWorker(workers.Worker):
         writer.write(json.dumps(answer, default=_plain).encode() + b"\n")
         await writer.drain()
         writer.close()
+
+    async def _append(self, topic: str, index: int, value: str) -> int:
+        """The offset of an event that is committed."""
+        return await self._service.appends.start(topic, index, b"k", value.encode())
 
     def _split(self, told: list[dict[str, Any]]) -> None:
         generation = self._replica.driver.generation

@@ -1,6 +1,7 @@
 """A range that was split off, led by a process that never had a group of its parent: three real
 brokers, and what the new leader has of its parent by asking those who hold it."""
 
+import base64
 import http.client
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import splitting
 from growing import ask, entry, local_cluster
 from splitting import tell
 
+from barco._native import chunk_events, chunks_scan
 from barco.model.placement import Placement
 from barco.model.ranges import token_of_slice
 from barco.model.token import token_of
@@ -20,6 +22,7 @@ CUT = Placement(3, 8)
 OLD, NEW = token_of_slice(CUT, 0), token_of_slice(CUT, 4)
 END = token_of_slice(CUT, 8)
 SECONDS = 30.0
+PLACE = {"topic": "t", "slice": 5, "budget": 1 << 20, "stored": True, "frame": 0}
 
 
 def until(what: str, holds: Callable[[], Any]) -> Any:
@@ -94,6 +97,30 @@ def operation(cluster: Any, ordinal: int, op: str, **args: Any) -> Any:
     return answer
 
 
+def read(cluster: Any, ordinal: int, **args: Any) -> tuple[list[tuple[int, bytes]], int, Any]:
+    """Events of slice 5 with their offsets, where they end, and the answer."""
+    answer = operation(cluster, ordinal, "read", **{**PLACE, **args})
+    if answer["extent"] is None:
+        return [], answer["offset"], answer
+    _, _, start, end, _, chunks, *_ = answer["extent"]
+    events = list[tuple[int, bytes]]()
+    for piece in map(base64.b64decode, chunks):
+        for at, *_ in chunks_scan(piece):
+            events += [(offset, value) for offset, _, _, value in chunk_events(piece, at)]
+    return [each for each in events if start <= each[0] < end], end, answer
+
+
+def read_all(cluster: Any, ordinal: int, **args: Any) -> list[tuple[int, bytes]]:
+    """Of slice 5, from its first event to its end."""
+    found, at = list[tuple[int, bytes]](), 0
+    while True:
+        events, end, _ = read(cluster, ordinal, **{"from": at, **args})
+        if not events:
+            return found
+        assert end > at
+        found, at = found + events, end
+
+
 def test_its_leader_begins_with_the_state_of_its_parent(cluster: Any) -> None:
     """Offsets go on where they were; other slices are not in it."""
     produce(cluster, 5, [b"%d" % number for number in range(40)])
@@ -101,3 +128,59 @@ def test_its_leader_begins_with_the_state_of_its_parent(cluster: Any) -> None:
     split(cluster)
     described = operation(cluster, 1, "topics", topic="t")["t"]["streams"]
     assert [(stream[0], stream[2]) for stream in described] == [(5, 40)]
+
+
+def test_a_slice_is_read_from_its_first_event_on(cluster: Any) -> None:
+    """The parent's events come first, from who holds them, then those that were written since; by
+    the leader and by who follows, in large answers and in small ones, also if a holder is gone."""
+    old = [b"old %d" % number for number in range(300)]
+    produce(cluster, 5, old)
+    middle = time.time_ns() // 1000
+    split(cluster)
+    new = [f"new {number}" for number in range(20)]
+    assert tell(cluster.data(1), 3, append=["t", 5], values=new) == list(range(300, 320))
+    wanted = list(enumerate([*old, *(value.encode() for value in new)]))
+    for ordinal in (1, 2, 0):
+        until("it has all", lambda at=ordinal: len(read_all(cluster, at)) == 320)
+        assert read_all(cluster, ordinal) == wanted
+    assert read_all(cluster, 1, budget=900) == wanted
+    assert read_all(cluster, 1, budget=900, stored=False, frame=10) == wanted
+    ends, at = [], 0
+    while at < 320:
+        extent = operation(cluster, 1, "read", **PLACE, columns=1, stop=310, **{"from": at})[
+            "extent"
+        ]
+        assert extent[2] == at < extent[3] and extent[7] == 1
+        ends.append(at := extent[3])
+    assert ends[-1] == 320 and 300 < ends[0] <= 320, "of one answer, parent and child"
+    # Places: what was first, what a time says, and what a cursor of before said.
+    assert read(cluster, 1, **{"from": "earliest"})[2]["offset"] == 0
+    assert read(cluster, 1, **{"from": "0"})[2]["offset"] == 0
+    assert read(cluster, 1, **{"from": str(middle)})[2]["offset"] == 300
+    assert read(cluster, 1, **{"from": 123}, budget=1)[0][0] == wanted[123]
+    # Where history can be cut for Spark; retention by time looks at all of it.
+    plan = operation(cluster, 1, "plan", topic="t", piece_bytes=1 << 30, at_us=None)["5"]
+    sizes = [operation(cluster, 1, "plan", topic="t", piece_bytes=n, at_us=None)["5"] for n in (1,)]
+    assert [cut[0] for cut in plan["splits"]] == [300] and sizes[0]["splits"][0][0] < 300
+    assert sum(size for _, size in sizes[0]["splits"]) <= plan["bytes"] == sizes[0]["bytes"]
+    # And what it is made of is told.
+    line = operation(cluster, 1, "ping")["lineage"]
+    assert [(each["token"], each["members"]) for each in line] == [
+        (str(OLD), [0, 1, 2]),
+        (str(NEW), [1, 2, 0]),
+    ]
+    assert line[0]["tail"] > 0 and line[1]["tail"] == -1
+    cluster.kill(2)
+    assert read_all(cluster, 1) == wanted
+    # A start has forgotten nothing of it.
+    cluster.start(2)
+    cluster.wait_ready([2])
+    until("it follows again", lambda: (tell(cluster.data(2), 3) or [0, 0, ""])[2] == "follower")
+    until("it has all", lambda: tell(cluster.data(2), 3, op="ping", args={})["epoch"] > 0)
+    until("it reads", lambda: readable(cluster, 2))
+    assert read_all(cluster, 2) == wanted
+
+
+def readable(cluster: Any, ordinal: int) -> bool:
+    answer = tell(cluster.data(ordinal), 3, op="read", args={**PLACE, "from": 0})
+    return isinstance(answer, dict) and "refused" not in answer

@@ -16,16 +16,17 @@ from barco._native import Reactor
 from barco.cluster.ring.routes import route_of
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
-from barco.cluster.state.kin import KnownLineage
+from barco.cluster.state.kin import Ancestor, KnownLineage, far
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, Gid, Kind, Successor, genesis
 from barco.model.options import WorkerOptions
-from barco.model.ranges import end_of_slice, peer_of, slices_between
+from barco.model.ranges import end_of_slice, peer_of, slices_between, token_of_slice
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
-from barco.types import MiB, Ordinal
+from barco.types import Epoch, MiB, Ordinal, Token
+from barco.workers.operations.history import History, Holding
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
@@ -38,8 +39,10 @@ from barco.workers.replication.driver import Driver
 from barco.workers.replication.persisting import read_journal
 from barco.workers.replication.states import States
 from barco.workers.replication.wire import identity
+from barco.workers.shard.whole import WholeExtents
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.storage.stores.shard_files import GENERATIONS_TOLD_MAX
 from barco.workers.watched import watched
 
 RESIGN_SECONDS = 4.0
@@ -64,8 +67,16 @@ def slices_of(options: WorkerOptions, generation: Generation) -> range:
     return slices_between(options.placement, generation.gid.token, generation.end)
 
 
+def _told(gid: Gid, tail: int, members: Iterable[int]) -> dict[str, Any]:
+    """A generation, for documents; tail -1: it is open."""
+    return {"epoch": gid.epoch, "tail": tail, "token": str(gid.token), "members": list(members)}
+
+
 class ReplicaHost:
     """The replica of one worker process."""
+
+    extents: WholeExtents
+    """There once recovery is done."""
 
     def __init__(
         self,
@@ -119,6 +130,16 @@ class ReplicaHost:
             fatal=fatal,
         )
         self._origins, self._states = self._askers()
+        self._far_known: tuple[Any, list[Ancestor]] = (None, [])
+        cut, first = options.placement, options.range_index * options.slices_per_range
+        self.history = History(
+            ranges=service.ranges,
+            siblings=network.siblings,
+            peer=options.peer,
+            far=self._far,
+            token_of=lambda index: token_of_slice(cut, first + index),
+        )
+        service.extend(Holding(options.held.token, store, self._far).operations)
         self._learning: asyncio.Task[None] | None = None
         self.driver.logs.slices_of = functools.partial(slices_of, options)
         self.driver.logs.begun = self._has
@@ -162,6 +183,29 @@ class ReplicaHost:
         found.sort(key=lambda each: (each[0] not in members, each[0] != self._me.ordinal))
         return [peer for peer in map(peer_of, found) if peer != self._options.peer]
 
+    def _far(self) -> list[Ancestor]:
+        """What this range continues and this process does not have, the newest first."""
+        machine, generation = self.driver.machine, self.driver.generation
+        if machine is None:
+            return []
+        key = (generation and generation.gid, machine.decisions())
+        if self._far_known[0] != key:
+            found = far(machine.journal(), self._options.held.token, self._me.ordinal)
+            self._far_known = (key, found)
+        return self._far_known[1]
+
+    def _line(self) -> list[dict[str, Any]]:
+        """The generations of this range, the oldest first: those that are here, and before them
+        those that are elsewhere, as far as they are known."""
+        token = self._options.held.token
+        found = [_told(each.gid, each.tail, each.members) for each in self.history.known()[::-1]]
+        for each in self._store.topology():
+            gid = Gid(Token(token), Epoch(each["epoch"]))
+            generation = self.driver.record(gid)
+            members = () if generation is None else generation.members
+            found.append(_told(gid, each["tail"], [member.ordinal for member in members]))
+        return found[-GENERATIONS_TOLD_MAX:]
+
     def _journal(self) -> KnownLineage | None:
         machine = self.driver.machine
         return None if machine is None else machine.journal()
@@ -180,9 +224,10 @@ class ReplicaHost:
         self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()
         bound_state(self._options, self._reactor)
-        self._service.lineage = self._store.topology
+        self._service.lineage = self._line
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
-        self._service.splits = self._store.extents.splits
+        self.extents = WholeExtents(self._store.extents, self.history)
+        self._service.splits = self.extents.splits
         self._service.health = self._store.health
         self._service.gate = self.driver
         self._service.disks = self.driver.disks
@@ -333,6 +378,7 @@ class ReplicaHost:
         except BarcoError as error:
             log.warning("topic settings of siblings are not known: %s", error)
         await self._service.staging.take_over()
+        await self.history.look()
 
     def _follows(self, generation: Generation) -> None:
         self._service.follow(generation.gid.epoch)

@@ -25,8 +25,9 @@ from barco.workers.seams import SiblingsLike
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.restoring import StateAt
 
-ASK_AGAIN_SECONDS = 0.25
-"""After nobody had it: who has just learned of the end may be about to note that all is there."""
+ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 0.02, 0.25
+"""After nobody had it: who has just learned of the end is about to note that all is there, and
+clients wait. Twice as long each time."""
 
 KEPT_SECONDS = 10.0
 KEPT_MAX = 2
@@ -163,6 +164,7 @@ class States:
         asked = Asked(gid, tail, *self._reactor.shard_slices(), self._session_of(gid) or 0)
         loop = asyncio.get_running_loop()
         until, said = loop.time() + STATE_WAIT_SECONDS, dict[int, str]()
+        pause = ASK_AGAIN_SECONDS
         while True:
             sums, members = await self._agreed(asked, said)
             for member in members:
@@ -174,7 +176,8 @@ class States:
             if loop.time() > until:
                 words = "; ".join(f"broker {process_of(each)[0]}: {said[each]}" for each in said)
                 raise NotReadyError(f"Nobody gives the state behind group {tail} of {gid}. {words}")
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, ASK_AGAIN_SECONDS_MAX)
 
     def _refused(self, gid: Gid, member: int, words: str, said: dict[int, str]) -> None:
         why = "".join(filter(str.isprintable, words))[:WORDS_CHARS_MAX]

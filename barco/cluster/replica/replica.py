@@ -186,6 +186,10 @@ class Replica(Conflict):
         """Whether no open generation is known here in which this broker has a voice."""
         return not self._open()
 
+    def decisions(self) -> int:
+        """How many successors are known here: another number, another `journal`."""
+        return len(self._decided)
+
     def journal(self) -> KnownLineage:
         """Every generation and every decision that is known here."""
         return KnownLineage(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twin import run
 
 from barco.cluster.state.kin import KnownLineage, far, nearest, origin
 from barco.errors import BarcoError, ProtocolError, RequestError
@@ -137,7 +136,6 @@ Test = Callable[[list[Member], Joiner], Any]
 
 
 def joining(tmp_path: Path, test: Test) -> None:
-    @run
     async def scenario() -> None:
         members = [Member(tmp_path, at) for at in range(3)]
         for member in members:
@@ -150,6 +148,8 @@ def joining(tmp_path: Path, test: Test) -> None:
             await joiner.siblings.close()
             for member in members:
                 await member.server.close()
+
+    asyncio.run(scenario())
 
 
 def test_two_that_say_the_same_are_believed(tmp_path: Path) -> None:

@@ -38,7 +38,13 @@ _SHARD = object_of(
     up="boolean",
     version={"type": ["integer", "null"]},
     generations=list_of(
-        object_of("epoch tail", epoch="integer", tail=told("integer", "-1: it is open."))
+        object_of(
+            "epoch tail token members",
+            epoch="integer",
+            tail=told("integer", "-1: it is open."),
+            token=told("string", "Of the range whose log it is: another one before a split."),
+            members=_NUMBERS | {"description": "Who holds it; nobody if that is not known here."},
+        )
     ),
     shard=told("integer", "Of a range of the first cut: which."),
     members=list_of(_NUMBERS),

@@ -51,6 +51,14 @@ class StreamExtents:
         self._locate_appended = locate_appended
         self._totals: dict[tuple[SegmentKey, str, int], int] = {}
 
+    async def begins(self, topic: str, slice_: int, from_offset: int) -> int | None:
+        """The lowest offset from this one on that is here; None when there is none."""
+        part = await self._catalog.part_at(topic, slice_, from_offset)
+        if part is not None:
+            return max(from_offset, part.first_offset)
+        rows = self._locate(topic, slice_, from_offset, 1)
+        return max(from_offset, rows[0][3]) if rows else None
+
     async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
         """The first chunk that may have been appended at or after a time; None when all are older.
 

@@ -1,0 +1,352 @@
+"""Generations that are elsewhere: real files at those who hold them, asked over real sockets."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barco._native import chunk_events, chunks_scan
+from barco.cluster.state.kin import TOKEN_END, Ancestor
+from barco.errors import BarcoError, CorruptDataError, NotReadyError, RequestError
+from barco.limits import OFFSET_MAX, POLL_BYTES_MAX
+from barco.model.generation import Gid
+from barco.model.ranges import peer_of
+from barco.types import Epoch, Ordinal, Token
+from barco.workers.operations.history import History, Holding
+from barco.workers.peers.rpc import RpcServer, Siblings
+from barco.workers.shard.whole import WholeExtents, WholeReader
+from barco.workers.storage.files.bulk import BulkIo, open_bulk
+from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.stores.replicas import ReplicaStore
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
+import builder
+import replica_files
+
+STREAM = ("b.c", 0)
+EACH = 72
+"""Events of it in a generation of `builder.simple`: 24 chunks of 3, in four segments."""
+
+
+def ancestor(epoch: int, members: tuple[int, ...] = (0, 1)) -> Ancestor:
+    return Ancestor(Gid(Token(builder.TOKEN), Epoch(epoch)), 28, TOKEN_END, members)
+
+
+def log_of(epoch: int) -> builder.Log:
+    """The generation of that epoch, each of which continues the one before; 2 is the first."""
+    log = builder.Log(epoch=epoch, offsets={STREAM: (epoch - 2) * EACH})
+    for _ in range(4):
+        log.roll()
+        for _ in range(6):
+            log.events(STREAM)
+    return log
+
+
+async def store_of(directory: Path, bulk: BulkIo, *epochs: int, gone: int = 0) -> ReplicaStore:
+    """A replica of these generations, all of them ended; without the first `gone` segments."""
+    directory.mkdir()
+    lineage = Lineage.load(directory)
+    for epoch in epochs:
+        log = log_of(epoch)
+        lineage.opened(epoch, builder.SESSION, [(epoch - 1, 28)])
+        paths = log.write(directory)
+        lineage.sealed(epoch, 28, 3, len(log.segments[-1]))
+        if gone:
+            first = next(n for n, (segment, _, _) in enumerate(log.groups) if segment == gone)
+            lineage.begins(epoch, gone, first + 1, 1)
+            for path in paths[:gone]:
+                path.unlink()
+    store = replica_files.make(directory, bulk, [])
+    await store.recover(replica_files.Loading())
+    return store
+
+
+class Holder:
+    """A process that has some generations, and says what it does not have."""
+
+    def __init__(self, path: Path, store: ReplicaStore, *far: Ancestor) -> None:
+        self.path, self.store = str(path), store
+        self.asked: list[Mapping[str, Any]] = []
+        self.spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer
+        self.holding = Holding(builder.TOKEN, store, lambda: far)
+        self.server = RpcServer(self._operation, bytes_max=4 << 20)
+
+    async def _operation(self, op: str, args: Mapping[str, Any]) -> Any:
+        self.asked.append(args)
+        return self.spoil(await self.holding.operations[op](args))
+
+
+async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
+    raise RequestError("nobody asks itself")
+
+
+class Scene:
+    """Who asks is broker 2, with a store of its own; brokers 0, 1, ... are the holders."""
+
+    def __init__(self, root: Path, bulk: BulkIo) -> None:
+        self.root, self.bulk = root, bulk
+        self.holders: list[Holder] = []
+        self.far: list[Ancestor] = []
+        self.paths: dict[int, str] = {}
+
+    async def hold(self, *epochs: int, far: tuple[Ancestor, ...] = (), gone: int = 0) -> Holder:
+        name = f"h{len(self.holders)}"
+        store = await store_of(self.root / name, self.bulk, *epochs, gone=gone)
+        holder = Holder(self.root / f"{name}.rpc", store, *far)
+        await holder.server.start(holder.path)
+        self.paths[peer_of((Ordinal(len(self.holders)), 0))] = holder.path
+        self.holders.append(holder)
+        return holder
+
+    async def own(self, *epochs: int, far: tuple[Ancestor, ...]) -> None:
+        self.far = list(far)
+        self.store = await store_of(self.root / "own", self.bulk, *epochs)
+        self.siblings = Siblings(
+            worker=peer_of((Ordinal(9), 0)), paths=self.paths, operation=_nothing, bytes_max=4 << 20
+        )
+        self.history = History(
+            ranges=self,  # type: ignore[arg-type]
+            siblings=self.siblings,
+            peer=peer_of((Ordinal(9), 0)),
+            far=lambda: self.far,
+            token_of=lambda index: builder.TOKEN,
+        )
+        self.reader = WholeReader(self.store.reader, self.store.extents.begins)
+        self.reader.elsewhere = self.history
+        self.extents = WholeExtents(self.store.extents, self.history)
+
+    def processes_of_token(self, token: int) -> list[tuple[int, int]]:
+        assert token == builder.TOKEN
+        return [(at, 0) for at in range(len(self.holders))]
+
+    async def offsets(
+        self, start: int = 0, *, size: int = 200, raw: int | None = None
+    ) -> list[int]:
+        """Of all events from a place on, as they come; each read goes on where the last ended."""
+        found: list[int] = []
+        while True:
+            result = await self.reader.read(*STREAM, start, size, raw_bytes_max=raw)
+            if not result.chunks:
+                return found
+            for piece in map(bytes, result.chunks):
+                for at, *_ in chunks_scan(piece):
+                    found += [event[0] for event in chunk_events(piece, at)]
+            assert result.next_offset > start
+            start = result.next_offset
+
+    async def close(self) -> None:
+        await self.siblings.close()
+        for holder in self.holders:
+            await holder.server.close()
+            await holder.store.close()
+        await self.store.close()
+
+
+def scene(root: Path, test: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        bulk = open_bulk("threads")
+        made = Scene(root, bulk)
+        try:
+            await test(made)
+        finally:
+            await made.close()
+            bulk.close()
+
+    asyncio.run(main())
+
+
+def test_the_parents_events_come_first_and_are_read_ahead(root: Path) -> None:
+    async def test(scene: Scene) -> None:
+        holder, other = await scene.hold(2), await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        assert await scene.offsets() == list(range(2 * EACH))
+        assert await scene.offsets(100) == list(range(99, 2 * EACH)), "from its chunk on"
+        assert await scene.offsets(size=1 << 20) == list(range(2 * EACH))
+        assert await scene.offsets(raw=100) == list(range(2 * EACH))
+        assert holder.store.reader.read_ahead_hits > 10, (
+            "one of them is asked, as long as it answers"
+        )
+        assert not other.asked and scene.store.reader.disk_bytes > 0
+        assert await scene.reader.earliest(*STREAM) == 0
+        read = await holder.store.reader.read(*STREAM, 33, 1)
+        time_us = chunks_scan(bytes(read.chunks[0]))[0][8]
+        assert await scene.reader.by_timestamp(*STREAM, time_us) in range(33, 36)
+
+    scene(root, test)
+
+
+def test_nothing_of_a_child_is_given_before_its_parents(root: Path) -> None:
+    """E7: where nobody can be asked it is not known whether there is something."""
+
+    async def test(scene: Scene) -> None:
+        holder = await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        await holder.server.close()
+        for call in (
+            scene.reader.read(*STREAM, 0, 1000),
+            scene.reader.earliest(*STREAM),
+            scene.reader.by_timestamp(*STREAM, 0),
+            scene.extents.since(*STREAM, 0),
+            scene.extents.within(*STREAM, 1 << 40),
+        ):
+            with pytest.raises(NotReadyError, match="Nobody who holds epoch 2"):
+                await call
+        assert await scene.offsets(EACH) == list(range(EACH, 2 * EACH)), "what is here is"
+        # Who never had all of it can not say that there is nothing.
+        await scene.siblings.close()
+        scene.holders.append(await scene.hold(3))
+        with pytest.raises(NotReadyError, match="Nobody who holds epoch 2"):
+            await scene.reader.read(*STREAM, 0, 1000)
+        scene.holders.pop()
+
+    scene(root, test)
+
+
+def test_what_retention_has_removed_is_passed_over(root: Path) -> None:
+    async def test(scene: Scene) -> None:
+        holder = await scene.hold(2, gone=2)
+        await scene.own(3, far=(ancestor(2),))
+        assert await scene.offsets() == list(range(EACH // 2, 2 * EACH))
+        assert await scene.reader.earliest(*STREAM) == EACH // 2
+        holder.store.lineage.expired(2)
+        for segment in holder.store._catalog.segments():
+            holder.store._catalog.remove(segment.key)
+        assert await scene.offsets() == list(range(EACH, 2 * EACH))
+        assert await scene.reader.earliest(*STREAM) == EACH
+
+    scene(root, test)
+
+
+def test_a_line_is_followed_from_holder_to_holder(root: Path) -> None:
+    """The parent's holder has never had the grandparent's groups, and says who has."""
+
+    async def test(scene: Scene) -> None:
+        first = await scene.hold(2)
+        await scene.hold(3, far=(ancestor(2, (0,)),))
+        await scene.own(4, far=(ancestor(3, (1,)),))
+        assert await scene.offsets() == list(range(3 * EACH))
+        await scene.history.look()
+        assert [each.gid.epoch for each in scene.history.known()] == [3, 2]
+        assert sum(each["what"] == "line" for holder in scene.holders for each in holder.asked) == 2
+        await first.server.close()
+        await scene.siblings.close()
+        with pytest.raises(NotReadyError, match="Nobody who holds epoch 2"):
+            await scene.reader.read(*STREAM, 0, 1000)
+
+    scene(root, test)
+
+
+def test_times_and_sizes_count_what_is_elsewhere(root: Path) -> None:
+    async def test(scene: Scene) -> None:
+        await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        here, _ = await scene.store.extents.splits(*STREAM, 0, 1)
+        there, _ = await scene.holders[0].store.extents.splits(*STREAM, 0, 1)
+        assert await scene.extents.since(*STREAM, 0) == 0
+        assert await scene.extents.within(*STREAM, here // 2) in range(EACH + 1, 2 * EACH)
+        kept = await scene.extents.within(*STREAM, here + there // 2)
+        assert kept in range(EACH // 3, 2 * EACH // 3)
+        assert await scene.extents.within(*STREAM, here + there) == 0
+        total, cuts = await scene.extents.splits(*STREAM, 0, 1)
+        assert total == here + there > sum(size for _, size in cuts) > total * 9 // 10
+        offsets = [at for at, _ in cuts]
+        assert offsets == sorted(set(offsets)) and EACH in offsets and offsets[0] == 3
+        total, cuts = await scene.extents.splits(*STREAM, 0, 1 << 40)
+        assert total == here + there and cuts == [(EACH, there)]
+        assert (await scene.extents.splits(*STREAM, EACH, 1 << 40)) == (here, [])
+
+    scene(root, test)
+
+
+@pytest.mark.parametrize("lie", ["other", "beyond", "cut", "bits", "end", "epoch", "none", "list"])
+def test_an_answer_that_is_none_is_not_taken(root: Path, lie: str) -> None:
+    """Then the next holder is asked; and if there is none, nothing is given."""
+
+    async def test(scene: Scene) -> None:
+        liar, _ = await scene.hold(2), await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        whole = await scene.holders[1].store.reader.read(*STREAM, 9, 500)
+        another = builder.chunk("a", 0, 0, count=9)
+
+        def spoil(answer: dict[str, Any]) -> Any:
+            if "chunks" not in answer:
+                return answer
+            chunks = answer["chunks"]
+            flipped = bytes([chunks[0], chunks[1] ^ 1, *chunks[2:]])
+            changes: dict[str, Any] = {
+                "other": {"chunks": another, "end": 9},
+                "beyond": {"chunks": b"".join(whole.chunks), "end": whole.next_offset},
+                "cut": {"chunks": chunks[:-8]},
+                "bits": {"chunks": flipped},
+                "end": {"end": answer["end"] + 3},
+                "epoch": {"epoch": 3},
+                "none": {"chunks": None},
+            }
+            return [answer] if lie == "list" else {**answer, **changes[lie]}
+
+        liar.spoil = spoil
+        assert await scene.offsets(size=500) == list(range(2 * EACH))
+        assert any(each["what"] == "read" for each in liar.asked)
+        scene.holders[1].spoil = spoil
+        scene.history._good.clear()
+        with pytest.raises((CorruptDataError, NotReadyError)):
+            await scene.reader.read(*STREAM, 0, 500)
+
+    scene(root, test)
+
+
+LINES = {
+    "younger": [[builder.TOKEN, 2, 28, TOKEN_END, [0]]],
+    "many members": [[builder.TOKEN, 1, 28, TOKEN_END, [0, 1, 2, 3]]],
+    "no list": {"a": 1},
+    "short": [[builder.TOKEN, 1, 28]],
+    "no range": [[builder.TOKEN, 1, 28, builder.TOKEN, [0]]],
+    "too many": [[builder.TOKEN, 1, 28, TOKEN_END, [0]]] * 65,
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_line_that_is_none_is_not_followed(root: Path, case: str) -> None:
+    async def test(scene: Scene) -> None:
+        (await scene.hold(2)).spoil = lambda answer: {"line": LINES[case]}
+        await scene.own(3, far=(ancestor(2),))
+        with pytest.raises(NotReadyError, match=r"an ancestor that is none|a line of ancestors"):
+            await scene.reader.read(*STREAM, 0, 500)
+
+    scene(root, test)
+
+
+def test_what_is_asked_has_bounds(root: Path) -> None:
+    async def test(scene: Scene) -> None:
+        holder = await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        good = {"token": builder.TOKEN, "epoch": 2, "tail": 28, "what": "read", "topic": "b.c"}
+        good |= {"slice": 0, "from": 0, "bytes": 1, "stop": OFFSET_MAX, "columns": -1}
+        ask = holder.holding.operations["history"]
+        assert (await ask(good))["end"] == 3, "at least one chunk"
+        for changes in (
+            {"token": builder.TOKEN + 1},
+            {"epoch": 3},
+            {"epoch": 0},
+            {"tail": 27},
+            {"what": "all"},
+            {"topic": ""},
+            {"topic": "x" * 128},
+            {"topic": b"b.c"},
+            {"slice": -1},
+            {"slice": 257},
+            {"from": -1},
+            {"from": 2**63},
+            {"bytes": 0},
+            {"bytes": POLL_BYTES_MAX + 1},
+            {"raw": -1},
+            {"columns": -2},
+            {"stop": True},
+        ):
+            with pytest.raises(BarcoError):
+                await ask({**good, **changes})
+
+    scene(root, test)

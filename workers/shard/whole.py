@@ -1,0 +1,208 @@
+"""The whole history of a slice: what is here, and before that what other processes hold.
+
+A range that was split off, or that this broker became a member of, begins with a state; the events
+of the generations before stay where they were written. Positions go on through all of them, so a
+reader asks for an offset, and nothing of what is here is given before what is elsewhere has been.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from barco.errors import BarcoError
+from barco.limits import OFFSET_MAX
+from barco.workers.seams import LogReaderLike, ReadResultLike
+
+Size = tuple[int, int]
+"""(base offset, stored bytes before it)."""
+
+Begins = Callable[[str, int, int], Awaitable[int | None]]
+"""Of a (topic, slice): the lowest offset from one on that is here; None: nothing is."""
+
+
+class Elsewhere(Protocol):
+    """What other processes hold of a slice's history. Each call raises a BarcoError where nobody
+    can be asked: then it is not known whether there is something."""
+
+    def needed(self, slice_: int) -> bool:
+        """Whether there are generations of it that were never here."""
+
+    async def read(
+        self,
+        topic: str,
+        slice_: int,
+        from_offset: int,
+        max_bytes: int,
+        *,
+        raw_bytes_max: int | None,
+        columns: int,
+        stop: int,
+    ) -> ReadResultLike | None:
+        """As the reader here; None: nothing before `stop` is left."""
+
+    async def earliest(self, topic: str, slice_: int) -> int | None:
+        """The lowest offset that is left; None: none is."""
+
+    async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int) -> int | None:
+        """As the reader here."""
+
+    async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
+        """The first chunk that may have been appended as late as this; None: all are older."""
+
+    async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None:
+        """The oldest of the newest chunks that fit; None: there is nothing."""
+
+    async def splits(
+        self, topic: str, slice_: int, start: int, piece_bytes: int
+    ) -> tuple[int, list[Size]]:
+        """(stored bytes from `start` on, where to cut them), about."""
+
+
+class WholeReader:
+    """A `LogReaderLike` of both."""
+
+    def __init__(self, here: LogReaderLike, begins: Begins) -> None:
+        self._here = here
+        self._begins = begins
+        self.elsewhere: Elsewhere | None = None
+        """Set by the host of a replica."""
+
+    async def read(
+        self,
+        topic: str,
+        slice_: int,
+        from_offset: int,
+        max_bytes: int,
+        /,
+        *,
+        raw_bytes_max: int | None = None,
+        more: bool = False,
+        columns: int = -1,
+        stop: int = OFFSET_MAX,
+    ) -> ReadResultLike:
+        """Chunks of one generation that hold `from_offset` or, when retention was there, the next
+        events after it."""
+        elsewhere = self._elsewhere(slice_)
+        if elsewhere is not None:
+            first = await self._begins(topic, slice_, from_offset)
+            if first is None:  # Behind what is here nothing is elsewhere.
+                lowest = await self._begins(topic, slice_, 0)
+                first = from_offset if lowest is not None else None
+            if first != from_offset:
+                found = await elsewhere.read(
+                    topic,
+                    slice_,
+                    from_offset,
+                    max_bytes,
+                    raw_bytes_max=raw_bytes_max,
+                    columns=columns,
+                    stop=stop if first is None else min(first, stop),
+                )
+                if found is not None:
+                    return found
+        return await self._here.read(
+            topic,
+            slice_,
+            from_offset,
+            max_bytes,
+            raw_bytes_max=raw_bytes_max,
+            more=more,
+            columns=columns,
+            stop=stop,
+        )
+
+    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
+        """As the reader here."""
+        return self._here.missing(topic, slice_, first, end)
+
+    async def earliest(self, topic: str, slice_: int, /) -> int | None:
+        """The lowest offset that is left anywhere."""
+        elsewhere = self._elsewhere(slice_)
+        found = await elsewhere.earliest(topic, slice_) if elsewhere is not None else None
+        return await self._here.earliest(topic, slice_) if found is None else found
+
+    async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
+        """An offset at or shortly before the first event that is as late as this."""
+        elsewhere = self._elsewhere(slice_)
+        if elsewhere is not None:
+            found = await elsewhere.by_timestamp(topic, slice_, timestamp_us)
+            if found is not None:
+                return found
+        return await self._here.by_timestamp(topic, slice_, timestamp_us)
+
+    def _elsewhere(self, slice_: int) -> Elsewhere | None:
+        elsewhere = self.elsewhere
+        return elsewhere if elsewhere is not None and elsewhere.needed(slice_) else None
+
+
+class StoredExtents(Protocol):
+    """What is here (`barco.workers.storage.reading.extents.StreamExtents`)."""
+
+    async def begins(self, topic: str, slice_: int, from_offset: int) -> int | None: ...
+    async def since(self, topic: str, slice_: int, time_us: int) -> int | None: ...
+    async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None: ...
+    async def splits(
+        self, topic: str, slice_: int, start: int, piece_bytes: int
+    ) -> tuple[int, list[Size]]: ...
+    def forget(self) -> None: ...
+
+
+class WholeExtents:
+    """Where times and sizes begin in both. What can not be asked is an error for retention, which
+    comes again, and left out for who only plans."""
+
+    def __init__(self, here: StoredExtents, elsewhere: Elsewhere) -> None:
+        self._here = here
+        self._elsewhere = elsewhere
+
+    async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
+        """The first chunk that may have been appended as late as this; None when all are older."""
+        found = None
+        if self._elsewhere.needed(slice_):
+            found = await self._elsewhere.since(topic, slice_, time_us)
+        return await self._here.since(topic, slice_, time_us) if found is None else found
+
+    async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None:
+        """The oldest of the newest chunks that fit; None when there is nothing."""
+        kept = await self._here.within(topic, slice_, bytes_max)
+        if not self._elsewhere.needed(slice_):
+            return kept
+        first = await self._here.begins(topic, slice_, 0)
+        if kept is not None and first is not None and kept > first:
+            return kept
+        taken = 0
+        if first is not None:
+            taken, _ = await self._here.splits(topic, slice_, first, OFFSET_MAX)
+        left = max(0, bytes_max - taken)
+        found = await self._elsewhere.within(topic, slice_, left) if left else None
+        return kept if found is None else found
+
+    async def splits(
+        self, topic: str, slice_: int, start: int, piece_bytes: int
+    ) -> tuple[int, list[Size]]:
+        """(stored bytes from `start` on, where to cut them into pieces of about `piece_bytes`)."""
+        total, cuts = await self._here.splits(topic, slice_, start, piece_bytes)
+        first = await self._here.begins(topic, slice_, start)
+        if not self._elsewhere.needed(slice_) or first == start:
+            return total, cuts
+        try:
+            before, found = await self._elsewhere.splits(topic, slice_, start, piece_bytes)
+        except BarcoError:
+            return total, cuts
+        if first is not None:  # What is elsewhere ends here, which is a good place to cut.
+            found = [each for each in found if each[0] < first]
+            found.append((first, max(0, before - sum(size for _, size in found))))
+        return before + total, found + cuts
+
+    def forget(self) -> None:
+        """Drops what is remembered of segments that are gone."""
+        self._here.forget()
+
+
+def late(of: Callable[[], Any]) -> Begins:
+    """`begins` of extents that are there only once recovery is done."""
+
+    async def begins(topic: str, slice_: int, from_offset: int) -> int | None:
+        found: int | None = await of().begins(topic, slice_, from_offset)
+        return found
+
+    return begins
