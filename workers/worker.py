@@ -295,6 +295,7 @@ class Worker:
         await self._retain(self._topic_retention)
         while True:
             await asyncio.sleep(self._options.retention_seconds)
+            await self._replica.look_for_children()
             await self._retain(self._store.run_retention)
             if self._store.held_back:
                 self._replica.driver.renew()

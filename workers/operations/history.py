@@ -29,7 +29,7 @@ from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import MEMBERS_MAX, U63
 from barco.types import Epoch, Token
-from barco.workers.operations.origins import Args, number
+from barco.workers.operations.origins import VOICES, Args, number
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.seams import SiblingsLike
 from barco.workers.storage.reading.readahead import ChunkRun, ReadResult
@@ -70,7 +70,16 @@ class Holding:
         """`far`: what the range continues and this process does not have."""
         self._token, self._store, self._far = token, store, far
         self._room = asyncio.Semaphore(READS_MAX)
-        self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {"history": self._history}
+        self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
+            "history": self._history,
+            "begun": self._begun,
+        }
+
+    async def _begun(self, args: Args) -> bool:
+        """Whether the first group of a generation of this range, or of what followed it where it
+        had none, is committed here: then nobody needs its parents for a beginning (S8)."""
+        token, epoch = number(args, "token", TOKEN_MIN, TOKEN_MAX), number(args, "epoch", 1, U63)
+        return token == self._token and self._store.has_begun(epoch)
 
     async def _history(self, args: Args) -> dict[str, Any]:
         epoch, tail = number(args, "epoch", 1, U63), number(args, "tail", 1, U63)
@@ -127,6 +136,24 @@ class Holding:
         return {"chunks": chunks, "end": result.next_offset, "epoch": result.epoch} | {
             "raw": raw_bytes
         }
+
+
+async def look_for_children(
+    token: int, store: ReplicaStore, ranges: RingRanges, siblings: SiblingsLike
+) -> None:
+    """Rule S8: asks whether children of other ranges have begun, for retention to go on here. What
+    two brokers say alike is noted; who would lie alone could only keep groups for longer."""
+    for generation in store.lineage.generations():
+        parent = (token, generation.epoch)
+        for child, has_begun in store.lineage.elsewhere(parent).items():
+            if child is None or has_begun or generation.expired:
+                continue
+            peers = [peer_of(process) for process in ranges.processes_of_token(child[0])]
+            asked = {"token": child[0], "epoch": child[1]}
+            said = await siblings.broadcast("begun", dict.fromkeys(peers, asked), ANSWER_SECONDS)
+            voices = {process_of(peer)[0] for peer, answer in said.items() if answer is True}
+            if len(voices) >= min(VOICES, len(ranges.members(child[0])) or VOICES):
+                await asyncio.to_thread(store.lineage.begun, parent, child)
 
 
 class History:

@@ -26,7 +26,7 @@ from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.types import Epoch, MiB, Ordinal, Token
-from barco.workers.operations.history import History, Holding
+from barco.workers.operations.history import History, Holding, look_for_children
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
@@ -193,6 +193,11 @@ class ReplicaHost:
             found = far(machine.journal(), self._options.held.token, self._me.ordinal)
             self._far_known = (key, found)
         return self._far_known[1]
+
+    async def look_for_children(self) -> None:
+        """Before retention (S8): those of other ranges may have begun."""
+        parts = self._store, self._service.ranges, self._network.siblings
+        await look_for_children(self._options.held.token, *parts)
 
     def _line(self) -> list[dict[str, Any]]:
         """The generations of this range, the oldest first: those that are here, and before them

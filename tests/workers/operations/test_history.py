@@ -12,10 +12,12 @@ from barco._native import chunk_events, chunks_scan
 from barco.cluster.state.kin import TOKEN_END, Ancestor
 from barco.errors import BarcoError, CorruptDataError, NotReadyError, RequestError
 from barco.limits import OFFSET_MAX, POLL_BYTES_MAX
-from barco.model.generation import Gid
-from barco.model.ranges import peer_of
+from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
+from barco.model.ranges import peer_of, process_of
+from barco.protocol.replication import DecidedRecord
+from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.operations.history import History, Holding
+from barco.workers.operations.history import History, Holding, look_for_children
 from barco.workers.peers.rpc import RpcServer, Siblings
 from barco.workers.shard.whole import WholeExtents, WholeReader
 from barco.workers.storage.files.bulk import BulkIo, open_bulk
@@ -348,5 +350,60 @@ def test_what_is_asked_has_bounds(root: Path) -> None:
         ):
             with pytest.raises(BarcoError):
                 await ask({**good, **changes})
+
+    scene(root, test)
+
+
+def test_a_parent_hears_that_its_child_has_begun(root: Path) -> None:
+    """S8: of two that say so, once; before that its last generation stays."""
+
+    async def test(scene: Scene) -> None:
+        token, other = builder.TOKEN, builder.TOKEN + 5
+        await scene.own(2, far=())
+        member = Identity(Ordinal(0), bytes(16))
+        children = tuple(
+            Generation(Gid(Token(at), Epoch(3)), end, member, 9, (member,), (Parent(gid, 28),))
+            for at, end, gid in (
+                (token, other, ancestor(2).gid),
+                (other, TOKEN_END, ancestor(2).gid),
+            )
+        )
+        split = DecidedRecord(ancestor(2).gid, Successor(28, Kind.SPLIT, children))
+        scene.store.lineage.add_journal([(2, to_map(split))])
+        parent, child = (token, 2), (other, 3)
+        has: dict[int, Any] = {}
+
+        class Voices:
+            """Three brokers with a process for the child."""
+
+            async def broadcast(self, op: str, args: Any, timeout: float) -> dict[int, Any]:
+                asked = {"token": other, "epoch": 3}
+                assert op == "begun" and list(args.values()) == [asked] * 3
+                return {peer: has.get(process_of(peer)[0]) for peer in args}
+
+        class Ranges:
+            def processes_of_token(self, at: int) -> list[tuple[int, int]]:
+                return [(each, 3) for each in range(3)] if at == other else []
+
+            def members(self, at: int) -> tuple[int, ...]:
+                return (0, 1, 2)
+
+        parts: Any = (token, scene.store, Ranges(), Voices())
+        for words, known in (
+            ({}, False),
+            ({0: True}, False),
+            ({0: True, 1: NotReadyError("away"), 2: "true"}, False),
+            ({0: True, 2: True}, True),
+            ({}, True),
+        ):
+            has.clear()
+            has.update(words)
+            await look_for_children(*parts)
+            assert scene.store.lineage.elsewhere(parent) == {child: known}
+        # And what a child's process says of itself.
+        begun = Holding(token, scene.store, lambda: ()).operations["begun"]
+        assert await begun({"token": token, "epoch": 2}) is True
+        assert await begun({"token": token, "epoch": 3}) is False
+        assert await begun({"token": other, "epoch": 2}) is False
 
     scene(root, test)

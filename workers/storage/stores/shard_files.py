@@ -150,7 +150,11 @@ class ShardFiles:
             return False
         if None in elsewhere:
             return True  # It was handed off: there is no other child.
-        later = (each for each in self.lineage.generations() if each.epoch > epoch)
+        return self.has_begun(epoch + 1)
+
+    def has_begun(self, epoch: int) -> bool:
+        """Whether a generation of this epoch or a later one has a committed group here."""
+        later = (each for each in self.lineage.generations() if each.epoch >= epoch)
         return any(each.tail or self._begun(each.epoch) for each in later)
 
     def _begun(self, epoch: int) -> bool:
