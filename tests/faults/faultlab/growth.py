@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from faultlab.mount import Mount
 from faultlab.prober import Gap, Prober
 from faultlab.ring import SIZE, Node, Ring
-from faultlab.scene import RingScene
+from faultlab.scene import EASE, RingScene
 from faultlab.wire import call
 
 BROKERS_MAX = 12
@@ -86,20 +87,40 @@ class GrowingRing(Ring):
                 return False
         return True
 
-    def scale(self, brokers: int) -> float:
-        """Asks, and waits until it is done; for how many seconds."""
+    def await_size(self, brokers: int) -> None:
+        """Until so many lead."""
         began = time.monotonic()
-        self.ask_for(brokers)
         while not self.has_grown_to(brokers):
             assert time.monotonic() < began + STEP_S, f"it does not grow: {self.routes()}"
             time.sleep(0.05)
-        return time.monotonic() - began
+
+
+@dataclass
+class Round:
+    """What came of one ring that grew."""
+
+    acked: int
+    took: dict[int, float]
+    """Seconds from the call until so many brokers lead."""
+    waits: list[float]
+    """For each slice and each growth the longest time without an acknowledgement."""
+    wrong: str
+
+    def __str__(self) -> str:
+        took = ", ".join(f"{size} brokers after {s:.1f} s" for size, s in self.took.items())
+        worst = max(self.waits, default=0.0)
+        return f"{took}; longest wait of a slice {worst:.2f} s; {self.acked} acked; {self.wrong}"
 
 
 class GrowthScene(RingScene):
     """A ring that grows under load."""
 
     ring: GrowingRing
+
+    def __init__(self, root: Path, seed: int, name: str, *, ease: float = EASE) -> None:
+        super().__init__(root, seed, name, ease=ease)
+        self.took: dict[int, float] = {}
+        self.waits: list[float] = []
 
     def make_ring(self, root: Path, disks: Sequence[Mount]) -> GrowingRing:
         assert not disks, "they grow on the file system that is there"
@@ -108,18 +129,26 @@ class GrowthScene(RingScene):
     def make_prober(self) -> Prober:
         return Prober(self.ring, PACE_S, slices=True)
 
-    def grow(self, brokers: int, beside: Callable[[], object] = lambda: None) -> tuple[float, Gap]:
+    def measured(self, found: Sequence[Gap]) -> None:
+        self.waits += [gap.seconds for gap in found]
+
+    def grow(self, brokers: int, beside: Callable[[], object] = lambda: None) -> None:
         """Brokers join until there are so many, then the cluster is scaled; something is done
-        `beside` while it is. Seconds that the scaling took, and the longest wait of any slice."""
+        `beside` while it is."""
         for ordinal in range(len(self.ring.nodes), brokers):
             self.ring.join(ordinal)
-        took = 0.0
 
         def scaled() -> None:
-            nonlocal took
+            began = time.monotonic()
             self.ring.ask_for(brokers)
             beside()
-            took = self.ring.scale(brokers)
+            self.ring.await_size(brokers)
+            self.took[brokers] = time.monotonic() - began
 
-        gap = self.inflict(f"scale to {brokers}", scaled)
-        return took, gap
+        self.inflict(f"scale to {brokers}", scaled)
+
+    def round(self) -> Round:
+        """Everything is read back and checked."""
+        report = self.report()
+        wrong = "; ".join(f"{check}: {found[0]} …" for check, found in report.wrong.items())
+        return Round(report.acked, self.took, self.waits, wrong[:3000])

@@ -92,12 +92,16 @@ class RingScene(Scene):
             found = self.prober.gaps(possible, time.monotonic(), impossible_before=True)
         else:
             found = self.prober.gaps(since, time.monotonic())
-        for gap in found:
-            outage(self.name, gap.seconds)
+        self.measured(found)
         self.prober.forget()
         worst = max(found)
         self.gaps.append(worst.seconds)
         return worst
+
+    def measured(self, found: Sequence[Gap]) -> None:
+        """The longest wait of each that is probed, around one fault."""
+        for gap in found:
+            outage(self.name, gap.seconds)
 
     def become_whole(self, what: str) -> None:
         """Until every range is led by its owner, with two followers that are up to date."""

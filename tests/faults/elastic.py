@@ -1,0 +1,86 @@
+"""Rings that grow under load, round after round: `make elastic-chaos ROUNDS=20`.
+
+Each round is a ring of three that becomes one of four, then of six; in every second one a broker is
+killed in each step and comes back. A line for each, and the bar is zero events lost, stored twice
+or out of order. A violation keeps the directory. Exit status: 1 after a violation.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from faultlab.growth import GrowthScene, Round
+from faultlab.hurts import crash
+from faultlab.prober import percentile
+from faultlab.scene import EASE
+
+from barco.workers.storage.files import layout
+
+SIZES = (4, 6)
+
+
+def main() -> int:
+    """Exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=3600, help="then no other round begins")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first round; default: a new one"
+    )
+    parser.add_argument(
+        "--ease", type=float, default=EASE, help="clients pause so much longer (60)"
+    )
+    parser.add_argument("--kill", choices=("never", "second", "always"), default="second")
+    args = parser.parse_args()
+    seed = args.seed or random.randrange(1 << 30)
+    until = time.monotonic() + args.seconds
+    done: list[Round] = []
+    for number in range(args.rounds):
+        if time.monotonic() > until:
+            break
+        kills = args.kill == "always" or (args.kill == "second" and number % 2 == 1)
+        root = Path(tempfile.mkdtemp(prefix="barco-elastic-"))
+        layout.check_data_dir(root)
+        found = one_round(root, seed + number, args.ease, kills=kills)
+        done.append(found)
+        print(f"{number + 1}/{args.rounds}: {found}" + ("; kills" if kills else ""), flush=True)
+        if found.wrong:
+            print(f"kept: {root}")
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+    waits = [wait for each in done for wait in each.waits]
+    print(
+        f"{len(done)} rounds, {sum(each.acked for each in done)} acknowledged,"
+        f" {sum(map(bool, (each.wrong for each in done)))} with findings; a slice waited"
+        f" p50 {percentile(waits, 0.5):.2f} s, p99 {percentile(waits, 0.99):.2f} s,"
+        f" max {percentile(waits, 1.0):.2f} s"
+    )
+    return int(any(each.wrong for each in done))
+
+
+def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:
+    """A ring that grows; whatever goes wrong is in the result."""
+    scene = GrowthScene(root, seed, "growth", ease=ease)
+    rng = random.Random(seed)
+
+    def hurt() -> None:
+        time.sleep(rng.random() * 2)
+        crash(rng.choice(scene.ring.nodes), rng.choice((0.0, 0.3, 1.5)))
+
+    try:
+        for size in SIZES:
+            scene.grow(size, partial(hurt) if kills else lambda: None)
+        return scene.round()
+    except (AssertionError, OSError, EOFError) as error:
+        return Round(0, scene.took, scene.waits, f"{error!r}"[:3000])
+    finally:
+        scene.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
