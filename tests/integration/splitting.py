@@ -48,7 +48,8 @@ class ToldWorker(workers.Worker):
             elif "op" in told:
                 answer = await self._service.operation(told["op"], told["args"])
             else:
-                answer = [self._session, self._options.disk_uuid, self._replica.driver.role]
+                role = self._replica.driver.status()["role"]
+                answer = [self._session, self._options.disk_uuid, role]
         except BarcoError as error:
             answer = {"refused": f"{error.slug}: {error}"}
         writer.write(json.dumps(answer, default=_plain).encode() + b"\n")
