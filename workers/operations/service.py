@@ -180,6 +180,7 @@ class ShardService:
     def hold(self, slices: range) -> None:
         """The core has these slices from now on, whoever leads them: nothing is done here that was
         begun for others."""
+        self.staging.slices = slices
         if slices == self.slices:
             return
         self.follow(self.epoch)

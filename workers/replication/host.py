@@ -356,10 +356,20 @@ class ReplicaHost:
         first = self._service.first_slice
         self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
 
+    def _came_from(self, generation: Generation) -> None:
+        """Who holds what the range was split off is asked for what was staged there before."""
+        call, own = self._network.siblings.call, generation.gid.token
+        self._service.staging.before = [
+            functools.partial(call, peer_of(process))
+            for token in sorted({each.gid.token for each in generation.parents} - {own})
+            for process in self._service.ranges.processes_of_token(token)
+        ]
+
     def _leads(self, generation: Generation) -> None:
         assert self.driver.leading and self.driver.generation == generation
         # Whatever an earlier leadership of this process left waiting must not go on in this one.
         self._service.staging.rest()
+        self._came_from(generation)
         # Events are taken from here on, and packed as the settings of their topics say.
         self._service.topics.open()
         opening = self._open_service(generation)
@@ -386,6 +396,7 @@ class ReplicaHost:
         await self.history.look()
 
     def _follows(self, generation: Generation) -> None:
+        self._came_from(generation)
         self._service.follow(generation.gid.epoch)
         self._tell(generation)
 

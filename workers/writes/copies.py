@@ -23,6 +23,8 @@ class Here(Protocol):
     writes: dict[tuple[str, int], Write]
     marks: Marks
     others: Sequence[Ask]
+    before: Sequence[Ask]
+    slices: range
 
     async def stage(
         self, writer: str, batch: int, attempt: str, stream: Stream, seq: int, body: bytes, /
@@ -52,7 +54,7 @@ async def bring(staging: Here, writer: str, batch: int, attempts: Sequence[str])
     BusyError: somebody did not answer, and what there is may be there.
     """
     silent = ""
-    for ask in staging.others:
+    for ask in (*staging.others, *staging.before):
         try:
             await _bring(staging, ask, writer, batch, set(attempts))
         except (BusyError, OutcomeUnknownError, PeerError, NotFoundError) as error:
@@ -72,6 +74,8 @@ async def _bring(staging: Here, ask: Ask, writer: str, batch: int, attempts: set
     plans = [plan for plan in map(CommitPlan.of, there["plans"]) if plan.name in open_]
     wanted = attempts.union(*(plan.attempts for plan in plans))
     for attempt, topic, index, count in there["pieces"]:
+        if index not in staging.slices:
+            continue  # Whoever gives it has, or had, more of the ring.
         write = staging.writes.get((writer, batch))
         known = write.attempts.get(attempt, {}) if write is not None else {}
         for seq in range(len(known.get((topic, index), ())), count if attempt in wanted else 0):
@@ -82,5 +86,7 @@ async def _bring(staging: Here, ask: Ask, writer: str, batch: int, attempts: set
     if write is None:
         return
     for plan in plans:
-        if plan.name not in write.plans and write.rows(plan.attempts) == plan.rows:
+        both = write.rows(plan.attempts), plan.rows
+        here, planned = ({s: n for s, n in rows.items() if s[1] in staging.slices} for rows in both)
+        if plan.name not in write.plans and here == planned:
             await staging.keep_plan(write, plan)

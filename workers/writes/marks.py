@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import BusyError, ConflictError, TooManyRequestsError
+from barco.errors import BusyError, ConflictError, NotReadyError, TooManyRequestsError
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends, all_stable
 
@@ -67,6 +67,9 @@ def packed(writer: str, stream: Stream, mark: Mark) -> tuple[bytes, bytes]:
     return f"{index}.{mark.number}".encode(), value
 
 
+ALL = range(limits.SLICES_PER_RANGE_MAX)
+
+
 class Marks:
     """The marks of a shard, the one that was set last at the end.
 
@@ -78,10 +81,13 @@ class Marks:
         self,
         bytes_max: int = limits.MARKS_BYTES_MAX,
         held: Callable[[str, Stream], bool] = lambda _writer, _stream: False,
+        slices: range = ALL,
     ) -> None:
         self._bytes_max = bytes_max
         self._held = held
         """Whether a write that is planned may still use its number."""
+        self._slices = slices
+        """Those of the shard: what a plan has for others, others store."""
         self._marks: dict[_Name, Mark] = {}
         self._of: dict[str, dict[Stream, Mark]] = {}
         self._sizes: dict[_Name, int] = {}
@@ -130,13 +136,18 @@ class Marks:
         return {(name[0], mark.batch) for name, mark in self._marks.items() if not mark.complete}
 
     def done(self, writer: str, batch: int, stream: Stream) -> bool:
-        """Whether all of this batch, or a later one, is there."""
+        """Whether all of this batch, or a later one, is there; or it is to be stored elsewhere."""
+        if stream[1] not in self._slices:
+            return True
         mark = self._marks.get((writer, *stream))
         return mark is not None and (mark.batch > batch or (mark.batch == batch and mark.complete))
 
     def check(self, writer: str, batch: int, rows: Mapping[Stream, int]) -> None:
-        """ConflictError if a slice has stored other counts of the batch."""
+        """ConflictError if a slice has stored other counts of the batch, NotReadyError if it is not
+        here."""
         for stream, count in rows.items():
+            if stream[1] not in self._slices:
+                raise NotReadyError("Slices of the write are not here (any more).")
             mark = self.get(writer, stream)
             if mark is not None and mark.batch == batch and mark.rows != count:
                 raise ConflictError(

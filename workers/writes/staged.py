@@ -161,6 +161,10 @@ class Write:
                 found[stream] = found.get(stream, 0) + sum(piece.count for piece in pieces)
         return found
 
+    def within(self, slices: range) -> bool:
+        """Whether nothing of it is for other slices, whose process may ask for that."""
+        return all(index in slices for each in self.attempts.values() for _, index in each)
+
     def share(self, plan: CommitPlan, stream: Stream) -> list[Piece]:
         """The planned pieces of a slice, in the plan's order."""
         return [
@@ -216,6 +220,12 @@ def parts_of(pieces: Sequence[Piece], limit: int) -> list[list[Piece]]:
     return parts
 
 
+def stats_of(writes: Collection[Write], marks: int) -> dict[str, int]:
+    """Gauges of what is staged, and of the marks of what was."""
+    staged = {"staged_writes": len(writes), "staged_bytes": sum(write.bytes for write in writes)}
+    return staged | {"commit_marks": marks}
+
+
 def state_of(marks: Marks, write: Write | None, writer: str, batch: int) -> dict[str, Any]:
     """What is known of a write; NotFoundError: nothing."""
     known = {stream: mark for stream, mark in marks.of(writer).items() if mark.batch >= batch}
@@ -227,8 +237,9 @@ def state_of(marks: Marks, write: Write | None, writer: str, batch: int) -> dict
             committed.setdefault(topic, {})[str(index)] = mark.rows
     waiting = [] if write is None or write.plan is None else write.plan.rows
     state = "staged" if write is not None else "committed"
-    if any(not marks.done(writer, batch, stream) for stream in waiting):
-        state = "prepared"
+    if waiting:  # What is stored is kept for others, perhaps.
+        done = all(marks.done(writer, batch, stream) for stream in waiting)
+        state = "committed" if done else "prepared"
     staged = 0
     if write is not None:
         staged = sum(sum(write.rows([attempt]).values()) for attempt in write.attempts)

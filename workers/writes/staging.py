@@ -43,7 +43,7 @@ from barco.errors import (
 from barco.workers.seams import ReactorLike, SpoolLike
 from barco.workers.shard.appends import Appends
 from barco.workers.writes.copies import Ask, bring
-from barco.workers.writes.marks import COMMITS, Mark, Marks, Stream, empty, packed
+from barco.workers.writes.marks import ALL, COMMITS, Mark, Marks, Stream, empty, packed
 from barco.workers.writes.staged import (
     PLANS_MAX,
     CommitPlan,
@@ -55,6 +55,7 @@ from barco.workers.writes.staged import (
     make_room,
     parts_of,
     state_of,
+    stats_of,
 )
 
 APPEND_SECONDS = 10.0
@@ -87,9 +88,11 @@ class Staging:
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
         self.writes: dict[tuple[str, int], Write] = {}
+        self.slices = ALL  # Of the shard; what was staged for others, others ask for.
         self.marks = Marks(held=self._holds)
         self.others: Sequence[Ask] = ()
-        """Who else holds the shard; set by the host of a replica."""
+        self.before: Sequence[Ask] = ()
+        """Who else holds the shard, and what it was split off; set by the host of a replica."""
         self.leads = False
         self._term = 0
         self._opening = asyncio.Lock()
@@ -115,7 +118,7 @@ class Staging:
         self._term += 1
 
     def _read_marks(self) -> None:
-        self.marks = Marks(held=self._holds)
+        self.marks = Marks(held=self._holds, slices=self.slices)
         self.marks.open(self._reactor.compacted(COMMITS))
 
     def _holds(self, writer: str, stream: Stream) -> bool:
@@ -179,7 +182,8 @@ class Staging:
         self._look()
         now, late = self.monotonic(), 0
         for write in [write for write in self.writes.values() if write.idle]:
-            over = write.plan is not None and self._over(write, write.plan)
+            plan = write.plan
+            over = plan is not None and write.within(self.slices) and self._over(write, plan)
             if over and (self.leads or write.over):
                 await self._forget(write)
             elif now - write.touched > self._seconds_max and self._begun(write) is None:
@@ -214,13 +218,8 @@ class Staging:
 
     def stats(self) -> dict[str, int]:
         """Gauges and counters."""
-        return {
-            "staged_writes": len(self.writes),
-            "staged_bytes": sum(write.bytes for write in self.writes.values()),
-            "staged_writes_expired": self.expired,
-            "staged_writes_committed": self.committed,
-            "commit_marks": len(self.marks),
-        }
+        ended = {"staged_writes_expired": self.expired, "staged_writes_committed": self.committed}
+        return stats_of(self.writes.values(), len(self.marks)) | ended
 
     # --- Tasks -----------------------------------------------------------------------------------
 
@@ -433,7 +432,8 @@ class Staging:
                 for stream in sorted(plan.rows):
                     if not self.marks.done(writer, batch, stream):
                         await self._apply_slice(write, plan, stream, term)
-            await self._forget(write)
+            if write.within(self.slices):
+                await self._forget(write)
             self.committed += not over
 
     async def _apply_slice(self, write: Write, plan: CommitPlan, stream: Stream, term: int) -> None:

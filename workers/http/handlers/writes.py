@@ -91,6 +91,8 @@ class Writes:
         number = self._context.first_slice(options.peer) + index
         if number not in self._context.numbers_of(options.peer):
             raise self._misdirected(self._context.owner(number))
+        if index not in self._context.service.slices:
+            raise NotReadyError("This process does not have the slice yet, or any more.")
         return index
 
     def _check_leads(self) -> None:
