@@ -26,10 +26,8 @@ from barco.client.wire.access import Access
 from barco.client.wire.codec import token_of
 from barco.client.wire.http1 import Request
 from barco.client.wire.transport import Pool
-from barco.cluster.ring.cut import Cut
 from barco.errors import BarcoError
 from barco.model.placement import Placement
-from barco.supervisor.files.routes import stored_routes
 from barco.types import Token
 from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.base.topology_schema import TOPOLOGY
@@ -233,38 +231,6 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     until(lambda: request(cluster, 0, "GET", "/ready?insync")[0] == 200, "broker 0 says so too")
     assert replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up"
     assert leaders(cluster) == [0, 1, 2], "it has its range back"
-
-
-def test_routes_are_kept_as_a_hint_and_a_damaged_one_is_ignored(cluster):
-    until(lambda: leaders(cluster) == [0, 1, 2], "every owner leads")
-    file = cluster.data(2) / "routes"
-
-    identity = json.loads((cluster.data(2) / "broker.json").read_text())
-
-    def kept():
-        return list(stored_routes(file.parent, identity["cluster_uuid"], Cut(3, 8)))
-
-    def owners():
-        return [(route.first, route.leader) for route in kept()] == [(0, 0), (8, 1), (16, 2)]
-
-    def settled(ordinal):
-        """What is said of routes comes and goes while leaders change; now nothing is."""
-        told = cluster.status(ordinal)
-        assert not wrong(told, STATUS)
-        table = request(cluster, ordinal, "GET", "/v1/topology")[2]
-        return told["routes"] == {"version": table["version"], "faults": []}
-
-    until(owners, "it is written")
-    for ordinal in range(3):
-        until(lambda ordinal=ordinal: settled(ordinal), "nothing is wrong")
-    cluster.kill(2)
-    file.write_bytes(file.read_bytes()[:-1])
-    cluster.start(2)
-    cluster.wait_in_sync(2)
-    assert cluster.log(2).read_text().count("is ignored, the routes are learned anew") == 1
-    until(lambda: leaders(cluster) == [0, 1, 2] and owners(), "it is written anew")
-    for ordinal in range(3):
-        until(lambda ordinal=ordinal: settled(ordinal), "nothing is wrong")
 
 
 def test_the_client_goes_to_the_owners(cluster):

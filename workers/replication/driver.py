@@ -133,9 +133,9 @@ class Driver:
         self._links.start()
         if not self._alone:
             self._store.repair_from(self._mending)
+        self._journal.recall(journal)
         self._carry_out(self._machine.start(now), None)
         self._set_timer()
-        self._journal.recall(journal)
 
     async def close(self) -> None:
         """Ends all of it. A leader has drained before."""
