@@ -82,12 +82,9 @@ def test_a_directory_of_another_broker_is_refused(start: Start, tmp_path: Path) 
     config = cluster_config(tmp_path / "b.toml", 1, uuid="ab" * 16)
     assert start(*config, "--workers", "1").wait_ready().stop() == 0
     text = (tmp_path / "b.toml").read_text()
-    assert "brokers = [" in text
-    longer = "".join(f'"127.9.9.{number}", ' for number in range(1, 4))
     for before, after, words in (
         ("ordinal = 1", "ordinal = 2", "belongs to the broker with ordinal 1, this one has 2"),
         ("ab" * 16, "cd" * 16, f"belongs to cluster {'ab' * 16}, the configuration is of"),
-        ("brokers = [", f"brokers = [{longer}", "of 3 brokers, and cluster.brokers lists 6"),
     ):
         (tmp_path / "b.toml").write_text(text.replace(before, after))
         code, last = start(*config).end()

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from barco.errors import DataDirError, InUseError
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import wanted_ranges
+from barco.cluster.ring.target import Target, TargetBroker, first_target
+from barco.config import Config
+from barco.errors import ConfigError, DataDirError, InUseError
+from barco.model.ranges import ProcessTable
 from barco.supervisor import datadir
+from barco.types import Ordinal
 
 
 def test_format_and_load(tmp_path: Path) -> None:
@@ -389,3 +395,43 @@ def test_that_all_journals_say_whose_they_are_is_kept_with_the_table(tmp_path: P
     for damaged in ("", "[]", "{", named.replace('"named"', '"nameb"'), named.replace("j", "J")):
         (tmp_path / datadir.PROCESSES).write_text(damaged)
         assert not datadir.journals_named(tmp_path)
+
+
+def listing(brokers: int, ordinal: int) -> Config:
+    addresses = tuple(f"127.0.0.{each + 1}" for each in range(brokers))
+    return Config().override("cluster", brokers=addresses).override("broker", ordinal=ordinal)
+
+
+def test_a_list_may_be_longer_than_the_ring_was_and_not_shorter(tmp_path: Path) -> None:
+    six = datadir.format_data_dir(
+        tmp_path / "six", workers=1, slices_per_range=8, ordinal=1, ring_size=6
+    )
+    for listed in (6, 7, 12):
+        config = listing(listed, 1).override("cluster", uuid=six.cluster_uuid)
+        datadir.check_membership(tmp_path, config, six)
+    with pytest.raises(DataDirError, match=r"of 6 brokers, and cluster.brokers lists 3"):
+        datadir.check_membership(tmp_path, listing(3, 1), six)
+
+
+def test_no_new_ring_has_four(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="joins the others with barco format --join"):
+        datadir.identify(tmp_path / "new", listing(4, 3), lambda config: None)
+    assert not (tmp_path / "new" / "broker.json").exists()
+
+
+def test_who_joins_has_the_processes_that_it_was_given(tmp_path: Path) -> None:
+    target = first_target(Cut(3, 8), 1)
+    four = (*target.brokers, TargetBroker(ordinal=3, workers=1))
+    wanted = Target(1, target.cut, four).wanted()
+    table = ProcessTable(wanted_ranges(wanted, Ordinal(3)))
+    path = tmp_path / "fourth"
+    fourth = datadir.format_data_dir(
+        path, workers=1, slices_per_range=8, ordinal=3, ring_size=3, table=table
+    )
+    assert fourth.joined and datadir.load(path) == fourth
+    assert datadir.adopt_table(path, fourth) == table
+    (path / "processes.json").unlink()
+    for each in path.glob("range-*"):
+        each.rmdir()
+    with pytest.raises(DataDirError, match=r"processes.json is not there"):
+        datadir.read_table(path, fourth)  # No first cut says what it held.
