@@ -208,7 +208,7 @@ class States:
         finally:
             for task in waiting:
                 task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         if len(found) == 1:
             return next(iter(found.items()))
         for members in found.values():

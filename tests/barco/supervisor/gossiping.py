@@ -49,9 +49,13 @@ class Lab:
         self.incarnation = 0
         self.keys: dict[int, bytes] = {}
 
-    async def start(self, ordinal: int, **changes: Any) -> GossipNode:
-        """Start one, with some of its greeting changed."""
+    async def start(
+        self, ordinal: int, *, listed: int | None = None, most: int | None = None, **changes: Any
+    ) -> GossipNode:
+        """Start one, with some of its greeting changed. listed: how many its configuration has, of
+        at most so many."""
         self.incarnation += 1
+        listed = listed or self.brokers
         greeting = hello(ordinal, self.brokers, **changes)
         me = BrokerInfo(
             ordinal=ordinal,
@@ -72,14 +76,15 @@ class Lab:
                 more = node.machine.acknowledge(effect.ordinal, effect.number, node.now())
                 loop.call_soon(node.run, more)
 
-        machine = Gossip(me, self.brokers, random=random.Random(), now=loop.time())
+        machine = Gossip(me, listed, random=random.Random(), now=loop.time(), most=most)
         node = self.nodes[ordinal] = GossipNode(
             machine,
             greeting,
-            self.addresses,
+            self.addresses[:listed],
             bind=host(ordinal),
             on_effect=on_effect,
             key=self.keys.get(ordinal, b""),
+            most=most,
         )
         listener = self.listeners.pop(ordinal, None)
         await node.start(listener or socket.create_server(self.addresses[ordinal]))

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from gossiping import CLUSTER, hello, host, until
 
-from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo, LeaderInfo
+from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo, LeaderInfo, TargetInfo
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, RouteTable, unpack_route
+from barco.cluster.ring.target import Target, first_target
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.model.ranges import first_table
@@ -433,5 +434,29 @@ def test_others_hear_which_processes_are_ready_and_in_which_session() -> None:
             await until(
                 lambda: [each[2] for each in sites[0].processes(1)[-1]] == [77, 0, 2**64 - 1]
             )
+
+
+def test_only_a_broker_itself_brings_itself_in() -> None:
+    """And says where it is; that one of its processes has started again, anybody passes on."""
+
+    async def run() -> None:
+        addresses = [(host(ordinal), 9_255) for ordinal in range(3)]
+        cluster = Site(0, addresses, 1).cluster
+        fourth = BrokerInfo(
+            ordinal=3, disk_uuid="d" * 32, session=1, address=host(3), ports=(), workers=1,
+            version="0", host="127.0.0.4", processes=((0, 7, 0),), incarnation=1,
+        )  # fmt: skip
+        assert not cluster._accept(fourth.fact(), 1) and cluster._accept(fourth.fact(), 3)
+        cluster._topology.apply(fourth.fact())
+        started = replace(fourth, incarnation=2, processes=((0, 7, 70),))
+        assert cluster._accept(started.fact(), 1)
+        for wrong in ({"host": "127.0.0.9"}, {"processes": ((0, 8, 0),)}):
+            said = replace(fourth, incarnation=3, **wrong).fact()
+            assert not cluster._accept(said, 1) and cluster._accept(said, 3)
+        other = TargetInfo(version=1, packed=first_target(Cut(6, 8), 1).packed())
+        mine = Target(1, CUT, first_target(CUT, 1).brokers)
+        assert not cluster._accept(other.fact(), 1)
+        assert not cluster._accept(TargetInfo(version=2, packed=mine.packed()).fact(), 1)
+        assert cluster._accept(TargetInfo(version=1, packed=mine.packed()).fact(), 1)
 
     asyncio.run(run())

@@ -232,3 +232,37 @@ async def test_a_greeting_without_proof_is_not_believed() -> None:
             await speak(lab, host(1), HELLO + behind)
         assert lab.nodes[0].counters.messages_received == 0
         assert not lab.nodes[0].connected()[1]
+
+
+@in_loop
+async def test_who_is_not_listed_is_let_in_with_the_secret_and_only_so() -> None:
+    async with lab_of(4) as lab:
+        for ordinal in range(3):
+            await lab.start(ordinal, listed=3, most=24)
+        lab.keys[3] = b"another"
+        await lab.start(3, most=24)
+        await until(lambda: len(lab.nodes[3].refusals) > 0)
+        assert all(lab.state(at, 3) is None for at in range(3))
+        await lab.crash(3)
+        lab.keys[3] = b""
+        await lab.start(3, most=24)
+        await until(lab.whole)
+        assert all(3 in lab.nodes[at].connected() for at in range(3))
+        # It goes and comes back; nobody lists it, and all look for it.
+        await lab.crash(3)
+        await until(lambda: lab.all_see(3, "down"))
+        await lab.start(3, most=24)
+        await until(lab.whole)
+
+
+@in_loop
+async def test_who_is_not_listed_speaks_from_nobody_elses_address() -> None:
+    async with lab_of(3) as lab:
+        node = await lab.start(0, listed=3, most=24)
+        assert node._fits(5, host(5)) and node._fits(2, host(2))
+        assert not node._fits(5, host(2)) and not node._fits(2, host(5))
+        assert not node._fits(5, host(0)), "this broker's own"
+        node.meet(5, host(5))
+        assert not node._fits(6, host(5)) and node._fits(5, host(7))
+        assert node.meet(5, host(7)).host == host(7), "it may move: nobody lists it"
+        assert node.meet(2, host(7)).host == host(2), "of this one the list says where it is"

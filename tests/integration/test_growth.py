@@ -1,0 +1,107 @@
+"""A ring of three real brokers grows to four under load, whoever dies meanwhile."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joining import JoinedCluster, barco, three, until
+
+import barco as client
+from barco.errors import BarcoError
+
+FOUR = [
+    (0, 4, [0, 3, 1]),
+    (4, 4, [3, 1, 2]),
+    (8, 8, [1, 2, 0]),
+    (16, 8, [2, 0, 3]),
+]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
+    yield from three(tmp_path)
+
+
+class Load:
+    """Events of 40 keys, one after the other, until it is ended: none may fail."""
+
+    def __init__(self, cluster: JoinedCluster) -> None:
+        self.acknowledged = 0
+        self.failed: list[str] = []
+        self._endpoints = [cluster.endpoints[1], cluster.endpoints[2]]
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with client.Producer(self._endpoints) as producer:
+            number = 0
+            while not self._end.is_set():
+                try:
+                    producer.send("t", f"{number}".encode(), key=f"k{number % 40}").result(60)
+                    self.acknowledged += 1
+                except BarcoError as error:
+                    self.failed.append(str(error))
+                number += 1
+
+    def end(self) -> None:
+        self._end.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive() and not self.failed, self.failed[:3]
+
+    def goes_on(self) -> None:
+        """Each key once more, at least."""
+        before = self.acknowledged
+        until("events of every key", lambda: self.acknowledged > before + 80)
+
+
+def everything(cluster: JoinedCluster, load: Load) -> None:
+    """From the start, through each broker: each event once, in the order of its key."""
+    for endpoint in cluster.endpoints:
+        read = barco("consume", "t", "--from", "earliest", "--values", "--endpoint", endpoint)
+        assert read.returncode == 0, read.stderr
+        numbers = [int(line) for line in read.stdout.splitlines()]
+        assert sorted(numbers) == list(range(load.acknowledged))
+        for key in range(40):
+            of_key = [number for number in numbers if number % 40 == key]
+            assert of_key == sorted(of_key), f"k{key} is out of order"
+
+
+def routes(cluster: JoinedCluster, at: int) -> list[tuple[int, int, list[int]]]:
+    try:
+        with client.Admin(cluster.endpoints[at], timeout_s=5.0) as admin:
+            topology: dict[str, Any] = admin.topology()
+    except BarcoError:
+        return []
+    return [(each["first"], each["slices"], each["members"]) for each in topology["routes"]]
+
+
+@pytest.mark.parametrize("killed", [None, 0, 2, 3])
+def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
+    """Killed right after the target was said, in the middle of it all: the next in line goes on,
+    and so does whoever comes back."""
+    net, _, last = cluster.hosts[-1].rpartition(".")
+    load = Load(cluster)
+    load.goes_on()
+    fourth = cluster.join(f"{net}.{int(last) + 1}")
+    cluster.wait_ready([fourth])
+    at = cluster.endpoints[1]
+    assert barco("scale", "--to", 4, "--no-wait", "--endpoint", at).returncode == 0
+    if killed is not None:
+        time.sleep(0.3)
+        cluster.kill(killed)
+        time.sleep(2.0)
+        cluster.start(killed)
+    grown = barco("scale", "--to", 4, "--timeout", 90, "--endpoint", at)
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    load.goes_on()
+    load.end()
+    for broker in range(4):
+        until(f"broker {broker} sees it", lambda broker=broker: routes(cluster, broker) == FOUR)
+        cluster.wait_in_sync(broker)
+    everything(cluster, load)
+    again = barco("scale", "--to", 4, "--endpoint", at)
+    assert (again.returncode, "done: the ring has 4 brokers" in again.stdout) == (0, True)
