@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barco.model.generation import Generation, Gid, Kind
+from barco.model.generation import Generation, Gid
 
 from ..oracle import Violation
 
@@ -101,9 +101,7 @@ class Reader:
             for number, count in self.world.events.get(head.header_crc, ()):
                 if number == self.number:
                     self._take(count)
-        value = process.replica.successor(gid)
-        if value is not None and (self.early or self.gseq == value.tail):
-            self._go_on(process)
+        self._go_on(process)
 
     def _take(self, count: int) -> None:
         if count != self.read + 1:
@@ -112,16 +110,16 @@ class Reader:
         self.read = count
 
     def _go_on(self, process: Process) -> None:
-        """To the child that has its slice, if that is known to this process."""
+        """To the child that has its slice, if this process knows one: a record names its parents
+        and where they ended."""
         assert process.replica is not None
         token, gid = self.world.cut.token(self.number), self.generation.gid
-        value = process.replica.successor(gid)
-        assert value is not None
-        among = [held.generation for held in process.replica._held.values()]
-        for each in value.children if value.kind is not Kind.HANDOFF else among:
-            parents = {parent.gid for parent in each.parents}
-            if gid in parents and each.gid.token <= token < each.end:
-                self.generation, self.gseq = each, 0
+        for held in process.replica._held.values():
+            each = held.generation
+            tails = [tail for parent, tail in each.parents if parent == gid]
+            if tails and each.gid.token <= token < each.end:
+                if self.early or tails[0] == self.gseq:
+                    self.generation, self.gseq = each, 0
                 return
 
     def has_read(self, answers: State) -> bool:

@@ -26,6 +26,19 @@ class RingOracle(Oracle):
             found.append((member if member.disk_uuid else process.disk.identity, process))
         return found
 
+    def fault_free(self) -> bool:
+        """Whether every copy is whole again: another broker may lose its disk then (D2)."""
+        names = set(self.world.identities.values())
+        if self.rotten or any(
+            member not in names for each in self.opened.values() for member in each.members
+        ):
+            return False
+        return all(
+            process.disk.holds(gid, value.tail)
+            for gid, value in self.decided.items()
+            for _, process in self.members(gid)
+        )
+
     def led(self, broker: Broker, generation: Generation) -> None:
         """I8 and I14, of what is to be here: parents of which this process is a member."""
         self.leads += 1

@@ -30,6 +30,7 @@ KINDS = {
     "elect": 4,
     "eio": 2,
     "resign": 1,
+    "wipe": 2,
 }
 
 
@@ -172,6 +173,13 @@ class Chaos:
     def _eio(self, fault: Fault) -> None:
         self._one(fault.number).failing = True
 
+    def _wipe(self, fault: Fault) -> None:
+        ordinal = self._broker(fault.number)
+        if ordinal in self.world.identities and self.world.oracle.fault_free():
+            self.world.seen.note("a disk is lost")
+            self.world.wipe(ordinal)
+            self._down(ordinal, fault.other, power=False)
+
     def _resign(self, fault: Fault) -> None:
         process = self._one(fault.number)
         process.step(on.Resign())
@@ -251,17 +259,24 @@ def _stuck(world: GrowthWorld, before: int) -> list[object]:
 
 
 def _lacking(world: GrowthWorld) -> list[object]:
-    """Who was a member of what has ended, in no child of it or in one, and is not whole there."""
+    """Who has heard that it was a member of what has ended, and is not whole there: also where it
+    is a member of no child. (Who never heard of it gets no copy: the others have it.)"""
     found: list[object] = []
-    for gid, value in world.oracle.decided.items():
-        for member in world.oracle.generations[gid].members:
-            process = world.at_token.get((member.ordinal, gid.token))
-            if process is None or process.replica is None or not process.disk.decided(gid):
-                found.append((member.ordinal, gid, "does not know its end"))
+    for process in world.brokers:
+        if process.disk.replaces:
+            continue  # What is history nobody tells the disk that takes the place of a lost one.
+        for generation in process.concerned():
+            gid = generation.gid
+            value = world.oracle.decided.get(gid)
+            mine = gid.token == process.token and generation.seat(process.ordinal) is not None
+            if value is None or not mine:
+                continue
+            if process.replica is None or not process.disk.decided(gid):
+                found.append((process.ordinal, gid, "does not know its end"))
             elif not process.disk.holds(gid, value.tail) or (
                 value.tail and gid not in process.disk.sealed
             ):
-                found.append((member.ordinal, gid, "is not whole"))
+                found.append((process.ordinal, gid, "is not whole"))
     return found
 
 

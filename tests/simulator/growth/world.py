@@ -166,6 +166,15 @@ class GrowthWorld(World):
                 gone = on.LinkLost(process.ordinal)
                 self.at(self.time + self.delay, peer.later, peer.life, gone)
 
+    def wipe(self, ordinal: int) -> None:
+        """A broker's disk is lost, with all of its ranges; an empty one takes its place."""
+        lost = self.identities[ordinal]
+        self.oracle.lost(lost)
+        self.identities[ordinal] = self.new_identity(ordinal)
+        for process in self.processes(ordinal):
+            self.end(process)
+            process.disk = self.new_disk(self.identities[ordinal], lost.disk_uuid)
+
     def begin(self, process: Process) -> None:
         """It is started, unless it runs."""
         if process.replica is None and not self.control.is_down(process.ordinal):
