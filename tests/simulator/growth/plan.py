@@ -175,7 +175,8 @@ class Chaos:
 
     def _wipe(self, fault: Fault) -> None:
         ordinal = self._broker(fault.number)
-        if ordinal in self.world.identities and self.world.oracle.fault_free():
+        known = ordinal in self.world.identities and self.world.control.liar is None
+        if known and self.world.oracle.fault_free():  # A liar is one too many already.
             self.world.seen.note("a disk is lost")
             self.world.wipe(ordinal)
             self._down(ordinal, fault.other, power=False)
