@@ -3,6 +3,7 @@ brokers, and what the new leader has of its parent by asking those who hold it."
 
 import base64
 import http.client
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,3 +185,53 @@ def test_a_slice_is_read_from_its_first_event_on(cluster: Any) -> None:
 def readable(cluster: Any, ordinal: int) -> bool:
     answer = tell(cluster.data(ordinal), 3, op="read", args={**PLACE, "from": 0})
     return isinstance(answer, dict) and "refused" not in answer
+
+
+def http_get(cluster: Any, ordinal: int, port: int, method: str, path: str, accept: str) -> Any:
+    """Status, headers and body of an answer."""
+    connection = http.client.HTTPConnection(cluster.hosts[ordinal], port, timeout=30)
+    connection.request(method, path, headers={"Accept": accept})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, dict(response.getheaders()), body
+
+
+def test_clients_notice_nothing(cluster: Any) -> None:
+    """Events of before and after go by any broker: to producers, groups and plain readers."""
+    produce(cluster, 5, [b"%d" % number for number in range(200)])
+    split(cluster)
+    until(
+        "it is known who leads",
+        lambda: '"endpoint":"' + cluster.hosts[1] + ":9303" in _slices(cluster),
+    )
+    produce(cluster, 5, [b"%d" % number for number in range(200, 240)])
+    path, token = "/v1/topic/t/slices", str(OLD)
+    place, found = "earliest", list[int]()
+    while len(found) < 240:
+        status, headers, body = http_get(
+            cluster, 2, 9252, "GET", f"{path}/{token}/5/events?from={place}", "application/x-ndjson"
+        )
+        assert status == 200, body
+        found += [int(json.loads(line)["value"]) for line in body.splitlines()]
+        place = headers["Barco-Next-Cursor"]
+    assert found == list(range(240))
+    query = "consumerId=c&group=g&topic=t&onNewGroup=startFromEarliest"
+    assert http_get(cluster, 0, 9252, "PUT", f"/v1/consumer/register?{query}", "*/*")[0] == 200
+    polled = list[int]()
+    until("all of it is polled", lambda: len(_polled(cluster, polled)) >= 240)
+    assert polled == list(range(240))
+
+
+def _slices(cluster: Any) -> str:
+    _, _, body = http_get(cluster, 0, 9252, "GET", "/v1/topic/t/slices", "application/json")
+    return str(body.decode())
+
+
+def _polled(cluster: Any, polled: list[int]) -> list[int]:
+    path = "/v1/consumer/poll?consumerId=c&waitMs=200&maxBytes=3000"
+    for ordinal in range(3):  # Each gives out what it leads.
+        status, _, body = http_get(cluster, ordinal, 9252, "POST", path, "application/x-ndjson")
+        if status == 200:
+            polled += [int(json.loads(line)["value"]) for line in body.splitlines()]
+    return polled
