@@ -281,8 +281,7 @@ class Cluster:
         each other directly: a wrong word of a third one would send what is meant for it elsewhere.
         Their sessions change with each start of one, and third ones pass them on: else who does not
         reach a broker itself would hear no more that it lives. Nor does a third one bring in a
-        broker that the configuration does not list. What is said of this broker itself is taken,
-        and denied.
+        broker that is not expected. What is said of this broker itself is taken, and denied.
 
         Routes anybody passes on, in a small ring as well. They are true or not whoever brings them:
         who first told one may have died, or be no member of what follows, and one that has just
@@ -293,7 +292,7 @@ class Cluster:
         """
         if self._small and fact.kind == BROKER and fact.key not in (teller, self._ordinal):
             known, said = self._topology.brokers.get(int(fact.key)), BrokerInfo.of(fact)
-            if known is None and said.ordinal >= self._listed:
+            if known is None and not self._is_expected(said.ordinal):
                 return False
             if known is not None and _at(said) != _at(known):
                 return False
@@ -319,6 +318,14 @@ class Cluster:
     def _small(self) -> bool:
         brokers = max(self._listed, len(self._topology.brokers))
         return brokers <= limits.GOSSIP_DIRECT_BROKERS
+
+    def _is_expected(self, ordinal: int) -> bool:
+        """Whether the configuration lists a broker, a range had it when this one last ran, or it is
+        to come. After a start it would else be a stranger until it calls by itself: half a minute
+        in which nothing that it leads can be reached from here."""
+        target = self.target.brokers if self.target is not None else ()
+        wanted = any(each.ordinal == ordinal for each in target)
+        return ordinal < self._listed or ordinal in self._hints.members() or wanted
 
     def _is_present(self, token: int) -> bool:
         return any(held == token and session for _, held, session in self._processes)
