@@ -436,9 +436,9 @@ class Broker:
     def _chores(self) -> list[Any]:
         chores: list[Any] = [self._tick()]
         if self._notifier.watchdog_seconds is not None:
-            chores.append(self._watchdog(self._notifier.watchdog_seconds))
+            chores.append(self._notifier.watch(self._notifier.watchdog_seconds))
         if self._open_to_all:
-            chores.append(self._warn_open())
+            chores.append(machine.warn_open(self._plan.config))
         if self._cluster is not None:
             chores.append(self._wait_ready())
         return chores
@@ -467,21 +467,6 @@ class Broker:
             self._start_needed()
             lives = [keeper.life for keeper in self._keepers.values()]
             self._crowding.look((life.stats for life in lives if life is not None), loop.time())
-
-    async def _watchdog(self, seconds: float) -> None:
-        while True:
-            self._notifier.send(WATCHDOG=1)
-            await asyncio.sleep(seconds)
-
-    async def _warn_open(self) -> None:
-        while True:
-            extra = {"bind": self._plan.config.broker.bind}
-            log.warning(
-                "open to everyone who reaches this address, without authentication"
-                " (--insecure-allow-open)",
-                extra=extra,
-            )
-            await asyncio.sleep(limits.OPEN_WARNING_SECONDS)
 
     def _signalled(self, number: signal.Signals) -> None:
         self._signals += 1

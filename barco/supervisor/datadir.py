@@ -5,12 +5,10 @@ it fixes (the cut of the ring into slices) never changes: it decides where every
 processes.json says which process holds which range; the first one follows from broker.json.
 """
 
-import fcntl
 import json
 import logging
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -22,7 +20,7 @@ from crc32c import crc32c
 from barco import config as configuration
 from barco import limits
 from barco.config import Config
-from barco.errors import DataDirError, InUseError
+from barco.errors import DataDirError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
 from barco.model.options import DATA_FORMAT
 from barco.model.placement import Placement, ring_size_valid
@@ -36,6 +34,8 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
+from barco.supervisor.files.lock import LOCK, refusal
+from barco.supervisor.files.lock import open_lock as open_lock
 from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
 
@@ -49,11 +49,7 @@ FORMAT_NUMBERED, FORMAT = 1, 2
 barco that knows only the first would find none of its names, and begin anew beside all there is."""
 JOURNALS, NAMED = "journals", "named"
 """In processes.json, outside of its checksum."""
-LOCK = "lock"
 RUN = "run"
-LOCK_SECONDS_MAX = 3.0
-"""After a SIGKILL of the supervisor its workers may hold the lock for a moment more."""
-
 
 log = logging.getLogger("barco.supervisor")
 
@@ -128,7 +124,7 @@ def format_data_dir(
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     return identity
 
 
@@ -157,7 +153,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
             (path / name).unlink(missing_ok=True)
         _sync_directory(path)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
 
 
 def load(path: Path) -> Identity | None:
@@ -168,7 +164,7 @@ def load(path: Path) -> Identity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     except (ValueError, TypeError, RecursionError):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
     if identity.format not in (FORMAT_NUMBERED, FORMAT):
@@ -281,7 +277,7 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
             " from a backup"
         ) from None
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         why = f" ({error})" if str(error) else ""
         raise DataDirError(f"{file} is damaged{why}: restore it from a backup") from None
@@ -297,7 +293,7 @@ def write_table(
     try:
         _write(path, PROCESSES, _table_text(identity, table, named))
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
 
 
 def journals_named(path: Path) -> bool:
@@ -336,7 +332,7 @@ def adopt_table(path: Path, identity: Identity) -> ProcessTable:
             if old.name in names:
                 _rename(old, path / names[old.name])
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     _check_ranges(path, identity, table)
     return table
 
@@ -415,36 +411,8 @@ def claim(path: Path) -> int:
         if not os.path.lexists(path / IDENTITY):
             _check_empty(path)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     return open_lock(path)
-
-
-def open_lock(path: Path, wait_seconds: float = LOCK_SECONDS_MAX) -> int:
-    """A descriptor that holds the directory for as long as it, or a copy of it, is open.
-
-    The workers inherit it, so that a directory stays in use until the last of them is gone.
-    """
-    try:
-        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _refusal(path, error) from None
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                holder = os.read(fd, 20).decode("ascii", "replace").strip() or "unknown"
-                os.close(fd)
-                raise InUseError(
-                    f"{path} is in use by process {holder}: stop that broker, or use another"
-                    " directory"
-                ) from None
-            time.sleep(0.05)
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
 
 
 def prepare(path: Path) -> None:
@@ -452,11 +420,11 @@ def prepare(path: Path) -> None:
     if not path.is_dir():
         raise DataDirError(f"{path} is not a directory: pass another --data-dir")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise _refusal(path, PermissionError(13, "Permission denied"))
+        raise refusal(path, PermissionError(13, "Permission denied"))
     try:
         (path / RUN).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
 
 
 def _check_empty(path: Path) -> None:
@@ -500,11 +468,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _refusal(path: Path, error: OSError) -> DataDirError:
-    reason = error.strerror or str(error)
-    advice = "pass another --data-dir"
-    if isinstance(error, PermissionError):
-        advice = f"give it to user {os.geteuid()} (chown), or pass another --data-dir"
-    return DataDirError(f"cannot use {path} as data directory: {reason}: {advice}")

@@ -1,16 +1,21 @@
 """What the machine must offer before a broker starts on it; each refusal says what to do."""
 
+import asyncio
+import logging
 import os
 import re
 import resource
 from collections.abc import Sequence
 from pathlib import Path
 
+from barco import limits
 from barco.addresses import advertised, is_loopback, source
 from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS, ring_size_valid
+
+log = logging.getLogger("barco.supervisor")
 
 
 def check_kernel(release: str | None = None) -> tuple[int, int]:
@@ -140,3 +145,14 @@ def set_priority(wanted: int) -> str:
 
 def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
+
+
+async def warn_open(config: Config) -> None:
+    """Again and again: whoever reads the log later is told as well."""
+    while True:
+        log.warning(
+            "open to everyone who reaches this address, without authentication"
+            " (--insecure-allow-open)",
+            extra={"bind": config.broker.bind},
+        )
+        await asyncio.sleep(limits.OPEN_WARNING_SECONDS)

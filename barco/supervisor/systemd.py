@@ -1,5 +1,6 @@
 """The notification protocol of systemd (sd_notify(3)): datagrams to a socket that it names."""
 
+import asyncio
 import os
 import socket
 
@@ -32,3 +33,9 @@ class Notifier:
                 sender.sendto(text.encode(), socket.MSG_DONTWAIT, address)
             except OSError:
                 pass
+
+    async def watch(self, seconds: float) -> None:
+        """Signs of life, for as long as the loop turns."""
+        while True:
+            self.send(WATCHDOG=1)
+            await asyncio.sleep(seconds)

@@ -13,8 +13,8 @@ BY_THE_CLOCK = {
     # Done every so often whatever happens, or so long after something.
     "barco.supervisor.broker:_wait_ready": "systemd is told again",
     "barco.supervisor.broker:_tick": "the control plane's clock",
-    "barco.supervisor.broker:_watchdog": "systemd's clock",
-    "barco.supervisor.broker:_warn_open": "a warning that comes again",
+    "barco.supervisor.systemd:watch": "systemd's clock",
+    "barco.supervisor.machine:warn_open": "a warning that comes again",
     "barco.supervisor.processes:_watch": "silence is what it looks for",
     "barco.cli.commands.ring:_watch": "its pace: each look asks every leader",
     "barco.cli.commands.scale:_look_on": "its pace: brokers tell nobody who only looks on",
@@ -34,7 +34,7 @@ BY_THE_CLOCK = {
 BEFORE_ANOTHER_TRY = {
     # Another process, a disk or the kernel has to do something first, and tells nobody.
     "barco.supervisor.listeners:_check_free": "another process' port",
-    "barco.supervisor.datadir:open_lock": "another process' lock",
+    "barco.supervisor.files.lock:open_lock": "another process' lock",
     "barco.supervisor.gossip:_connect": "a broker that was tried just now",
     "barco.workers.peers.siblings:_connect": "a process that is not there",
     "barco.workers.replication.link:_run": "a process that is not there",

@@ -35,11 +35,10 @@ class Readiness:
     def waits(self) -> bool:
         """Whether it was made for a range of which it has not heard yet, or has what is history of
         one that others hold now: nobody waits for it."""
-        if self._service.epoch > 0:
-            return False
-        held = self._options.held
-        members = self._service.ranges.members(held.token)
-        return not held.genesis or self._options.process[0] not in members
+        token, ranges = self._options.held.token, self._service.ranges
+        if not self._options.held.genesis and self._service.epoch == 0:
+            return True
+        return not ranges.known(token) or self._options.process[0] not in ranges.members(token)
 
     async def announce(self, tell: Callable[[], None]) -> None:
         """Tells once, when it is so. However long that takes: at a cluster's first start nobody

@@ -10,7 +10,6 @@ from typing import Any
 from barco.cli.commands import aside, unclean
 from barco.cli.commands.dump import claim_on, held_ranges, load_identity
 from barco.errors import DataDirError
-from barco.supervisor import datadir
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.storage.files.lineage import Lineage

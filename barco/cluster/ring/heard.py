@@ -40,6 +40,7 @@ class HeardRoutes:
 
     def learn(self, route: RangeRoute) -> bool:
         """A process of this broker says so; true if that is news, or changes what counts."""
+        assert 0 <= route.first < route.end <= self._cut.slices, "checked where it came in"
         news = self._home.merge(route)
         (self._weighed.add if self._vouched(route) else self._weighed.discard)(route.token)
         dropped = self._drop_hints(route)
@@ -53,6 +54,7 @@ class HeardRoutes:
         """Another broker says so; true if it changes what counts."""
         changed = False
         for route in routes:
+            assert route.end <= self._cut.slices, "checked where it came in"
             self._hearsay.merge(route)
             if self._contradicted(route) is None:
                 changed |= self._drop_hints(route)
@@ -80,6 +82,7 @@ class HeardRoutes:
 
     def is_home(self, number: int) -> bool:
         """Whether what counts of a slice is the word of a process of this broker."""
+        assert 0 <= number < self._cut.slices, "a slice of the whole ring"
         route = self.routes.at(number)
         return route is not None and route == self._home.at(number)
 
@@ -119,6 +122,7 @@ class HeardRoutes:
     def _own(self, route: RangeRoute) -> Iterator[int]:
         """The slices of which this is the last word of a process that vouches for it."""
         if self._vouched(route):
+            assert not route.handed, "nobody leads it"
             for number in range(route.first, route.end):
                 if self._home.at(number) == route:
                     yield number
@@ -135,6 +139,7 @@ class HeardRoutes:
 
     def _known(self, route: RangeRoute) -> bool:
         """Whether anything but hints was heard of its slices."""
+        assert route.slices > 0, "a range is not empty"
         tables = self._home, self._hearsay
         return any(
             table.at(number) is not None
@@ -147,6 +152,7 @@ class HeardRoutes:
         kept = [each for each in self._hints if each.end <= news.first or news.end <= each.first]
         if len(kept) == len(self._hints):
             return False
+        assert news not in kept, "what was heard is no hint"
         self._hints = kept
         self._weigh()
         return True
@@ -163,4 +169,5 @@ class HeardRoutes:
             if all(table.at(number) is None for number in range(route.first, route.end)):
                 table.merge(route)
         self._weighed = self._vouching()
+        assert table.cut == self._cut, "slices are cut once"
         self.routes = table

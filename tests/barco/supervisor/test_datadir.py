@@ -13,6 +13,7 @@ from barco.config import Config
 from barco.errors import ConfigError, DataDirError, InUseError
 from barco.model.ranges import ProcessTable
 from barco.supervisor import datadir
+from barco.supervisor.files.lock import open_lock
 from barco.types import Ordinal
 
 
@@ -343,13 +344,13 @@ def test_another_format_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_held_by_every_copy_of_its_descriptor(tmp_path: Path) -> None:
-    first = datadir.open_lock(tmp_path)
+    first = open_lock(tmp_path)
     copy = os.dup(first)  # As a worker inherits it.
     os.close(first)
     with pytest.raises(InUseError, match=f"is in use by process {os.getpid()}"):
-        datadir.open_lock(tmp_path, wait_seconds=0.1)
+        open_lock(tmp_path, wait_seconds=0.1)
     os.close(copy)
-    os.close(datadir.open_lock(tmp_path, wait_seconds=0.1))
+    os.close(open_lock(tmp_path, wait_seconds=0.1))
 
 
 def test_nothing_is_put_into_a_directory_that_is_not_ours(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from single import start
 from barco.cli import main
 from barco.model.token import TOKEN_MIN
 from barco.supervisor import datadir
+from barco.supervisor.files.lock import open_lock
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.files.records import Claim, Home
@@ -141,7 +142,7 @@ def test_dump_of_something_else(root, capsys):
 
 
 def test_dump_tells_that_a_broker_runs(data_dir, capsys):
-    lock = datadir.open_lock(data_dir)
+    lock = open_lock(data_dir)
 
     try:
         assert records(capsys, data_dir)[1][0]["running"] is True

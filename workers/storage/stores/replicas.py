@@ -5,8 +5,7 @@
     await store.begin(epoch, session)          # the core holds this generation from now on
     await store.seal(epoch, tail)              # history ends there: into the catalog with it
 
-A generation is `sealed` in lineage.log when all of its history is here; what its successor is, the
-machine's own records in the same file say.
+A generation is `sealed` in lineage.log when all of its history is here.
 """
 
 import asyncio
