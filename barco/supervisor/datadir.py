@@ -34,8 +34,7 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
-from barco.supervisor.files.lock import LOCK, refusal
-from barco.supervisor.files.lock import open_lock as open_lock
+from barco.supervisor.files.lock import LOCK, open_lock, refusal
 from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
 

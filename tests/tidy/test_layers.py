@@ -47,12 +47,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.cli.commands.recover": (
         *BYTES,
         "barco.cli",
-        "barco.supervisor.datadir",
+        "barco.supervisor.files.lock",
         "barco.workers.storage",
     ),
     "barco.cli.commands.unclean": (
         *(*BYTES, "barco.cli", "barco.supervisor.datadir", "barco.workers.storage"),
-        "barco.cluster.state.unclean",
+        *("barco.cluster.state.unclean", "barco.supervisor.files.lock"),
     ),
     "barco.cli.shared.joining": (
         *(*BYTES, "barco", "barco.cli", "barco.config", "barco.cluster.ring"),

@@ -10,6 +10,7 @@ from typing import Any
 from barco.cli.commands import aside, unclean
 from barco.cli.commands.dump import claim_on, held_ranges, load_identity
 from barco.errors import DataDirError
+from barco.supervisor.files.lock import open_lock
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.storage.files.lineage import Lineage
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.disk:
         raise DataDirError(f"{args.data_dir} belongs to a single broker: there is no --disk")
     uuid = bytes.fromhex(identity.cluster_uuid)
-    lock = datadir.open_lock(args.data_dir)
+    lock = open_lock(args.data_dir)
     try:
         damaged = 0
         for held in ranges:

@@ -14,6 +14,7 @@ from barco.model.generation import Gid, Identity
 from barco.model.ranges import HeldRange
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.supervisor import datadir
+from barco.supervisor.files.lock import open_lock
 from barco.types import Ordinal
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace, identity: datadir.Identity, ranges: Sequence[H
     me = Identity(Ordinal(identity.ordinal), bytes.fromhex(identity.disk_uuid))
     disks = {each.ordinal: each for each in args.disk}
     _check(args, me, disks)
-    lock = datadir.open_lock(args.data_dir)
+    lock = open_lock(args.data_dir)
     try:
         undone = 0
         for held in ranges:

@@ -14,6 +14,7 @@ from barco.errors import ConfigError, DataDirError, InUseError
 from barco.model.ranges import ProcessTable
 from barco.supervisor import datadir
 from barco.supervisor.files.lock import open_lock
+from barco.supervisor.files.lock import refusal as refused_because
 from barco.types import Ordinal
 
 
@@ -374,7 +375,7 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
         datadir.format_data_dir(file, workers=1, slices_per_range=8)
     with pytest.raises(DataDirError, match="is not a directory"):
         datadir.prepare(file)
-    refusal = datadir._refusal(tmp_path, PermissionError(13, "Permission denied"))
+    refusal = refused_because(tmp_path, PermissionError(13, "Permission denied"))
     assert f"give it to user {os.geteuid()} (chown)" in refusal.detail
 
 
