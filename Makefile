@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring chaos-storm hostile failover clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ KIND ?=
 EASE ?= 60
 chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on rings, SECONDS at most; a table
 	$(PYTHON) tests/faults/chaos.py --rounds $(ROUNDS) --seconds $(SECONDS) --ease $(EASE) $(if $(KIND),--kind "$(KIND)")
+
+elastic-chaos: setup ## ROUNDS rings that grow 3 → 4 → 6 under load, every second one with kills; a line for each
+	@$(PYTHON) tests/faults/elastic.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 chaos-storm: setup ## Group consumers die, return and commit for SECONDS, brokers die: a checker of deliveries
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py

@@ -21,7 +21,7 @@ from pathlib import Path
 import cluster_demo
 import demo as flights_demo
 from cluster import ClusterError, LocalCluster
-from cluster_demo import Probe, console, key_of, picture, read_back, say
+from cluster_demo import Probe, console, key_of, read_back, say
 from rich.table import Table
 
 import barco
@@ -153,8 +153,8 @@ def scale(cluster: LocalCluster, brokers: int) -> Step:
     while True:
         topology = cluster.topology()
         leaders = {route["leader"] for route in topology["routes"]}
-        if topology["routesVersion"] != drawn:
-            drawn = topology["routesVersion"]
+        if topology["version"] != drawn:
+            drawn = topology["version"]
             show_picture(f"{time.monotonic() - since:.1f} s after barco scale --to 6", cluster)
         if leaders == set(range(brokers)):
             return Step(f"scale to {brokers}", since, time.monotonic())
@@ -174,7 +174,9 @@ def command(words: list[str]) -> None:
 def show_picture(title: str, cluster: LocalCluster) -> None:
     """The ring, as the brokers see it now."""
     console.print(f"\n[bold]{title}[/bold]")
-    console.print(picture(cluster))
+    sys.stdout.flush()
+    asked = [sys.executable, "-P", "-m", "barco", "ring", "--endpoint", cluster.endpoints[0]]
+    subprocess.run(asked, check=False)
 
 
 def show(
