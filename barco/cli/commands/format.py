@@ -101,7 +101,7 @@ def _joining(config: Config, *, join: bool) -> Joining | None:
 
 
 def format_for(
-    config: Config, path: Path, joins: Joining | None, replaces: str = ""
+    config: Config, path: Path, joins: Joining | None = None, replaces: str = ""
 ) -> datadir.Identity:
     """Format for the broker that the configuration describes, which joins a cluster or begins one
     together with the others of the list."""
