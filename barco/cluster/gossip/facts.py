@@ -171,7 +171,7 @@ class BrokerInfo:
         """The opposite; ProtocolError for what cannot be."""
         _check(len(body) == 9 and 0 <= key < limits.BROKERS_MAX and version[1] <= LEFT, BROKER)
         disk_uuid, session, address, ports, workers, barco, host, processes, by = body
-        _check(_text(disk_uuid, 32) and _text(address, 253) and _text(barco, 32), BROKER)
+        _check(_is_disk(disk_uuid) and _text(address, 253) and _text(barco, 32), BROKER)
         # Answers hold it as it is.
         _check(re.fullmatch(r"[A-Za-z0-9_.:-]*", address) is not None, BROKER)
         _check(isinstance(host, str) and (host == "" or _is_address(host)), BROKER)
@@ -377,8 +377,19 @@ def _number(value: Any, end: int = _MAX) -> bool:
     return type(value) is int and 0 <= value < end
 
 
+def _is_disk(value: Any) -> bool:
+    """Whether it is a disk's uuid: workers take it apart."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32}", value) is not None
+
+
+_ADDRESS = re.compile(r"[0-9a-f.:]+(%[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*)?")
+"""What is behind a % is looked up as a name: nothing comes there that can not be an interface's."""
+
+
 def _is_address(text: str) -> bool:
     """Whether it is an IP address, in the one way to write it."""
+    if len(text) > 61 or _ADDRESS.fullmatch(text) is None:
+        return False
     try:
         return str(ipaddress.ip_address(text)) == text
     except ValueError:

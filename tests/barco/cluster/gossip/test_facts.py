@@ -25,9 +25,10 @@ from barco.cluster.gossip.facts import (
 from barco.cluster.ring.routes import RangeRoute
 from barco.errors import ProtocolError
 
+DISK = "a" * 32
 BROKER = BrokerInfo(
     ordinal=1,
-    disk_uuid="a" * 32,
+    disk_uuid=DISK,
     session=2**64 - 1,
     address="127.0.0.2",
     ports=(("gossip", 9255), ("shard", 9300)),
@@ -114,7 +115,7 @@ def test_the_longest_table_fits() -> None:
 def test_the_body_that_others_break_is_sound() -> None:
     Fact.unpack(
         bad(
-            "broker", 1, [1, 0], ["a", 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7, 1], [1, 8, 0]], 0]
+            "broker", 1, [1, 0], [DISK, 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7, 1], [1, 8, 0]], 0]
         )
     )
     Fact.unpack(bad("leader", 0, [1, 0], [0, 8, 0, [0, 1, 2]]))
@@ -155,18 +156,26 @@ def bad(*parts: Any) -> bytes:
         bad("leader", 0, [1, 0], [0, 2**32, 0, [0]]),
         bad("leader", 0, [1, 1], [0, 8, 0, [0]]),
         bad("topics", limits.BROKERS_MAX, [1, 1], ["d", 0]),
-        bad("broker", 1, [1, 9], ["a", 1, "h", [], 1, "v", "", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [["p", 70000]], 1, "v", "", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [1], 1, "v", "", [], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", 0, 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [1], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 2**63, 1]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7, -1]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[limits.PROCESSES_MAX, 7, 1]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[1, 7, 1], [0, 8, 1]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "", [[0, 7, 1], [1, 7, 1]], 0]),
-        bad("broker", 1, [1, 0], ["a", 1, "h", [], 1, "v", "127.1", [], 0]),
+        bad("broker", 1, [1, 9], [DISK, 1, "h", [], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [["p", 70000]], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [1], 1, "v", "", [], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", 0, 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [1], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[0, 2**63, 1]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[0, 7]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[0, 7, -1]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[limits.PROCESSES_MAX, 7, 1]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[1, 7, 1], [0, 8, 1]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "", [[0, 7, 1], [1, 7, 1]], 0]),
+        bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", "127.1", [], 0]),
+        *(
+            bad("broker", 1, [1, 0], [disk, 1, "h", [], 1, "v", "", [], 0])
+            for disk in ("zz", "a" * 31, "g" * 32, "A" * 32, "a" * 33)
+        ),
+        *(
+            bad("broker", 1, [1, 0], [DISK, 1, "h", [], 1, "v", host, [], 0])
+            for host in ("::1%a..b", "::1%" + "a" * 64, "::1%\x00", "::1%\x1b[2J")
+        ),
         msgpack.packb(["leader", 0, [1, 1], msgpack.ExtType(4, b"x")]),
     ],
 )
