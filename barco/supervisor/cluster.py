@@ -229,11 +229,12 @@ class Cluster:
             self.node.run(self.node.machine.publish(fact, self.node.now()))
 
     def _keeps_target(self, message: Mapping[str, Any]) -> None:
-        target = unpack_target(self._cut, message["target"])
         try:
+            target = unpack_target(self._cut, message["target"])
             fact = TargetInfo(version=target.version, packed=target.packed()).fact()
         except ProtocolError as error:
-            log.error("the target is too large to be told: %s", error)
+            # No end of the worker: the next one would find the same target in its log.
+            log.error("the target can not be told, or is too large for it: %s", error)
             return
         self.node.run(self.node.machine.publish(fact, self.node.now()))
 

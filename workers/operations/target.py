@@ -112,6 +112,10 @@ class TargetDesk:
             known = self._known(current)
             target = next_target(current, seen, listed, cluster_uuid=cluster, known=known)
             self._check_stays(current, target)
+            try:
+                unpack_target(self.cut, target.packed())  # As whoever opens the log next does.
+            except ProtocolError as error:
+                raise RequestError(error.detail) from None
             return target
 
         target = await self._keeper.change(propose)

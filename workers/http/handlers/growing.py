@@ -47,7 +47,8 @@ def _broker(given: Any) -> list[Any]:
     check_names("field of a broker", given, set(_OF_BROKER), _OF_BROKER)
     texts = [given.get(name, "") for name in ("host", "diskUuid")]
     for text, most in zip(texts, (255, 32), strict=True):
-        if not isinstance(text, str) or len(text) > most or not text.isascii():
+        fits = isinstance(text, str) and len(text) <= most
+        if not fits or not (text.isascii() and text.isprintable()):
             raise RequestError(f"host and diskUuid are ASCII texts of at most {most} characters.")
     return [_number(given, "ordinal"), _number(given, "workers"), *texts]
 
