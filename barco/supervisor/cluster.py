@@ -232,8 +232,7 @@ class Cluster:
         try:
             target = unpack_target(self._cut, message["target"])
             fact = TargetInfo(version=target.version, packed=target.packed()).fact()
-        except ProtocolError as error:
-            # No end of the worker: the next one would find the same target in its log.
+        except ProtocolError as error:  # A next worker would find the same in its log.
             log.error("the target can not be told, or is too large for it: %s", error)
             return
         self.node.run(self.node.machine.publish(fact, self.node.now()))
@@ -297,7 +296,9 @@ class Cluster:
                 return False
             if known is not None and _at(said) != _at(known):
                 return False
-        if fact.kind == TARGET and self._target_in(fact) is None:
+        kept = self.node.machine.store.get(fact.kind, fact.key)
+        stale = kept is not None and not newer(fact, kept)
+        if fact.kind == TARGET and (stale or self._target_in(fact) is None):
             return False
         if fact.kind == LEADER:
             # Also one that is not the newest: if it says otherwise of one epoch, that is a fault.
@@ -310,9 +311,8 @@ class Cluster:
         info = TargetInfo.of(fact)
         try:
             target = unpack_target(self._cut, info.packed)
-        except ProtocolError as error:
-            log.error("gossip tells of %s", error)
-            return None
+        except ProtocolError:
+            return None  # A line for each would be a flood.
         return target if target.version == info.version else None
 
     @property

@@ -56,6 +56,11 @@ class Fact:
     check: int = field(compare=False, repr=False)
     """A hash of `packed`; a bucket's digest is the exclusive or of those in it."""
 
+    @property
+    def is_dear(self) -> bool:
+        """Whether each costs milliseconds to look at: no message tells of one thing twice."""
+        return self.kind in (LEADER, TARGET)
+
     @classmethod
     def make(cls, kind: str, key: Key, version: Version, body: tuple[Any, ...]) -> Fact:
         """A fact of this broker's own; it has to be one that others will take."""

@@ -296,9 +296,13 @@ class Gossip:
 
     def _learn(self, sender: int, packed: Iterable[bytes], now: float, *, tell: bool) -> int:
         """Take what is new and worth keeping; how many that were."""
-        news = 0
+        news, told = 0, set[tuple[str, int | str]]()
         for item in packed:
             fact = Fact.unpack(item)
+            if fact.is_dear:
+                if (fact.kind, fact.key) in told:
+                    raise ProtocolError(f"a message tells of {fact.kind} {fact.key} twice")
+                told.add((fact.kind, fact.key))
             if fact.kind == BROKER and int(fact.key) >= self._most:
                 raise ProtocolError(f"broker {fact.key} of a ring of at most {self._most}")
             known = self.store.get(fact.kind, fact.key)

@@ -87,7 +87,14 @@ def unpack_target(cut: Cut, data: bytes) -> Target:
     if not 0 < len(data) <= limits.TARGET_BYTES_MAX:
         raise ProtocolError(f"a target of {len(data)} bytes")
     try:
-        given = msgpack.unpackb(data, raw=False, use_list=False, strict_map_key=True)
+        given = msgpack.unpackb(
+            data,
+            raw=False,
+            use_list=False,
+            max_array_len=limits.BROKERS_MAX,
+            max_map_len=0,  # Two KiB of gossip hold two million empty ones.
+            max_ext_len=0,
+        )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ProtocolError(f"a target that is none: {str(error)[:200]}") from None
     _check(isinstance(given, tuple) and len(given) == 5, "of another shape")

@@ -458,5 +458,29 @@ def test_only_a_broker_itself_brings_itself_in() -> None:
         assert not cluster._accept(other.fact(), 1)
         assert not cluster._accept(TargetInfo(version=2, packed=mine.packed()).fact(), 1)
         assert cluster._accept(TargetInfo(version=1, packed=mine.packed()).fact(), 1)
+        many = b"\xdd" + (10**6).to_bytes(4, "big") + b"\x80" * 10**6  # 1 KiB of gossip
+        assert not cluster._accept(TargetInfo(version=1, packed=many).fact(), 1)
+
+
+def test_a_message_tells_of_one_target_and_of_each_range_once() -> None:
+    """Honest ones do, and each is dear to look at: a frame of lies would stop the loop a minute."""
+
+    async def run() -> None:
+        cluster = Site(0, [(host(ordinal), 9_255) for ordinal in range(3)], 1).cluster
+        brokers = first_target(CUT, 1).brokers
+        targets = [Target(version, CUT, brokers).packed() for version in (1, 2)]
+        twice = [TargetInfo(version=v, packed=p).fact() for v, p in enumerate(targets, 1)]
+        route = RangeRoute(8, 8, CUT.token(8), 9, 1, (1, 2, 0))
+        again = [LeaderInfo(each).fact() for each in (route, route._replace(epoch=10))]
+        for facts in (twice, again):
+            told = Push(facts=tuple(fact.packed for fact in facts))
+            with pytest.raises(ProtocolError):
+                cluster.node.machine.receive(1, told, cluster.node.now())
+            assert cluster.node.machine.store.get(facts[0].kind, facts[0].key) == facts[0]
+            told = Push(facts=(facts[1].packed,))
+            cluster.node.machine.receive(1, told, cluster.node.now())
+            assert cluster.node.machine.store.get(facts[0].kind, facts[0].key) == facts[1]
+
+    asyncio.run(run())
 
     asyncio.run(run())
