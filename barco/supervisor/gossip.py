@@ -58,8 +58,9 @@ LINKS_PER_PEER_MAX = 4
 QUEUE_MESSAGES_MAX = 64
 """To a peer that is being connected to; the oldest goes first."""
 
-REFUSAL_LOG_SECONDS = 30.0
-"""The same refusal is not said more often than this."""
+REFUSAL_LOG_SECONDS, REFUSAL_LINES_MAX = 30.0, 100
+"""The same refusal is not said more often than this, nor more than so many in that time: strangers
+are refused with whatever they say."""
 
 
 class GossipNode:
@@ -291,7 +292,7 @@ class GossipNode:
             writer.transport.abort()
             return
         finally:
-            self._greeting[host] -= 1
+            self._greeting -= Counter([host])  # Who has none left is forgotten.
             self._strangers -= stranger
         self._linked(peer, link)
         await self._listen(peer, link)
@@ -383,14 +384,15 @@ class GossipNode:
 
     def _refused(self, ordinal: int, what: str, refuse: Refuse) -> None:
         self.counters.refusals += 1
-        self.refusals[ordinal] = refuse.reason
+        if ordinal < self._most:  # Anybody says any number.
+            self.refusals[ordinal] = refuse.reason
         self._say(f"gossip: {what}: {refuse.reason}")
 
     def _say(self, line: str) -> None:
         now = self._loop.time()
-        if now - self._said.get(line, -REFUSAL_LOG_SECONDS) >= REFUSAL_LOG_SECONDS:
-            if len(self._said) > 100:
-                self._said.clear()
+        recent = [each for each in self._said.items() if now - each[1] < REFUSAL_LOG_SECONDS]
+        self._said = dict(recent)
+        if line not in self._said and len(recent) < REFUSAL_LINES_MAX:
             self._said[line] = now
             log.error(line)
 

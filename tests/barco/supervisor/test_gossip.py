@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,8 @@ from barco import limits
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo
 from barco.cluster.gossip.gossip import Delivered
 from barco.protocol import door, frame
-from barco.protocol.gossip import to_frame
+from barco.protocol.gossip import Refuse, to_frame
+from barco.supervisor import gossip as module
 
 
 @asynccontextmanager
@@ -266,3 +268,15 @@ async def test_who_is_not_listed_speaks_from_nobody_elses_address() -> None:
         assert not node._fits(6, host(5)) and node._fits(5, host(7))
         assert node.meet(5, host(7)).host == host(7), "it may move: nobody lists it"
         assert node.meet(2, host(7)).host == host(2), "of this one the list says where it is"
+
+
+@in_loop
+async def test_strangers_fill_neither_the_log_nor_what_is_kept() -> None:
+    async with lab_of(3) as lab:
+        node = await lab.start(0, listed=3, most=24)
+        for number in range(1000):
+            node._refused(number, f"stranger {number}", Refuse(reason="no"))
+        assert len(node._said) == module.REFUSAL_LINES_MAX and len(node.refusals) == 24
+        node._greeting["10.0.0.1"] += 1
+        node._greeting -= Counter(["10.0.0.1"])
+        assert not node._greeting
