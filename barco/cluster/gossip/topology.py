@@ -11,8 +11,8 @@ from typing import Any
 from barco.cluster.gossip.facts import BROKER, LEADER, BrokerInfo, Fact, LeaderInfo
 from barco.protocol import messages
 
-ENTRIES_MAX = 2_000
-"""In one frame to a worker."""
+ENTRIES_MAX = 256
+"""In one frame to a worker: a broker with all processes that it may have takes 18 KiB."""
 
 
 class Topology:
