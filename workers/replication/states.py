@@ -33,6 +33,10 @@ KEPT_SECONDS = 10.0
 KEPT_MAX = 2
 """So many states that were made last are there for so long, for whoever asks for the next part."""
 
+BYTES_A_SECOND = 2**20
+"""Whoever sends a state more slowly than this is given up, and another one asked: meanwhile
+nobody writes."""
+
 WORDS_CHARS_MAX = 200
 """Of what another says, in the log."""
 
@@ -223,12 +227,16 @@ class States:
         if sums.total > self._state_bytes_max:
             raise ProtocolError(f"a state of {sums.total} bytes is too large for this broker")
         parts = bytearray()
-        while len(parts) < sums.total:
-            size = min(STATE_PART_BYTES, sums.total - len(parts))
-            told, part = await self._part(member, asked, len(parts), size)
-            if told != sums or len(part) != size:
-                raise ProtocolError("the parts are not of one state")
-            parts += part
+        try:
+            async with asyncio.timeout(STATE_ANSWER_SECONDS + sums.total / BYTES_A_SECOND):
+                while len(parts) < sums.total:
+                    size = min(STATE_PART_BYTES, sums.total - len(parts))
+                    told, part = await self._part(member, asked, len(parts), size)
+                    if told != sums or len(part) != size:
+                        raise ProtocolError("the parts are not of one state")
+                    parts += part
+        except TimeoutError:
+            raise NotReadyError(f"it sent {len(parts)} bytes of {sums.total}, too slowly") from None
         assert len(parts) == sums.total, "each part was as long as it was asked for"
         if crc32c(parts) != sums.crc:
             raise ProtocolError("the parts are not what was sent")

@@ -190,6 +190,29 @@ def test_parts_of_two_states_are_none(tmp_path: Path, monkeypatch: pytest.Monkey
     asking(tmp_path, many, test)
 
 
+def test_who_sends_a_state_too_slowly_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part in time, and all of them never: a child would wait for one that lies."""
+    monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(module, "BYTES_A_SECOND", 2**40)
+
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        gives = answering.gives
+        assert gives is not None
+
+        async def slowly(args: Mapping[str, Any]) -> Any:
+            await asyncio.sleep(0.3 * (args["size"] > 0))
+            return await gives(args)
+
+        answering.gives = slowly
+        monkeypatch.setattr(module, "STATE_ANSWER_SECONDS", 0.5)
+        with pytest.raises(NotReadyError, match="too slowly"):
+            await asker.states.fetch(GID, tail, None)
+
+    asking(tmp_path, with_producers(20_000), test)
+
+
 GID9 = Gid(GID.token, Epoch(9))
 
 
