@@ -29,6 +29,9 @@ ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 0.02, 0.25
 """After nobody had it: who has just learned of the end is about to note that all is there, and
 clients wait. Twice as long each time."""
 
+PATIENCE = 0.75
+"""For this last part of STATE_WAIT_SECONDS the word of one is enough."""
+
 KEPT_SECONDS = 10.0
 KEPT_MAX = 2
 """So many states that were made last are there for so long, for whoever asks for the next part."""
@@ -170,7 +173,9 @@ class States:
         until, said = loop.time() + STATE_WAIT_SECONDS, dict[int, str]()
         pause = ASK_AGAIN_SECONDS
         while True:
-            sums, members = await self._agreed(asked, said)
+            # A lie is there at once, and who has just learned of the end a moment later.
+            alone = header_crc is not None or loop.time() > until - STATE_WAIT_SECONDS * PATIENCE
+            sums, members = await self._agreed(asked, said, alone=alone)
             for member in members:
                 try:
                     assert sums is not None
@@ -189,8 +194,11 @@ class States:
             log.warning("the state of %s: broker %d: %s", gid, process_of(member)[0], why)
         said[member] = why
 
-    async def _agreed(self, asked: Asked, said: dict[int, str]) -> tuple[Sums | None, list[int]]:
-        """The sums that two tell alike, or one where no other has any; and who does."""
+    async def _agreed(
+        self, asked: Asked, said: dict[int, str], *, alone: bool
+    ) -> tuple[Sums | None, list[int]]:
+        """The sums that two tell alike, or one where no other has any; and who does. alone: whether
+        one is enough though others may have it."""
         found: dict[Sums, list[int]] = {}
         tasks = {
             asyncio.create_task(self._part(member, asked, 0, 0)): member
@@ -214,7 +222,8 @@ class States:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if len(found) == 1:
-            return next(iter(found.items()))
+            enough = alone or len(tasks) == 1
+            return next(iter(found.items())) if enough else (None, [])
         for members in found.values():
             for member in members:
                 self._refused(asked.gid, member, "the others have another state", said)

@@ -246,6 +246,13 @@ def test_two_say_the_same_or_only_one_has_it(
         others[PEER_A].gives, others[PEER_B].gives = giving(lie), giving(state)
         with pytest.raises(NotReadyError, match="the others have another state"):
             await asker.states.fetch(GID9, 60, None)
+        monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 10.0)
+        asked = asyncio.create_task(asker.states.fetch(GID9, 60, None))
+        others[PEER_B].gives = giving(None)  # It has just learned of the end: the lie waits for it.
+        await asyncio.sleep(0.2)
+        others[PEER_A].gives = others[PEER_B].gives = giving(state)
+        assert await asked == state
+        monkeypatch.setattr(module, "STATE_WAIT_SECONDS", 0.0)
         await others[PEER_A].server.close()  # Who is away has no word.
         assert await asker.states.fetch(GID9, 60, None) == state
         await others[PEER_B].server.close()
