@@ -31,6 +31,9 @@ ASK_SECONDS, ASK_SECONDS_MAX = 0.25, 2.0
 """Between two rounds of questions: a hint may be lost, and routes may be news. They become rarer:
 who was made long before its range is decided, or is a member no more, has to wait for a hint."""
 
+HINT_SECONDS = 0.02
+"""Between two hints that count: anybody may give them, and each is a round of questions."""
+
 ANSWER_SECONDS = 2.0
 TELL_SECONDS = 1.0
 
@@ -91,6 +94,8 @@ class Origins:
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
         self._journal, self._wants, self._taught = journal, wants, taught
         self._kick = asyncio.Event()
+        self._hinted: asyncio.TimerHandle | None = None
+        self._hint_at = 0.0
         self._telling: set[asyncio.Task[Any]] = set()
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "origin": self._origin,
@@ -110,6 +115,13 @@ class Origins:
         return [to_map(OpenedRecord(parent)), to_map(DecidedRecord(parent.gid, value))]
 
     async def _begun_by(self, args: Args) -> None:
+        if self._hinted is None:
+            loop = asyncio.get_running_loop()
+            self._hinted = loop.call_at(self._hint_at, self._begin_round)
+
+    def _begin_round(self) -> None:
+        self._hinted = None
+        self._hint_at = asyncio.get_running_loop().time() + HINT_SECONDS
         self._kick.set()
 
     def decided(self, parent: Generation, value: Successor) -> None:
@@ -146,6 +158,8 @@ class Origins:
 
     async def close(self) -> None:
         """Ends what is under way."""
+        if self._hinted is not None:
+            self._hinted.cancel()
         for task in list(self._telling):
             task.cancel()
         await asyncio.gather(*self._telling, return_exceptions=True)

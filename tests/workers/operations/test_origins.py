@@ -89,6 +89,24 @@ async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
     raise RequestError("nobody asks itself")
 
 
+def test_hints_without_end_are_few_rounds(tmp_path: Path) -> None:
+    """Anybody may give them, and each round asks all who may know."""
+
+    async def main() -> None:
+        asked, rounds = Member(tmp_path, 0).origins, 0
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 5 * origins.HINT_SECONDS
+        while loop.time() < until:
+            await asked.operations["begun_by"]({})
+            await asyncio.sleep(0)
+            rounds += asked._kick.is_set()
+            asked._kick.clear()
+        assert 1 <= rounds <= 6
+        await asked.close()
+
+    asyncio.run(main())
+
+
 class Ranges:
     """Of which three brokers have a process, each."""
 

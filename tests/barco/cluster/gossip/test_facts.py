@@ -113,11 +113,8 @@ def test_the_longest_table_fits() -> None:
 
 
 def test_the_body_that_others_break_is_sound() -> None:
-    Fact.unpack(
-        bad(
-            "broker", 1, [1, 0], [DISK, 1, "h", [["p", 7]], 1, "v", "::1", [[0, 7, 1], [1, 8, 0]], 0]
-        )
-    )
+    processes = [[0, 7, 1], [1, 8, 0]]
+    Fact.unpack(bad("broker", 1, [1, 0], [DISK, 1, "h", [["p", 7]], 1, "v", "::1", processes, 0]))
     Fact.unpack(bad("leader", 0, [1, 0], [0, 8, 0, [0, 1, 2]]))
 
 

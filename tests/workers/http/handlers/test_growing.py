@@ -41,8 +41,7 @@ async def test_a_single_broker_is_what_it_is() -> None:
             "ASCII",
         ),
         (
-            '{"cluster": "c", "version": 0, "brokers": [{"ordinal": 0, "workers": 1,'
-            ' "host": "a\\u0000"}]}',
+            '{"cluster":"c","version":0,"brokers":[{"ordinal":0,"workers":1,"host":"a\\u0000"}]}',
             "ASCII",
         ),
         ('{"cluster": "c", "version": 0, "brokers": [], "broker": 1}', "did you mean brokers"),
