@@ -175,12 +175,14 @@ class ReplicaHost:
         return origins, states
 
     def _others_with(self, gid: Gid) -> list[int]:
-        """The other processes that have a generation's range, its members and this broker's first;
-        by their numbers in the cluster."""
+        """The other processes that have a generation, this broker's first, by their numbers in the
+        cluster. Any broker tells of a process for any range: where the members are known, others
+        have no word."""
         generation = self.driver.record(gid)
         members = [] if generation is None else [each.ordinal for each in generation.members]
         found = self._service.ranges.processes_of_token(gid.token)
-        found.sort(key=lambda each: (each[0] not in members, each[0] != self._me.ordinal))
+        found = [each for each in found if not members or each[0] in members]
+        found.sort(key=lambda each: each[0] != self._me.ordinal)
         return [peer for peer in map(peer_of, found) if peer != self._options.peer]
 
     def _far(self) -> list[Ancestor]:
