@@ -6,6 +6,7 @@ from typing import Any
 
 import barco
 from barco import config as configuration
+from barco.cli.shared.routes import sound_cut
 from barco.client.wire.discovery import join_endpoint
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError
@@ -74,11 +75,12 @@ def ask_others(config: Config) -> Iterator[KnownCluster]:
 
 def _known(endpoint: str, told: Mapping[str, Any]) -> KnownCluster:
     try:
+        cut = sound_cut(told["length"], told["slicesPerRange"])
         return KnownCluster(
             endpoint=endpoint,
-            ring_size=int(told["length"]),
+            ring_size=cut.brokers,
             workers=int(told["workers"]),
-            slices_per_range=int(told["slicesPerRange"]),
+            slices_per_range=cut.slices_per_range,
             disks={
                 int(each["ordinal"]): str(each["diskUuid"])
                 for each in told.get("brokers", [])

@@ -7,14 +7,26 @@ from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Target, TargetBroker, check_shape
 from barco.errors import ProtocolError
+from barco.limits import SLICES_PER_RANGE_MAX
+from barco.model.placement import RING_SIZE_MAX
 
 
 def cut_of(topology: Mapping[str, Any]) -> Cut:
     """How the ring was cut when the cluster was formatted; ProtocolError if it does not say."""
     try:
-        return Cut(int(topology["ringSize"]), int(topology["slicesPerRange"]))
+        return sound_cut(topology["ringSize"], topology["slicesPerRange"])
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"GET /v1/topology: {error!r}") from error
+
+
+def sound_cut(brokers: Any, slices_per_range: Any) -> Cut:
+    """A cut as it came; ValueError if it is larger than any: its tables would take all memory."""
+    cut = Cut(int(brokers), int(slices_per_range))
+    if not (
+        1 <= cut.brokers <= RING_SIZE_MAX and 1 <= cut.slices_per_range <= SLICES_PER_RANGE_MAX
+    ):
+        raise ValueError(f"a ring cut into {cut.brokers} times {cut.slices_per_range} slices")
+    return cut
 
 
 def table_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
