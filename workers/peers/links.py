@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,9 @@ CONNECT_SECONDS_MAX = 1.0
 GREETING_MAX = 64
 """Connections of one address that have not proved who they are; the oldest makes room for the next.
 Nothing but their hello is read."""
+
+TOLD_SECONDS = 60.0
+"""GREETING_MAX refusals are said in this time: who is refused says whatever it likes."""
 
 ACCEPT_RETRY_SECONDS = 0.1
 USER_TIMEOUT_MS = 3000
@@ -108,6 +112,7 @@ class LinkServer:
         self._tasks: dict[asyncio.Task[None], str] = {}
         """Who greets, and from where; the oldest first."""
         self._refused: dict[str, str] = {}
+        self._told_at = deque[float](maxlen=GREETING_MAX)
         self._listeners: list[socket.socket] = []
 
     def handle(self, kind: str, handler: Handler) -> None:
@@ -214,7 +219,10 @@ class LinkServer:
 
     def _tell(self, who: str, why: str, error: Exception | None = None) -> None:
         """Once for each reason: who is refused tries again."""
-        if self._refused.get(who) != why:
+        now = asyncio.get_running_loop().time()
+        full = len(self._told_at) == GREETING_MAX and now - self._told_at[0] < TOLD_SECONDS
+        if self._refused.get(who) != why and not full:
+            self._told_at.append(now)
             if len(self._refused) >= GREETING_MAX:
                 self._refused.clear()
             self._refused[who] = why

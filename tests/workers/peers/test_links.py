@@ -226,6 +226,18 @@ def greeting(**changes):
     return frame.encode(dataclasses.replace(THEIRS, **changes).to_message() | {"nonce": nonce})
 
 
+def test_refusals_without_end_are_few_lines(caplog):
+    async def main():
+        server, listener = await served([])
+        for number in range(10 * links.GREETING_MAX):
+            server._tell(f"{number} at 127.0.0.1", f"workers is 2 here and {number} there")
+        await server.close()
+        listener.close()
+
+    asyncio.run(main())
+    assert len(caplog.records) == links.GREETING_MAX
+
+
 @pytest.mark.parametrize(
     "key", [b"", b"another", door.link_key(b"", "c" * 32), door.link_key(b"a secret", "c" * 32)]
 )
