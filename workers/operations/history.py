@@ -65,10 +65,15 @@ class Holding:
     """The side that answers, for one replica's files."""
 
     def __init__(
-        self, token: int, store: ReplicaStore, far: Callable[[], Sequence[Ancestor]]
+        self,
+        token: int,
+        store: ReplicaStore,
+        far: Callable[[], Sequence[Ancestor]],
+        whole: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`far`: what the range continues and this process does not have."""
-        self._token, self._store, self._far = token, store, far
+        """`far`: what the range continues and this process does not have. `whole`: whether all else
+        is here, and in the catalog: what follows a generation may be sealed before it is."""
+        self._token, self._store, self._far, self._whole = token, store, far, whole
         self._room = asyncio.Semaphore(READS_MAX)
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "history": self._history,
@@ -111,7 +116,7 @@ class Holding:
     def _check(self, token: int, epoch: int, tail: int) -> None:
         """NotReadyError: it is not all here, and never was removed from here."""
         known = self._store.lineage.get(epoch) if token == self._token else None
-        if known is None or known.tail != tail:
+        if known is None or known.tail != tail or not self._whole():
             raise NotReadyError(f"Not all of epoch {epoch} of the range at {token} is here.")
 
     async def _read(self, topic: str, slice_: int, args: Args) -> dict[str, Any]:

@@ -190,6 +190,11 @@ class Driver:
         """Whether all of the history is here, and nothing shown that may not become it."""
         return self._started and self._role.readable(self._machine, self.logs.machine)
 
+    def whole(self) -> bool:
+        """Whether no generation that has ended lacks groups here, or is not to be found yet; also
+        of a leader, and of who has only history."""
+        return self._started and not (self._machine.catching_up() or self.logs.machine.sealing)
+
     def disks(self) -> dict[int, str]:
         """The disk of each member of the shard, by ordinal, as the lineage has them."""
         return self._machine.disks() if self._started else {}

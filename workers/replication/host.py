@@ -139,7 +139,8 @@ class ReplicaHost:
             far=self._far,
             token_of=lambda index: token_of_slice(cut, first + index),
         )
-        service.extend(Holding(options.held.token, store, self._far).operations)
+        holding = Holding(options.held.token, store, self._far, self.driver.whole)
+        service.extend(holding.operations)
         self._learning: asyncio.Task[None] | None = None
         self.driver.logs.slices_of = functools.partial(slices_of, options)
         self.driver.logs.begun = self._has
