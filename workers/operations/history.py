@@ -122,7 +122,8 @@ class Holding:
     async def _read(self, topic: str, slice_: int, args: Args) -> dict[str, Any]:
         start, stop = number(args, "from", 0, OFFSET_MAX), number(args, "stop", 0, OFFSET_MAX)
         first = await self._store.extents.begins(topic, slice_, start)
-        if first is None or first > start or start >= stop:
+        gone = first is None or first > start and not await self._is_hole(topic, slice_, start)
+        if gone or start >= stop:
             return {"at": first}
         raw = args.get("raw")
         result = await self._store.reader.read(
@@ -141,6 +142,15 @@ class Holding:
         return {"chunks": chunks, "end": result.next_offset, "epoch": result.epoch} | {
             "raw": raw_bytes
         }
+
+
+    async def _is_hole(self, topic: str, slice_: int, start: int) -> bool:
+        """Whether retention has not been there: then it is damaged, and the reader says so. Where
+        something was never here it can not be told."""
+        if self._far():
+            return False
+        earliest = await self._store.reader.earliest(topic, slice_)
+        return earliest is not None and start >= earliest
 
 
 async def look_for_children(
