@@ -295,7 +295,7 @@ class Worker:
         await self._retain(self._topic_retention)
         while True:
             await asyncio.sleep(self._options.retention_seconds)
-            await self._replica.look_for_children()
+            await self._retain(lambda now_us: self._replica.look_for_children())
             await self._retain(self._store.run_retention)
             if self._store.held_back:
                 self._replica.driver.renew()
@@ -316,7 +316,7 @@ class Worker:
         """Of the log itself, by which everything ages: a wall clock may be wrong by any amount."""
         return self._reactor.log_state()["clock_us"]
 
-    async def _retain(self, run: Callable[[int], Awaitable[int]]) -> None:
+    async def _retain(self, run: Callable[[int], Awaitable[int | None]]) -> None:
         try:
             await run(self._log_clock())
         except (BarcoError, OSError) as error:
