@@ -84,6 +84,8 @@ def first_target(cut: Cut, workers: int) -> Target:
 
 def unpack_target(cut: Cut, data: bytes) -> Target:
     """A target as it came; ProtocolError if it can not be one of this cut."""
+    if not isinstance(data, bytes):
+        raise ProtocolError("a target that is no bytes")
     if not 0 < len(data) <= limits.TARGET_BYTES_MAX:
         raise ProtocolError(f"a target of {len(data)} bytes")
     try:
