@@ -58,12 +58,13 @@ class Listeners:
                 port = self.ports.get(name) or getattr(self.wanted, name)
                 sockets[name] = _listen(self.bind, name, port, quiet=quiet)
                 self.ports[name] = sockets[name].getsockname()[1]
-            sockets[SHARD] = _listen_for(self.bind, SHARD, self.wanted.shard, number)
+            seconds = 0.0 if quiet else BIND_SECONDS_MAX  # Nobody waits for a supervisor at work.
+            sockets[SHARD] = _listen_for(self.bind, SHARD, self.wanted.shard, number, seconds)
             port = sockets[SHARD].getsockname()[1]
             self.shard_endpoints[number] = f"{bracketed(self.host)}:{port}"
             if self.cluster:
                 first = self.wanted.replication
-                sockets[REPLICATION] = _listen_for(self.bind, REPLICATION, first, number)
+                sockets[REPLICATION] = _listen_for(self.bind, REPLICATION, first, number, seconds)
         except BaseException:
             self.shut(number)
             raise
@@ -113,20 +114,20 @@ def _family(bind: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ipaddress.ip_address(bind).version == 6 else socket.AF_INET
 
 
-def _listen_for(bind: str, name: str, base: int, worker: int) -> socket.socket:
+def _listen_for(bind: str, name: str, base: int, worker: int, seconds: float) -> socket.socket:
     """A port of the worker's own: the one at `base` + worker, or a free one."""
     port = base and base + worker
     if port > PORT_MAX:
         raise ConfigError(f"ports.{name} = {base}: worker {worker} has no port left")
-    _check_free(bind, name, port)
+    _check_free(bind, name, port, seconds)
     return _listen(bind, name, port)
 
 
-def _check_free(bind: str, name: str, port: int) -> None:
+def _check_free(bind: str, name: str, port: int, seconds: float = BIND_SECONDS_MAX) -> None:
     """With SO_REUSEPORT a second broker of the same user would silently share the port."""
     if port == 0:
         return
-    deadline = time.monotonic() + BIND_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     while True:
         with socket.socket(_family(bind), socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
