@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barco._native import Reactor
-from barco.cluster.ring.routes import route_of
+from barco.cluster.ring.routes import is_cut, route_of
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
 from barco.cluster.state.kin import Ancestor, KnownLineage, far
@@ -427,5 +427,8 @@ class ReplicaHost:
 
     def _tell(self, generation: Generation, *, handed: bool = False, stopped: bool = False) -> None:
         assert not (handed and stopped), "what is handed over was stopped before"
+        if not is_cut(self._service.ranges.cut, generation):
+            log.error("nobody is told of %s, which does not end between slices", generation.gid)
+            return
         route = route_of(self._service.ranges.cut, generation, handed=handed)
         self._network.told(route, stopped=stopped)

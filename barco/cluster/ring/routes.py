@@ -102,6 +102,12 @@ def _checked(cut: Cut, given: Any) -> RangeRoute:
     return checked_route(cut, shaped_route(given))
 
 
+def is_cut(cut: Cut, generation: Generation) -> bool:
+    """Whether it begins and ends between slices: a record that one member told need not."""
+    token, end = generation.gid.token, generation.end
+    return cut.slice_at(token) is not None and (end > TOKEN_MAX or cut.slice_at(end) is not None)
+
+
 def route_of(cut: Cut, generation: Generation, *, handed: bool = False) -> RangeRoute:
     """Where a generation is led, for who has it in the journal. handed: to its left neighbour."""
     token, end = generation.gid.token, generation.end
