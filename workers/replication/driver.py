@@ -142,7 +142,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._inputs.close()
-        for link in self._links.values():
+        for link in list(self._links.values()):  # A last record may name somebody new.
             await link.close()
         await self._serving.close()
         await self.logs.close()
