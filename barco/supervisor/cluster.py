@@ -209,8 +209,9 @@ class Cluster:
         news = (self.target, self.routes, self._topology.version)
         if self._needed_for != news:
             self._needed_for = news
-            me, heard = Ordinal(self._ordinal), self._topology.brokers
-            self._needed = needed_ranges(self.target, self.routes, heard, me)
+            brokers = self._topology.brokers
+            up = [ordinal for ordinal, info in brokers.items() if info.up]  # As leaders count them.
+            self._needed = needed_ranges(self.target, self.routes, up, Ordinal(self._ordinal))
         return self._needed
 
     # --- What workers tell ------------------------------------------------------------------------
