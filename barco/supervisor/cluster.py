@@ -206,7 +206,8 @@ class Cluster:
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
-        news = (self.target, self.routes, self._topology.version)
+        # The table is the same object when what was heard before is said at home as well.
+        news = (self.target, self.routes.version, self._topology.version)
         if self._needed_for != news:
             self._needed_for = news
             brokers = self._topology.brokers
