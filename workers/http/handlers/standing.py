@@ -61,7 +61,8 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
     for peer, answer in own.items():
         worker = process_of(peer)[1]
         if isinstance(answer, BarcoError):
-            if context.ready or worker != options.worker:
+            starts = context.ready or worker != options.worker
+            if starts and not _has_left(context, peer):
                 found.waiting.append(f"Worker {worker} is starting.")
             found.shards.append({"worker": worker, "ready": False} | _role(context, peer))
             continue
@@ -108,7 +109,8 @@ def _waits(context: Context, peer: int, answer: Mapping[str, Any]) -> bool:
 
 
 def _has_left(context: Context, peer: int) -> bool:
-    """Whether a process has only history: its broker is no member of that range any more."""
+    """Whether a process has no part in the ring: its broker is no member of its range any more, and
+    has only history, or not yet."""
     token = context.ranges.held_by(process_of(peer))
     if token is None or not context.ranges.known(token):
         return token is not None
