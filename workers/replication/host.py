@@ -344,8 +344,10 @@ class ReplicaHost:
         held = self._options.held
         if hello.token != held.token or hello.ordinal not in self.driver.links:
             process = (Ordinal(hello.ordinal), hello.worker)
-            if process not in self._strangers:
+            if process not in self._strangers and hello.token != held.token:
                 log.error("worker %d/%d holds another range than this one", *process)
+            elif process not in self._strangers:
+                log.info("worker %d/%d is not known yet to hold this range", *process)
             self._strangers.add(process)
             end.close()
             return
