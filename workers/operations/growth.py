@@ -126,7 +126,7 @@ class Growth:
         if not status.get("writable", True):
             return False
         if step.kind is StepKind.HAND_OVER:
-            return True
+            return False  # Nobody takes it in yet: its slices would have no leader for good.
         whole = {each["ordinal"] for each in status.get("followers", ()) if each.get("synced")}
         staying = {member for route in step.opens for member in route.members}
         return len((whole | {self._me}) & staying) >= COPIES_MIN

@@ -143,7 +143,6 @@ class Holding:
             "raw": raw_bytes
         }
 
-
     async def _is_hole(self, topic: str, slice_: int, start: int) -> bool:
         """Whether retention has not been there: then it is damaged, and the reader says so. Where
         something was never here it can not be told."""

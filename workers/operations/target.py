@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.plan import plan
+from barco.cluster.ring.plan import StepKind, plan
 from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import (
     Known,
@@ -116,6 +116,8 @@ class TargetDesk:
                 unpack_target(self.cut, target.packed())  # As whoever opens the log next does.
             except ProtocolError as error:
                 raise RequestError(error.detail) from None
+            if target is not current:
+                self._check_joins(target)
             return target
 
         target = await self._keeper.change(propose)
@@ -145,6 +147,16 @@ class TargetDesk:
             raise ConflictError(
                 f"brokers {', '.join(map(str, holding))} hold ranges: this version does not take"
                 " brokers out of a ring yet"
+            )
+
+    def _check_joins(self, target: Target) -> None:
+        """Other workers, say: what is handed over nobody could take in, and it would be led by
+        nobody for good."""
+        steps = (step for steps in plan(self.routes(), target.wanted()) for step in steps)
+        if found := [str(step) for step in steps if step.kind is StepKind.HAND_OVER]:
+            raise ConflictError(
+                f"ranges would have to be joined ({found[0]}): this version does not do that yet;"
+                " give each broker as many workers as it has, and a new one as many as the others"
             )
 
     def described(self, packed: bytes | None = None) -> dict[str, Any]:
