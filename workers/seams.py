@@ -142,8 +142,9 @@ class LogReaderLike(Protocol):
         At least one chunk if there is any; with `more` (the caller has some already) perhaps none.
         """
 
-    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
-        """What to raise when nothing is found below the stable end; it is counted as damage."""
+    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError | None:
+        """What to raise when nothing is found below the stable end; it is counted as damage. None:
+        retention was there."""
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""

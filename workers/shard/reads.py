@@ -296,7 +296,9 @@ class Reads:
         if not result.chunks:
             begin = max(offset, self.bounds(topic, slice)[0])
             if begin < end and not extent.chunks:
-                raise self._reader.missing(topic, slice, begin, end)
+                error = self._reader.missing(topic, slice, begin, end)
+                if error is not None:
+                    raise error
             return []
         return _pieces(stop, result.chunks, result.next_offset, columns)
 

@@ -65,6 +65,8 @@ class WholeReader:
         self._begins = begins
         self.elsewhere: Elsewhere | None = None
         """Set by the host of a replica."""
+        self._gone: set[tuple[str, int]] = set()
+        """Streams of which nothing is here, and when it was last asked nothing elsewhere."""
 
     async def read(
         self,
@@ -82,11 +84,13 @@ class WholeReader:
         """Chunks of one generation that hold `from_offset` or, when retention was there, the next
         events after it."""
         elsewhere = self._elsewhere(slice_)
+        self._gone.discard((topic, slice_))
         if elsewhere is not None:
             first = await self._begins(topic, slice_, from_offset)
+            nothing = False
             if first is None:  # Behind what is here nothing is elsewhere.
-                lowest = await self._begins(topic, slice_, 0)
-                first = from_offset if lowest is not None else None
+                nothing = await self._begins(topic, slice_, 0) is None
+                first = None if nothing else from_offset
             if first != from_offset:
                 found = await elsewhere.read(
                     topic,
@@ -99,6 +103,8 @@ class WholeReader:
                 )
                 if found is not None:
                     return found
+            if nothing:
+                self._gone.add((topic, slice_))
         return await self._here.read(
             topic,
             slice_,
@@ -110,15 +116,23 @@ class WholeReader:
             stop=stop,
         )
 
-    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
-        """As the reader here."""
+    def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError | None:
+        """As the reader here; None where retention has removed elsewhere all that there was, which
+        the state here does not say."""
+        if (topic, slice_) in self._gone:
+            return None
         return self._here.missing(topic, slice_, first, end)
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
-        """The lowest offset that is left anywhere."""
+        """The lowest offset that is left anywhere; OFFSET_MAX: there were some elsewhere, and none
+        is left."""
         elsewhere = self._elsewhere(slice_)
-        found = await elsewhere.earliest(topic, slice_) if elsewhere is not None else None
-        return await self._here.earliest(topic, slice_) if found is None else found
+        if elsewhere is None:
+            return await self._here.earliest(topic, slice_)
+        found = await elsewhere.earliest(topic, slice_)
+        if found is None:
+            found = await self._here.earliest(topic, slice_)
+        return OFFSET_MAX if found is None else found
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         """An offset at or shortly before the first event that is as late as this."""
