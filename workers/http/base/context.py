@@ -125,9 +125,11 @@ class Context:
     ) -> dict[int, Any]:
         """For each range the result of its leader or, where that does not answer, of another worker
         that holds it; a BarcoError stands for itself. For what changes nothing."""
-        answers: dict[int, Any] = {}
         # Looked up once: a change of leaders in between would ask one twice, and another never.
         holders = {held.token: self.holders(held.token) for held in self.ranges.all}
+        # Of what a split has left, nobody may have told of a process yet.
+        nobody = NotReadyError("Nobody who holds the range has been heard of yet.")
+        answers: dict[int, Any] = dict.fromkeys(holders, nobody)
         for turn in range(self.ranges.seats):
             asked = {}
             for token, workers in holders.items():
