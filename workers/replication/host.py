@@ -362,8 +362,11 @@ class ReplicaHost:
         self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
 
     def _came_from(self, generation: Generation) -> None:
-        """Who holds what the range was split off is asked for what was staged there before."""
+        """Who holds what the range was split off is asked for what was staged there before; also
+        by who leads later: the first leader may have died with what it had begun of it."""
         call, own = self._network.siblings.call, generation.gid.token
+        if all(each.gid.token == own for each in generation.parents):
+            return
         self._service.staging.before = [
             functools.partial(call, peer_of(process))
             for token in sorted({each.gid.token for each in generation.parents} - {own})
