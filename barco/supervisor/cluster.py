@@ -206,8 +206,7 @@ class Cluster:
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
-        # The table is the same object when what was heard before is said at home as well.
-        news = (self.target, self.routes.version, self._topology.version)
+        news = (self.target, self.routes.version, self._topology.version)  # It changes in place.
         if self._needed_for != news:
             self._needed_for = news
             brokers = self._topology.brokers
