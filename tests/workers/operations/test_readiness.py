@@ -16,15 +16,37 @@ class Gate:
         return self.said
 
 
+class Ranges:
+    """Of one range, and its members; None: there is none of that name any more."""
+
+    def __init__(self, members: tuple[int, ...] | None) -> None:
+        self._members = members
+
+    def known(self, token: int) -> bool:
+        assert token == 1
+        return self._members is not None
+
+    def members(self, token: int) -> tuple[int, ...]:
+        return self._members or ()
+
+
 def service(
-    gate: Gate, *, epoch: int = 3, unreached: list[int] | None = None, genesis: bool = True
+    gate: Gate,
+    *,
+    epoch: int = 3,
+    unreached: list[int] | None = None,
+    genesis: bool = True,
+    members: tuple[int, ...] | None = (0, 1, 2),
 ) -> Any:
     return SimpleNamespace(
         epoch=epoch,
         gate=gate,
         unreached=lambda: unreached or [],
         leaders=SimpleNamespace(peer=lambda shard: 4),
-        options=SimpleNamespace(ordinal=0, held=SimpleNamespace(token=1, genesis=genesis)),
+        ranges=Ranges(members),
+        options=SimpleNamespace(
+            ordinal=0, process=(0, 3), held=SimpleNamespace(token=1, genesis=genesis)
+        ),
     )
 
 
@@ -42,6 +64,15 @@ def test_nobody_waits_for_a_process_whose_range_is_none_yet() -> None:
     assert Readiness(service(gate, epoch=0, genesis=False)).writable()
     assert not Readiness(service(gate, epoch=0, genesis=False, unreached=[2])).writable()
     assert not Readiness(service(gate, epoch=5, genesis=False)).writable()
+
+
+def test_nobody_waits_for_a_process_that_has_only_history() -> None:
+    """Its range has gone on to others, or is a part of another one: it leads and follows nothing,
+    also after a start, when it has just recovered what it has."""
+    gate = Gate(writable=False)
+    for members in ((1, 3, 2), None):
+        assert Readiness(service(gate, members=members)).writable()
+        assert not Readiness(service(gate, members=members, unreached=[2])).writable()
 
 
 def test_it_is_told_once_it_is_so() -> None:

@@ -28,7 +28,9 @@ def told_by(me: int, gid: Gid, value: Successor, ended: Generation) -> list[Any]
     host._me = Identity(Ordinal(me), bytes(16))
     host._service = SimpleNamespace(ranges=SimpleNamespace(cut=CUT))  # type: ignore[assignment]
     journal = {gid: ended}
-    host.driver = SimpleNamespace(record=journal.get)  # type: ignore[assignment]
+    links = SimpleNamespace(meet=lambda ordinal, dial: False)
+    host.driver = SimpleNamespace(record=journal.get, links=links)  # type: ignore[assignment]
+    host._origins = SimpleNamespace(decided=lambda parent, value: None)  # type: ignore[assignment]
 
     def tell(route: RangeRoute, *, stopped: bool) -> None:
         told.append((route.first, route.slices, route.members, route.handed, stopped))
