@@ -28,6 +28,7 @@ def test_delays_that_are_not_tried_lead_nowhere_new(bounds: Bounds, share: float
     assert found.states < all_of_them.states * share
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1500)  # By its work it ends: 160 s of a core, which others may need, too.
 def test_three_ballots_exhaustively() -> None:
     found = explore(Bounds(ballots=3, groups=0, restarts=0))
