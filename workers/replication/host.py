@@ -191,9 +191,10 @@ class ReplicaHost:
         machine, generation = self.driver.machine, self.driver.generation
         if machine is None:
             return []
-        key = (generation and generation.gid, machine.decisions())
+        lacking = machine.lacking()
+        key = (generation and generation.gid, machine.decisions(), lacking)
         if self._far_known[0] != key:
-            found = far(machine.journal(), self._options.held.token, self._me.ordinal)
+            found = far(machine.journal(), self._options.held.token, self._me.ordinal, lacking)
             self._far_known = (key, found)
         return self._far_known[1]
 

@@ -171,6 +171,12 @@ class Replica(Conflict):
             del self._unsealed[gid]
         return bool(self._unsealed or self._missing)
 
+    def lacking(self) -> frozenset[Gid]:
+        """Generations that have ended and of which groups are to come here yet, or that are not
+        even known: what a reader looks for in them others have."""
+        gone = {gid for gid, held in self._unsealed.items() if not (held.sealed or held.complete)}
+        return frozenset(gone | self._missing)
+
     def unclean(self) -> int:
         """How many generations ended on an operator's word (D9), or without groups that a member
         had committed (`barco.cluster.replica.conflict`), as far as is known here."""

@@ -4,7 +4,7 @@ A process has the log of its own range alone. What its range continues may be an
 range's from before this broker was a member: *far*, known as a record, and read elsewhere.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from barco.model.generation import GENESIS_EPOCH, Generation, Gid, Parent, Successor
@@ -50,16 +50,19 @@ def origin(journal: KnownLineage, token: int, ordinal: int) -> tuple[Generation,
     return None if found is None else (journal.records[found[2]], journal.decided[found[2]])
 
 
-def far(journal: KnownLineage, token: int, ordinal: int) -> list[Ancestor]:
+def far(
+    journal: KnownLineage, token: int, ordinal: int, lacking: Collection[Gid] = ()
+) -> list[Ancestor]:
     """What the range that begins at a token continues and this broker's process for it does not
-    have, the newest first."""
+    have, the newest first. lacking: what it shall have, and has not yet."""
     found: dict[Gid, Ancestor] = {}
     for gid, generation in journal.records.items():
         if gid.token != token or generation.seat(ordinal) is None:
             continue
         for parent in _with_groups(journal, generation):
             record = journal.records.get(parent.gid)
-            if parent.gid.token == token and (record is None or record.seat(ordinal) is not None):
+            here = record is None or record.seat(ordinal) is not None
+            if parent.gid.token == token and here and parent.gid not in lacking:
                 continue
             end = TOKEN_END if record is None else record.end
             members = () if record is None else tuple(each.ordinal for each in record.members)
