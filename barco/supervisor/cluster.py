@@ -318,8 +318,7 @@ class Cluster:
 
     @property
     def _small(self) -> bool:
-        brokers = max(self._listed, len(self._topology.brokers))
-        return brokers <= limits.GOSSIP_DIRECT_BROKERS
+        return max(self._listed, len(self._topology.brokers)) <= limits.GOSSIP_DIRECT_BROKERS
 
     def _is_expected(self, ordinal: int) -> bool:
         """Whether the configuration lists a broker, a range had it when this one last ran, or it is

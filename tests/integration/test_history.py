@@ -166,10 +166,11 @@ def test_a_slice_is_read_from_its_first_event_on(cluster: Any) -> None:
     assert sum(size for _, size in sizes[0]["splits"]) <= plan["bytes"] == sizes[0]["bytes"]
     # And what it is made of is told.
     line = operation(cluster, 1, "ping")["lineage"]
-    assert [(each["token"], each["members"]) for each in line] == [
+    told = [(each["token"], each["members"]) for each in line]
+    assert [each for at, each in enumerate(told) if each not in told[:at]] == [
         (str(OLD), [0, 1, 2]),
         (str(NEW), [1, 2, 0]),
-    ]
+    ], "whoever led them: a busy machine changes leaders"
     assert line[0]["tail"] > 0 and line[1]["tail"] == -1
     cluster.kill(2)
     assert read_all(cluster, 1) == wanted
