@@ -15,7 +15,7 @@ from barco.errors import ProtocolError
 from barco.limits import PROCESSES_MAX
 from barco.model.options import DATA_FORMAT
 
-LINK_VERSION = 5
+LINK_VERSION = 6
 """Of the hello and of everything behind it. Workers that speak another one do not connect."""
 
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"

@@ -41,7 +41,7 @@ THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
     ("change", "words"),
     [
         ({}, None),
-        ({"link_version": 6}, "links of version 6 are not spoken here, 5 is"),
+        ({"link_version": 5}, "links of version 5 are not spoken here, 6 is"),
         ({"cluster_uuid": "e" * 32}, "another cluster"),
         ({"kind": "telnet"}, "no link of kind"),
         ({"workers": 3}, "workers is 2 here and 3 there"),
