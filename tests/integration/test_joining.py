@@ -53,14 +53,19 @@ def test_a_fourth_broker_joins_and_waits(cluster: JoinedCluster) -> None:
         (0, 4, [0, 3, 1]),
         (16, 8, [2, 0, 3]),
     ]
+    # Nobody waits for these processes, so that it is ready before they have all begun.
+    until("it says that it waits", lambda: cluster.status(fourth).get("waits") is True)
     status = cluster.status(fourth)
-    assert status["waits"] is True and status["inSync"] is True
+    assert status["inSync"] is True
     assert [each["waits"] for each in status["shards"]] == [True] * 3
     assert "waits" not in cluster.status(0)
     assert "waits until barco scale" in barco("status", "--endpoint", cluster.endpoints[3]).stdout
     with client.Admin(cluster.endpoints[fourth]) as admin:
-        topology = admin.topology()
-    assert [each["members"] for each in topology["routes"]] == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+        ring = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+        until(
+            "it has heard who leads what",
+            lambda: [each["members"] for each in admin.topology()["routes"]] == ring,
+        )
     # What it does not lead it hands on: to brokers that it reaches, and that take it for one.
     with client.Producer(cluster.endpoints[fourth]) as producer:
         for number in range(50):
