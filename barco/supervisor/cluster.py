@@ -209,9 +209,8 @@ class Cluster:
         news = (self.target, self.routes.version, self._topology.version)  # It changes in place.
         if self._needed_for != news:
             self._needed_for = news
-            brokers = self._topology.brokers
-            up = [ordinal for ordinal, info in brokers.items() if info.up]  # As leaders count them.
-            self._needed = needed_ranges(self.target, self.routes, up, Ordinal(self._ordinal))
+            me, heard = Ordinal(self._ordinal), self._topology.brokers
+            self._needed = needed_ranges(self.target, self.routes, heard, me)
         return self._needed
 
     # --- What workers tell ------------------------------------------------------------------------

@@ -33,13 +33,13 @@ def held_range(
 
 
 def needed_ranges(
-    target: Target | None, routes: RouteTable, up: Iterable[int], ordinal: Ordinal
+    target: Target | None, routes: RouteTable, heard: Iterable[int], ordinal: Ordinal
 ) -> list[HeldRange]:
     """The ranges for which a broker needs a process: of which it shall be a member, among all of
-    the target that are there, and of which it is one by the routes. By token, each once."""
+    the target that were heard of, and of which it is one by the routes. By token, each once."""
     found: dict[int, HeldRange] = {}
     if target is not None and ordinal in target.workers:
-        joined = target.joined(routes, [*up, ordinal])
+        joined = target.joined(routes, [*heard, ordinal])
         found = {each.token: each for each in wanted_ranges(target.wanted(joined), ordinal)}
     for route in routes:
         if ordinal in route.members and route.token not in found:
