@@ -91,6 +91,6 @@ simulate: setup ## Whole clusters under simulated faults for MINUTES (SEED=first
 	$(PYTHON) -m tests.simulator --minutes $(MINUTES) --from $(SEED) --states 20000
 
 clean: ## Remove everything that was built, and the virtual environment
-	rm -rf .venv build dist fuzz-out .demo .cluster .pytest_cache .mypy_cache .ruff_cache .benchmarks
+	rm -rf .venv build dist fuzz-out .demo .cluster .elastic .pytest_cache .mypy_cache .ruff_cache .benchmarks
 	find barco/ workers/ tests/ bench/ -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f barco/*.so

@@ -193,6 +193,42 @@ def read_back(cluster: LocalCluster) -> dict[bytes | None, list[int]]:
     return found
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What was read, held against the file."""
+
+    count: int
+    distinct: int
+    keys: int
+    disordered: int
+    """Of the keys, those whose flights are others, or in another order."""
+
+    @classmethod
+    def of(
+        cls, read: dict[bytes | None, list[int]], source: dict[bytes | None, list[int]]
+    ) -> "Tally":
+        """Both: the ids of the flights of each aircraft."""
+        keyed = [key for key in source if key is not None]
+        distinct = len({flight for flights in read.values() for flight in flights})
+        disordered = sum(read.get(key) != source[key] for key in keyed)
+        return cls(sum(map(len, read.values())), distinct, len(keyed), disordered)
+
+    def add_to(self, table: Table) -> None:
+        """Its rows."""
+        table.add_row("read back", f"{self.count:,}")
+        table.add_row("missing", f"{flights_demo.FLIGHTS - self.distinct:,}")
+        table.add_row("twice", f"{self.count - self.distinct:,}")
+        table.add_row("aircraft out of order", f"{self.disordered:,} of {self.keys:,}")
+
+    def check(self, probes: list[Probe]) -> None:
+        """DemoError if a write failed, or a flight is missing, twice, or out of order."""
+        failed = [probe.failed for probe in probes if probe.failed]
+        if failed:
+            raise flights_demo.DemoError(f"a write failed: {failed[0]}")
+        if (self.count, self.distinct, self.disordered) != (*[flights_demo.FLIGHTS] * 2, 0):
+            raise flights_demo.DemoError("what was read is not what was written")
+
+
 def show(
     loaded: Loaded,
     probes: list[Probe],
@@ -200,19 +236,13 @@ def show(
     source: dict[bytes | None, list[int]],
 ) -> None:
     """The table; DemoError if a flight is missing, twice, or out of order."""
-    count = sum(map(len, read.values()))
-    distinct = len({flight for flights in read.values() for flight in flights})
-    keyed = [key for key in source if key is not None]
-    disordered = sum(read.get(key) != source[key] for key in keyed)
+    tally = Tally.of(read, source)
     table = Table(title="336,776 flights, three brokers, one SIGKILL")
     table.add_column("what")
     table.add_column("figure", justify="right")
     table.add_row("loaded and durable on two brokers", f"{flights_demo.FLIGHTS:,}")
     table.add_row("seconds", f"{loaded.seconds:.1f}")
-    table.add_row("read back", f"{count:,}")
-    table.add_row("missing", f"{flights_demo.FLIGHTS - distinct:,}")
-    table.add_row("twice", f"{count - distinct:,}")
-    table.add_row("aircraft out of order", f"{disordered:,} of {len(keyed):,}")
+    tally.add_to(table)
     for index, probe in enumerate(probes):
         before = probe.longest(0, loaded.killed_at - 1)
         at = probe.longest(loaded.killed_at - 1, loaded.killed_at + 5)
@@ -222,11 +252,7 @@ def show(
         )
     table.add_row(f"broker {loaded.victim} ready again after", f"{loaded.back_seconds:.1f} s")
     console.print(table)
-    failed = [probe.failed for probe in probes if probe.failed]
-    if failed:
-        raise flights_demo.DemoError(f"a write failed: {failed[0]}")
-    if (count, distinct, disordered) != (flights_demo.FLIGHTS, flights_demo.FLIGHTS, 0):
-        raise flights_demo.DemoError("what was read is not what was written")
+    tally.check(probes)
 
 
 def say(text: str) -> None:

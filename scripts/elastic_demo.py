@@ -21,7 +21,7 @@ from pathlib import Path
 import cluster_demo
 import demo as flights_demo
 from cluster import ClusterError, LocalCluster
-from cluster_demo import Probe, console, key_of, read_back, say
+from cluster_demo import Probe, Tally, console, key_of, read_back, say
 from rich.table import Table
 
 import barco
@@ -155,7 +155,8 @@ def scale(cluster: LocalCluster, brokers: int) -> Step:
         leaders = {route["leader"] for route in topology["routes"]}
         if topology["version"] != drawn:
             drawn = topology["version"]
-            show_picture(f"{time.monotonic() - since:.1f} s after barco scale --to 6", cluster)
+            title = f"{time.monotonic() - since:.1f} s after barco scale --to {brokers}"
+            show_picture(title, cluster)
         if leaders == set(range(brokers)):
             return Step(f"scale to {brokers}", since, time.monotonic())
         if time.monotonic() > since + GROW_SECONDS:
@@ -186,17 +187,11 @@ def show(
     source: dict[bytes | None, list[int]],
 ) -> None:
     """The table; DemoError if a flight is missing, twice, or out of order."""
-    count = sum(map(len, read.values()))
-    distinct = len({flight for flights in read.values() for flight in flights})
-    keyed = [key for key in source if key is not None]
-    disordered = sum(read.get(key) != source[key] for key in keyed)
+    tally = Tally.of(read, source)
     table = Table(title="336,776 flights, three brokers that become six")
     table.add_column("what")
     table.add_column("figure", justify="right")
-    table.add_row("read back", f"{count:,}")
-    table.add_row("missing", f"{flights_demo.FLIGHTS - distinct:,}")
-    table.add_row("twice", f"{count - distinct:,}")
-    table.add_row("aircraft out of order", f"{disordered:,} of {len(keyed):,}")
+    tally.add_to(table)
     for step in steps:
         waits = [wait for probe in probes for sent, wait in probe.waits
                  if step.since <= sent < step.until]  # fmt: skip
@@ -208,11 +203,7 @@ def show(
                 f"{typical * 1000:.1f} ms, {worst * 1000:.0f} ms",
             )
     console.print(table)
-    failed = [probe.failed for probe in probes if probe.failed]
-    if failed:
-        raise flights_demo.DemoError(f"a write failed: {failed[0]}")
-    if (count, distinct, disordered) != (flights_demo.FLIGHTS, flights_demo.FLIGHTS, 0):
-        raise flights_demo.DemoError("what was read is not what was written")
+    tally.check(probes)
 
 
 if __name__ == "__main__":

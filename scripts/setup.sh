@@ -8,11 +8,13 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # --- What has been done already -----------------------------------------------------------------
-# The Python sources are used in place; only what is compiled or resolved calls for a new install.
+# The Python sources are used in place; what is compiled or resolved calls for a new install, and
+# modules that come or go: the installation has a list of where each is.
 fingerprint() {
     {
         cat pyproject.toml scripts/setup.sh
         find native -type f \( -name '*.[ch]' -o -name 'CMake*' \) | LC_ALL=C sort | xargs cat
+        find barco workers pyspark_barco -name '*.py' | LC_ALL=C sort
         pwd
     } | sha256sum | cut -d' ' -f1
 }

@@ -1,4 +1,4 @@
-"""Rings that grow under load, round after round: `make elastic-chaos ROUNDS=20`.
+"""Rings that grow under load, round after round: `make elastic-chaos ROUNDS=20 SECONDS=1800`.
 
 Each round is a ring of three that becomes one of four, then of six; in every second one a broker is
 killed in each step and comes back. A line for each, and the bar is zero events lost, stored twice
@@ -6,6 +6,7 @@ or out of order. A violation keeps the directory. Exit status: 1 after a violati
 """
 
 import argparse
+import itertools
 import random
 import shutil
 import sys
@@ -27,7 +28,7 @@ SIZES = (4, 6)
 def main() -> int:
     """Exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=0, help="default: as the seconds allow")
     parser.add_argument("--seconds", type=float, default=3600, help="then no other round begins")
     parser.add_argument(
         "--seed", type=int, default=0, help="of the first round; default: a new one"
@@ -40,7 +41,7 @@ def main() -> int:
     seed = args.seed or random.randrange(1 << 30)
     until = time.monotonic() + args.seconds
     done: list[Round] = []
-    for number in range(args.rounds):
+    for number in range(args.rounds) if args.rounds else itertools.count():
         if time.monotonic() > until:
             break
         kills = args.kill == "always" or (args.kill == "second" and number % 2 == 1)
@@ -48,7 +49,7 @@ def main() -> int:
         layout.check_data_dir(root)
         found = one_round(root, seed + number, args.ease, kills=kills)
         done.append(found)
-        print(f"{number + 1}/{args.rounds}: {found}" + ("; kills" if kills else ""), flush=True)
+        print(f"{number + 1}: {found}" + ("; kills" if kills else ""), flush=True)
         if found.wrong:
             print(f"kept: {root}")
         else:

@@ -1,7 +1,5 @@
 """`barco ring` beside real brokers: a ring of three, one of them killed, and back."""
 
-import os
-import secrets
 import subprocess
 import sys
 import time
@@ -9,38 +7,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-from cluster import LocalCluster
-
-SECONDS = 90.0
-"""Generous: it only ends what has failed."""
+from joining import SECONDS, JoinedCluster, three
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    found = LocalCluster(tmp_path, hosts=tuple(f"{net}.{n + 1}" for n in range(3)), tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
+    yield from three(tmp_path)
 
 
-def ring(cluster: LocalCluster, *arguments: str) -> str:
+def ring(cluster: JoinedCluster, *arguments: str) -> str:
     command = [sys.executable, "-P", "-m", "barco", "ring", "--endpoint", cluster.endpoints[0]]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def until(cluster: LocalCluster, seen: Callable[[str], bool]) -> str:
+def until(cluster: JoinedCluster, seen: Callable[[str], bool]) -> str:
     deadline = time.monotonic() + SECONDS
     while not seen(told := ring(cluster)):
         assert time.monotonic() < deadline, told
@@ -48,7 +30,7 @@ def until(cluster: LocalCluster, seen: Callable[[str], bool]) -> str:
     return told
 
 
-def test_a_ring_loses_a_broker_and_gets_it_back(cluster: LocalCluster) -> None:
+def test_a_ring_loses_a_broker_and_gets_it_back(cluster: JoinedCluster) -> None:
     told = until(cluster, lambda text: "✓ all is well" in text)
     assert told.count(" in sync, ") == 3 and "1 in sync, 2 in sync" in told
     cluster.kill(1)

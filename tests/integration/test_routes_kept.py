@@ -1,51 +1,24 @@
 """The routes that real brokers keep beside broker.json: a hint, which may be damaged."""
 
 import json
-import os
-import secrets
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from joining import JoinedCluster, three, until
 from schema import wrong
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-from cluster import LocalCluster
 
 from barco.cluster.ring.cut import Cut
 from barco.supervisor.files.routes import stored_routes
 from barco.workers.http.base.status_schema import STATUS
 
-SECONDS = 90.0
-"""Generous: it only ends what has failed."""
-
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    found = LocalCluster(tmp_path, hosts=tuple(f"{net}.{n + 1}" for n in range(3)), tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
+    yield from three(tmp_path)
 
 
-def until(what: str, holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.05)
-
-
-def owners(cluster: LocalCluster, ordinal: int) -> bool:
+def owners(cluster: JoinedCluster, ordinal: int) -> bool:
     """Whether a broker has kept that each range is led by its owner."""
     data = cluster.data(ordinal)
     uuid = json.loads((data / "broker.json").read_text())["cluster_uuid"]
@@ -53,7 +26,7 @@ def owners(cluster: LocalCluster, ordinal: int) -> bool:
     return [(route.first, route.leader) for route in kept] == [(0, 0), (8, 1), (16, 2)]
 
 
-def settled(cluster: LocalCluster) -> bool:
+def settled(cluster: JoinedCluster) -> bool:
     """What is said of routes comes and goes while leaders change; now nothing is, by nobody."""
     told = [cluster.status(ordinal) for ordinal in range(3)]
     assert not any(wrong(each, STATUS) for each in told if each)
@@ -62,7 +35,7 @@ def settled(cluster: LocalCluster) -> bool:
     return routes == [{"version": version, "faults": []}] * 3
 
 
-def test_they_are_kept_and_a_damaged_one_is_ignored_with_a_word(cluster: LocalCluster) -> None:
+def test_they_are_kept_and_a_damaged_one_is_ignored_with_a_word(cluster: JoinedCluster) -> None:
     for ordinal in range(3):
         until("it is written", lambda ordinal=ordinal: owners(cluster, ordinal))
     until("nothing is wrong", lambda: settled(cluster))

@@ -15,6 +15,8 @@ NOT_OURS = {
     "corpus",
     "node_modules",
     ".demo",
+    ".cluster",
+    ".elastic",
     "barco-data",
 }
 TEXT = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".sh", ".txt", ".service", ".json", ".cmake"}

@@ -137,8 +137,7 @@ class Growth:
         """None: somebody who is named has not said which disk and which session it has."""
         generation = self._driver.generation
         assert generation is not None and generation.gid.token == step.ends[0].token
-        if step.kind is StepKind.HAND_OVER:
-            return ev.HandOver(generation.gid)
+        assert step.kind is not StepKind.HAND_OVER, "it is not taken (`_spares`)"
         children = [self._child(route, generation) for route in step.opens]
         made = [child for child in children if child is not None]
         if len(made) < len(children):
@@ -158,8 +157,7 @@ class Growth:
         session = self._ranges.session_of(route.leader, route.token)
         if session == 0 or not all(member.disk_uuid for member in members):
             return None
-        end = end_of_slice(self._options.placement, route.end - 1)
-        end = min(end, parent.end)
+        end = min(end_of_slice(self._options.placement, route.end - 1), parent.end)
         leader = members[route.members.index(route.leader)]
         gid = Gid(Token(route.token), Epoch(route.epoch))
         return Generation(gid, end, leader, session, tuple(members), ())

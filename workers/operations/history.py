@@ -194,7 +194,7 @@ class History:
     # --- Elsewhere ------------------------------------------------------------------------------
 
     def needed(self, slice_: int) -> bool:
-        """Whether there are generations of it that were never here."""
+        """Whether there are generations of it that were never here, or are not all here yet."""
         far = self._far()
         return bool(far) and any(each.covers(self._token_of(slice_)) for each in far)
 

@@ -24,7 +24,7 @@ class Elsewhere(Protocol):
     can be asked: then it is not known whether there is something."""
 
     def needed(self, slice_: int) -> bool:
-        """Whether there are generations of it that were never here."""
+        """Whether there are generations of it that were never here, or are not all here yet."""
 
     async def read(
         self,

@@ -55,6 +55,12 @@ def test_what_is_far_is_what_the_process_never_held() -> None:
     assert (gid, tail, end, members) == (PARENT.gid, 40, END, (0, 1, 2))
     assert far(KNOWN, OLD, 0) == [] and far(KNOWN, OLD, 2) == []
     assert [each.gid for each in far(KNOWN, OLD, 3)] == [PARENT.gid]
+    # What it is to have and lacks is as good as never held, until it has it.
+    lacking = frozenset({BEFORE.gid})
+    assert [(each.gid, each.tail) for each in far(KNOWN, OLD, 0, lacking)] == [(BEFORE.gid, 9)]
+    unknown = KnownLineage({gid: RECORDS[gid] for gid in RECORDS if gid != BEFORE.gid}, {})
+    assert far(unknown, OLD, 0) == []
+    assert [each.members for each in far(unknown, OLD, 0, lacking)] == [()]
     # One that ended without a group hands on its parents.
     empty = generation(NEW, END, 7, (3, 1, 2), Parent(RIGHT.gid, 0))
     known = KnownLineage({**RECORDS, empty.gid: empty}, KNOWN.decided)

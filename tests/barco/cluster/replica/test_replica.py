@@ -167,7 +167,7 @@ def expired(
 def test_what_is_lacking_is_asked_for_after_a_restart_without_any_of_it() -> None:
     journal: list = []
     replica, gid = told(journal)
-    assert replica.catching_up()
+    assert replica.catching_up() and replica.lacking() == {gid}, "readers look for it elsewhere"
     replica.step(0.1, Received(identity(0), 6, Ping(b"", True, (), 1, 0, 0, ())))
     effects = [effect for tenth in range(2, 30) for effect in replica.step(tenth / 10, Tick())]
     assert Send(0, Fetch(gid, 1, 9, 5)) in effects
@@ -242,7 +242,7 @@ def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
     expired(replica, gid, 10, 0)
     effects = expired(replica, gid, 10, 0, by=0)
     assert Skip(gid, 10, 0) in effects and Seal(gid, 9) in effects
-    assert not replica.catching_up()
+    assert not replica.catching_up() and not replica.lacking()
 
 
 def test_an_empty_generation_that_ended_before_it_was_known_is_sealed() -> None:
