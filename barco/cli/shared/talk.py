@@ -79,6 +79,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def ordinal(text: str) -> int:
+    """For argparse: a broker's ordinal, from 0."""
+    return 0 if text == "0" else count(text)
+
+
 def seconds(text: str) -> float:
     """For argparse: a time span."""
     try:

@@ -1,10 +1,11 @@
-"""`barco scale`: how many brokers the cluster shall consist of."""
+"""`barco scale`: how many brokers the cluster shall consist of, with how many workers."""
 
 import argparse
 import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import barco
@@ -21,6 +22,7 @@ LOOK_SECONDS = 1.0
 DESCRIPTION = """\
 Say how many brokers the cluster shall consist of, and watch it get there. New brokers join first
 (barco format --join, barco serve), in any order, or later: whoever has joined gets its share.
+With --workers: into how many ranges each broker's share is cut, each led by a process of its own.
 
 No event is copied, no key changes its slice, and clients do nothing. Each range is taken over by
 itself, a few at a time, so at most a quarter of a broker's slices wait for a moment.
@@ -35,6 +37,8 @@ Examples:
   barco scale --to 6 --plan             which steps that would be; nothing is changed
   barco scale --to 6                    until the ring is so
   barco scale --to 6 --no-wait          only say so
+  barco scale --workers 2               two processes lead at each broker, not one
+  barco scale --workers 4 --broker 1    only broker 1, whose machine has more cores now
   barco ring --watch                    look on from elsewhere
 
 Exit codes:
@@ -48,13 +52,16 @@ Exit codes:
 def add_parser(subparsers: Any) -> None:
     """Describe the command."""
     parser = talk.command(
-        subparsers, "scale", help="say how many brokers the cluster shall have",
+        subparsers, "scale", help="say how many brokers and workers the cluster shall have",
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument("--to", metavar="BROKERS", type=talk.count, required=True,
-                        help="so many brokers: ordinals from 0")  # fmt: skip
+    parser.add_argument("--to", metavar="BROKERS", type=talk.count,
+                        help="so many brokers: ordinals from 0 (default: as many as now)")  # fmt: skip
     parser.add_argument("--workers", metavar="N", type=talk.count,
-                        help="ranges for each new broker (default: as the others)")  # fmt: skip
+                        help="so many for each broker (default: as it has, a new one as the"
+                        " others)")  # fmt: skip
+    parser.add_argument("--broker", metavar="ORDINAL", type=talk.ordinal,
+                        help="--workers are for this one only")  # fmt: skip
     parser.add_argument("--plan", action="store_true",
                         help="print the steps, and change nothing")  # fmt: skip
     parser.add_argument("--no-wait", action="store_true", help="do not look on")
@@ -65,10 +72,14 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what is wanted, and look on until it is so."""
+    if args.to is None and args.workers is None:
+        return talk.fail("say how many brokers (--to), or how many workers each (--workers)", 2)
+    if args.broker is not None and args.workers is None:
+        return talk.fail("--broker belongs to --workers", 2)
     with barco.Admin(args.endpoint, timeout_s=30.0) as admin:
         try:
             topology = admin.topology()
-            wanted = _wanted(topology, args.to, args.workers)
+            wanted = _wanted(topology, args.to, args.workers, args.broker)
             if args.plan:
                 return _print_plan(topology, wanted, as_json=args.json)
             told = admin.set_target(_asked(topology, wanted))
@@ -82,21 +93,30 @@ def run(args: argparse.Namespace) -> int:
         return _look_on(admin, args, int(told["version"]))
 
 
-def _wanted(topology: Mapping[str, Any], size: int, workers: int | None) -> Target:
-    """Those of the target that stay as they are, and new ones like them."""
-    if size > BROKERS_MAX:
+def _wanted(
+    topology: Mapping[str, Any], size: int | None, workers: int | None, only: int | None
+) -> Target:
+    """Those of the target as they are, and new ones like them; with so many workers each, or one of
+    them (`only`)."""
+    if (size or 0) > BROKERS_MAX:
         raise RequestError(f"{size:,} brokers: a ring has at most {BROKERS_MAX:,}")
     cut = cut_of(topology)
     current = target_of(topology, cut)
     if current is None:
         raise ProtocolError("this broker tells no target: it is older than this command")
     known = {each.ordinal: each for each in current.brokers}
-    usual = workers or max(each.workers for each in current.brokers)
-    brokers = tuple(
-        known.get(each, TargetBroker(ordinal=each, workers=usual)) for each in range(size)
-    )
+    usual = max(each.workers for each in current.brokers)
+    ordinals = sorted(known) if size is None else range(size)
+    if only is not None and only not in ordinals:
+        raise RequestError(f"there is no broker {only} among {', '.join(map(str, ordinals))}")
+    brokers = [known.get(each) or TargetBroker(ordinal=each, workers=usual) for each in ordinals]
+    if workers is not None:
+        brokers = [
+            replace(each, workers=workers) if only in (None, each.ordinal) else each
+            for each in brokers
+        ]
     check_shape(cut, brokers)
-    return Target(current.version, cut, brokers)
+    return Target(current.version, cut, tuple(brokers))
 
 
 def _asked(topology: Mapping[str, Any], wanted: Target) -> dict[str, Any]:
