@@ -56,7 +56,8 @@ class BrokerSection:
         "", "where the log is; empty: $STATE_DIRECTORY, $XDG_STATE_HOME/barco or ./barco-data"
     )
     workers: int = _key(
-        0, "worker processes, fixed when the data directory is formatted; 0: one for each core"
+        0,
+        "ranges that this broker leads, each by a process; 0: as it is, one for each core at first",
     )
     engine: str = _key(
         "auto", "how a worker waits for the kernel: auto, io_uring or epoll (the fallback)"

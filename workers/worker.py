@@ -19,6 +19,7 @@ from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
 from barco.workers.http.base.messages import problem_response
+from barco.workers.operations.asking import WorkersAsked
 from barco.workers.operations.growth import Growth
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
@@ -179,6 +180,8 @@ class Worker:
         self._app.open()
         if self._options.ring_size > 1:
             self._spawn(self._growth.run())
+            if self._options.workers_asked:
+                self._spawn(self._workers_asked().run())
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
@@ -245,6 +248,12 @@ class Worker:
     def _tell_target(self, packed: bytes) -> None:
         """The supervisor spreads what is wanted."""
         self._supervision.send({"type": messages.TARGET, "target": packed})
+
+    def _workers_asked(self) -> WorkersAsked:
+        """What the configuration asks for since it was changed; the supervisor notes it."""
+        send, told = self._supervision.send, {"type": messages.WORKERS}
+        siblings = self._network.siblings
+        return WorkersAsked(self._options, self._service, siblings, lambda: send(told))
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(coroutine)

@@ -46,6 +46,8 @@ class WorkerOptions:
     """The number of this process in its broker."""
     workers: int
     """Into how many ranges each broker's part of the ring was cut at format time."""
+    workers_asked: int = 0
+    """So many workers its configuration asks for since it was changed; 0: it asks for nothing."""
     processes: ProcessTable | None = None
     """All processes of this broker; None: those that it has when it is formatted."""
     core: int | None

@@ -16,6 +16,8 @@ Worker to supervisor:
     {"type": "topics-digest", "digest", "count"}                of the topic settings it has
     {"type": "target", "target"}                                it leads slice 0, and keeps this one
                                                                 (`barco.cluster.ring.target`)
+    {"type": "workers"}                                         the target has as many for this
+                                                                broker as its configuration asks for
 
 Supervisor to worker:
 
@@ -48,6 +50,7 @@ REQUEST = "request"
 LEADS = "leads"
 TOPICS_DIGEST = "topics-digest"
 TARGET = "target"
+WORKERS = "workers"
 
 VIEW = "view"
 REPLY = "reply"

@@ -23,7 +23,8 @@ from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
 from barco.supervisor.control import Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
-from barco.supervisor.datadir import Identity
+from barco.supervisor.datadir import Identity, asked_for
+from barco.supervisor.files.asked import note_asked
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import COMMAND, Keeper, Launch
 from barco.supervisor.secret import read_secret
@@ -134,15 +135,9 @@ class Broker:
         brokers = max(1, len(plan.config.cluster.brokers))
         self._connections_max = connections_max(files, brokers * processes)
         self._crowding = Crowding(files, self._connections_max)
-        self._cores = machine.cores()
-        leading = len(table.owned_by(identity.member))
-        if processes > len(self._cores):
-            log.log(
-                logging.WARNING if leading > len(self._cores) else logging.INFO,
-                "%d processes share %d cores (%d of them lead): more cores, or fewer workers at the"
-                " next format, give each one of its own",
-                *(processes, len(self._cores), leading),
-            )
+        self._cores = machine.Cores(identity.ordinal, identity.member, machine.cores())
+        self._cores.say(table)
+        self._asked = asked_for(plan.data_dir, plan.config, identity)
         self._lock = lock
         self._keepers = {number: self._keeper(number) for number in table.numbers}
         self._lives: dict[int, asyncio.Task[None]] = {}
@@ -284,6 +279,8 @@ class Broker:
             "sessions": {str(number): session for number, session in sessions.items()},
         }
         self._send([(worker, {"type": messages.PROCESSES} | news) for worker in self._keepers])
+        pids = {number: life.pid for number, life in lives.items() if life is not None}
+        self._cores.move(self._table, pids)
         if self._cluster is not None:
             self._cluster.renew(self._table, sessions)
 
@@ -323,7 +320,8 @@ class Broker:
             worker=worker,
             workers=identity.workers,
             processes=self._table,
-            core=self._core_of(worker),
+            workers_asked=self._asked,
+            core=self._cores.of(self._table, worker),
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
             cluster_uuid=identity.cluster_uuid,
@@ -358,17 +356,6 @@ class Broker:
             retention_bytes=config.topics.retention_bytes,
             segment_bytes=config.storage.segment_bytes,
             compression=config.storage.compression,
-        )
-
-    def _core_of(self, worker: int) -> int:
-        """Those that lead come first, then those that follow, both by number."""
-        leading = [held.number for held in self._table.owned_by(self._identity.member)]
-        order = leading + [each for each in self._table.numbers if each not in leading]
-        return machine.core_of(
-            order.index(worker),
-            workers=max(1, len(leading)),
-            ordinal=self._identity.ordinal,
-            cores=self._cores,
         )
 
     def _ready(self, worker: int) -> None:
@@ -418,6 +405,11 @@ class Broker:
         self._tell_own()
 
     def _message(self, worker: int, message: dict[str, Any]) -> None:
+        if message.get("type") == messages.WORKERS:
+            if self._asked:
+                note_asked(self._plan.data_dir, self._asked)
+                self._asked = 0
+            return
         self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))
 
     def _send(self, sends: Sends) -> None:

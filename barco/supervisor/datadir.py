@@ -34,6 +34,7 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
+from barco.supervisor.files.asked import ASKED, asked_before
 from barco.supervisor.files.lock import LOCK, open_lock, refusal
 from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
@@ -62,6 +63,8 @@ class Identity:
     disk_uuid: str
     ordinal: int
     workers: int
+    """Of each broker when it was formatted: the first cut into ranges. How many there are now, the
+    target says."""
     slices_per_range: int
     ring_size: int = 1
     """Brokers in the ring when the directory was formatted; a ring of 1 stays one."""
@@ -148,7 +151,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
             shutil.rmtree(shard)
         shutil.rmtree(path / RUN, ignore_errors=True)
         (path / IDENTITY).unlink()
-        for name in (PROCESSES, ROUTES):
+        for name in (PROCESSES, ROUTES, ASKED):
             (path / name).unlink(missing_ok=True)
         _sync_directory(path)
     except OSError as error:
@@ -202,17 +205,18 @@ def identify(path: Path, config: Config, known_disk: Callable[[Config], str | No
         log.info("data directory formatted", extra=extra)
         return identity
     check_membership(path, config, identity)
-    if config.broker.workers not in (0, identity.workers):
-        raise DataDirError(
-            f"{path} was formatted for {identity.workers} workers, not for"
-            f" {config.broker.workers}: leave --workers out, or pass another --data-dir"
-        )
     if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):
         raise DataDirError(
             f"{path} was formatted with {identity.slices_per_range} slices, not with"
             f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
         )
     return identity
+
+
+def asked_for(path: Path, config: Config, identity: Identity) -> int:
+    """How many workers the configuration asks for that it did not ask for before; 0: none."""
+    wanted = config.broker.workers
+    return 0 if wanted == asked_before(path, identity.workers) else wanted
 
 
 def check_membership(path: Path, config: Config, identity: Identity) -> None:

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barco import limits
@@ -14,6 +14,8 @@ from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS, ring_size_valid
+from barco.model.ranges import ProcessTable
+from barco.types import Ordinal
 
 log = logging.getLogger("barco.supervisor")
 
@@ -99,6 +101,65 @@ def core_of(process: int, *, workers: int, ordinal: int, cores: Sequence[int]) -
     if count > workers:  # Beside the leaders' cores.
         return cores[(first + workers + follower % (count - workers)) % count]
     return cores[(first + process) % count]
+
+
+class Cores:
+    """Those that there are, and who has which: by the table of processes as it is."""
+
+    def __init__(self, ordinal: int, member: Ordinal, cores: Sequence[int]) -> None:
+        """ordinal: of the broker. member: what it is called in ranges. cores: that it may use."""
+        assert cores, "this process runs on one"
+        self._ordinal, self._member, self._cores = ordinal, member, cores
+        self._pinned: dict[int, int] = {}
+        """By process id, where each was put since it was started."""
+
+    def say(self, table: ProcessTable) -> None:
+        """That processes share cores, if they do."""
+        count, leading = len(self._cores), len(table.owned_by(self._member))
+        if len(table) > count:
+            log.log(
+                logging.WARNING if leading > count else logging.INFO,
+                "%d processes share %d cores (%d of them lead): more cores, or fewer workers, give"
+                " each one of its own",
+                *(len(table), count, leading),
+            )
+
+    def of(self, table: ProcessTable, number: int) -> int:
+        """The core of a process. Those that lead come first, then those that follow, by number."""
+        leading = [held.number for held in table.owned_by(self._member)]
+        order = leading + [each for each in table.numbers if each not in leading]
+        return core_of(
+            order.index(number),
+            workers=max(1, len(leading)),
+            ordinal=self._ordinal,
+            cores=self._cores,
+        )
+
+    def move(self, table: ProcessTable, pids: Mapping[int, int]) -> None:
+        """There are other processes now: each that runs goes to its place among them, with all its
+        threads. pids: by number; one that is just being started pins itself to where it was told.
+        """
+        gone = self._pinned.keys() - set(pids.values())
+        for pid in gone:
+            del self._pinned[pid]
+        for number, pid in pids.items():
+            core = self.of(table, number)
+            if self._pinned.get(pid) != core:
+                self._pinned[pid] = core
+                _pin(pid, core)
+
+
+def _pin(pid: int, core: int) -> None:
+    """A process that has just ended is no matter, nor is a thread of the kernel's own."""
+    try:
+        threads = [int(each.name) for each in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            os.sched_setaffinity(thread, {core})
+        except OSError:
+            continue
 
 
 def worker_count(config: Config) -> int:

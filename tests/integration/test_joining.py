@@ -99,7 +99,6 @@ def test_who_may_not_join(cluster: JoinedCluster) -> None:
         assert not (cluster.data(ordinal) / "broker.json").exists()
 
     refused("is of another cluster", "format", "--join", uuid="f" * 32)
-    refused("leave it out", "format", "--join", workers=2)
     refused("cluster.brokers lists 4", "format")
     refused("barco format --join", "serve")
     cluster.kill(2)

@@ -41,6 +41,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.replication.carrier:_add_segment": "room on the disk",
     "barco.workers.replication.states:fetch": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
+    "barco.workers.operations.asking:run": "who keeps the target; other steps of the ring",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
     "barco.workers.http.base.waiting:again": "a leader elsewhere",
     "barco.workers.http.handlers.consume:_poll_until": "who was asked said what was not so",

@@ -66,11 +66,6 @@ def _check_cut(config: Config, told: KnownCluster) -> None:
             f"broker {ordinal} is one of the {told.ring_size} that the cluster was formatted with:"
             " it does not join; if its disk is lost, run barco replace"
         )
-    if config.broker.workers not in (0, told.workers):
-        raise ConfigError(
-            f"broker.workers = {config.broker.workers}: the cluster was formatted for"
-            f" {told.workers} workers a broker; leave it out"
-        )
     usual = type(cluster)().slices_per_range
     if cluster.slices_per_range not in (usual, told.slices_per_range):
         raise ConfigError(

@@ -5,7 +5,8 @@ at once), die-ready (exit 3 after ready), config (exit 78), trace (a traceback),
 drain), garbage (not frames), blind (never acknowledge a view); once (misbehave only in the first
 life of a worker), only-1 (only worker 1 misbehaves).
 
-To a client of any of its listeners it answers one line: "pid", "state", "register ID", "crash".
+To a client of any of its listeners it answers one line: "pid", "state", "register ID", "crash",
+"granted" (the workers that were asked for).
 """
 
 import json
@@ -126,12 +127,17 @@ class Worker:
             args |= {"start": "startFromEarliest"}
             say(type="request", id=self.asked, op="register", args=args)
             return "asked"
+        if words[0] == "granted":
+            say(type="workers")
+            return "granted"
         if words[0] == "crash":
             os.kill(os.getpid(), 9)
         state = {
             "pid": os.getpid(),
             "worker": options.worker,
             "core": options.core,
+            "pinned": sorted(os.sched_getaffinity(0)),
+            "workers_asked": options.workers_asked,
             "members": options.held.members,
             "listeners": sorted(options.listeners),
             "version": self.version,

@@ -253,10 +253,26 @@ def test_other_machines_are_let_in_when_asked_for_loudly(start: Start) -> None:
     assert broker.stop() == 0
 
 
-def test_another_number_of_workers_is_refused(start: Start) -> None:
+def test_another_number_of_workers_is_asked_for_until_it_is_granted(start: Start) -> None:
+    """Nobody grants anything here: each start asks again, and runs what it has."""
     assert start("--workers", "2").wait_ready().stop() == 0
-    code, line = start("--workers", "4").end()
-    assert code == 78 and "was formatted for 2 workers, not for 4" in line
+    for _ in range(2):
+        broker = start("--workers", "4").wait_ready()
+        assert [broker.state(each)["workers_asked"] for each in range(2)] == [4, 4]
+        assert broker.stop() == 0
+    broker = start("--workers", "2").wait_ready()
+    assert broker.state(0)["workers_asked"] == 0, "that is what it has"
+    assert broker.ask("granted", shard=0) == "granted"
+    assert broker.stop() == 0
+    broker = start("--workers", "4").wait_ready()
+    assert broker.ask("granted", shard=1) == "granted"
+    os.kill(broker.ready["workers"][0], signal.SIGKILL)
+    assert broker.state(0)["workers_asked"] == 0, "its next life asks for nothing"
+    assert broker.stop() == 0
+    for words, asked in (("4", 0), ("2", 2), ("0", 0)):
+        broker = start("--workers", words).wait_ready() if words != "0" else start().wait_ready()
+        assert broker.state(0)["workers_asked"] == asked
+        assert broker.stop() == 0
 
 
 def test_more_workers_than_cores_share_them(start: Start) -> None:

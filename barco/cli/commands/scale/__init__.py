@@ -56,7 +56,7 @@ def add_parser(subparsers: Any) -> None:
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
     parser.add_argument("--to", metavar="BROKERS", type=talk.count,
-                        help="so many brokers: ordinals from 0 (default: as many as now)")  # fmt: skip
+                        help="so many brokers: ordinals from 0 (default: as now)")  # fmt: skip
     parser.add_argument("--workers", metavar="N", type=talk.count,
                         help="so many for each broker (default: as it has, a new one as the"
                         " others)")  # fmt: skip
