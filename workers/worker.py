@@ -140,10 +140,9 @@ class Worker:
         self._supervision.on_view = self._service.membership.apply
         self._supervision.on_cluster = self._service.neighbours.apply
         self._supervision.on_processes = self._service.neighbours.apply_own
-        if self._options.ring_size > 1:
-            self._network.on_route = self._tell_route
-            self._supervision.on_target = self._service.target.hear
-            self._service.target.tell = self._tell_target
+        self._network.on_route = self._tell_route
+        self._supervision.on_target = self._service.target.hear
+        self._service.target.tell = self._tell_target
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
@@ -178,10 +177,9 @@ class Worker:
         gc.set_threshold(START_OBJECTS, *usual[1:])
         await self._replica.open()
         self._app.open()
-        if self._options.ring_size > 1:
-            self._spawn(self._growth.run())
-            if self._options.workers_asked:
-                self._spawn(self._workers_asked().run())
+        self._spawn(self._growth.run())
+        if self._options.workers_asked:
+            self._spawn(self._workers_asked().run())
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())

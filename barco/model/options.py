@@ -152,6 +152,12 @@ class WorkerOptions:
         return (Ordinal(self.ordinal if self.ring_size > 1 else 0), self.worker)
 
     @property
+    def never_split(self) -> bool:
+        """Whether this is a single broker that still has the ranges that it was formatted with:
+        each is led by the process that has had it from the beginning."""
+        return self.ring_size == 1 and all(held.genesis for held in self.table)
+
+    @property
     def peer(self) -> int:
         """The number of this process in the cluster."""
         return peer_of(self.process)

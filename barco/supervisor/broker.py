@@ -13,6 +13,7 @@ import barco
 from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
+from barco.cluster.ring.cut import Cut
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError, ProtocolError
 from barco.model.options import WorkerOptions
@@ -21,7 +22,7 @@ from barco.protocol import messages
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
 from barco.supervisor.cluster import Cluster, join, ring_slices
-from barco.supervisor.control import Control, Sends
+from barco.supervisor.control import Alone, Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
@@ -129,7 +130,8 @@ class Broker:
         ring = identity.cut
         self._cluster: Cluster | None = None
         slices = ring_slices(ring.size, identity.slices_per_range)
-        self._control: Control | Cluster = Control(Groups(slices))
+        cut = Cut(ring.size, identity.slices_per_range)
+        self._control: Alone | Cluster = Alone(Control(Groups(slices)), cut)
         processes = len(table)
         # Of others it is not known yet how many they run: as many, that is.
         brokers = max(1, len(plan.config.cluster.brokers))
@@ -137,7 +139,7 @@ class Broker:
         self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.Cores(identity.ordinal, identity.member, machine.cores())
         self._cores.say(table)
-        self._asked = asked_for(plan.data_dir, plan.config, identity)
+        self._workers_asked = asked_for(plan.data_dir, plan.config, identity)
         self._lock = lock
         self._keepers = {number: self._keeper(number) for number in table.numbers}
         self._lives: dict[int, asyncio.Task[None]] = {}
@@ -244,9 +246,9 @@ class Broker:
 
     def _start_needed(self) -> None:
         """Processes for what the target and the routes want of this broker."""
-        if self._cluster is None or self._stop.is_set():
+        if self._stop.is_set():
             return
-        for held in self._cluster.needed():
+        for held in self._control.needed():
             if self._table.holding(held.token) is not None:
                 continue
             try:
@@ -320,7 +322,7 @@ class Broker:
             worker=worker,
             workers=identity.workers,
             processes=self._table,
-            workers_asked=self._asked,
+            workers_asked=self._workers_asked,
             core=self._cores.of(self._table, worker),
             supervisor_pid=os.getpid(),
             data_dir=str(self._plan.data_dir.resolve()),
@@ -406,9 +408,9 @@ class Broker:
 
     def _message(self, worker: int, message: dict[str, Any]) -> None:
         if message.get("type") == messages.WORKERS:
-            if self._asked:
-                note_asked(self._plan.data_dir, self._asked)
-                self._asked = 0
+            if self._workers_asked:
+                note_asked(self._plan.data_dir, self._workers_asked)
+                self._workers_asked = 0
             return
         self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))
 

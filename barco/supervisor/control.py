@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import needed_ranges
+from barco.cluster.ring.routes import RouteTable, unpack_route
+from barco.cluster.ring.target import Target, unpack_target
 from barco.errors import BarcoError, NotReadyError, ProtocolError
 from barco.limits import CONSUMER_LAG_SECONDS, FRAME_BYTES_MAX, VIEW_SECONDS_MAX
+from barco.model.ranges import HeldRange
 from barco.protocol import messages
+from barco.types import Ordinal
 
 Sends = list[tuple[int, dict[str, Any]]]
 """Frames to send: (worker, message)."""
@@ -39,6 +45,55 @@ class Machine(Protocol):
 
     def view(self, since: int = 0) -> dict[str, Any]:
         """What changed after a version; everything for 0."""
+
+
+class Alone:
+    """Stands where `barco.supervisor.cluster.Cluster` does for a single broker: the routes and the
+    target of a ring of one. Only its own processes say anything of them, and all of it is true."""
+
+    def __init__(self, control: "Control", cut: Cut) -> None:
+        self._control = control
+        self._workers: set[int] = set()
+        self.routes = RouteTable(cut)
+        self.target: Target | None = None
+        """None: nobody has ever asked for other workers."""
+
+    def needed(self) -> list[HeldRange]:
+        """The ranges for which this broker needs a process now."""
+        return needed_ranges(self.target, self.routes, (), Ordinal(0))
+
+    def worker_ready(self, worker: int) -> Sends:
+        """A worker is there: it gets the whole view, the routes and the target."""
+        self._workers.add(worker)
+        told = {"brokers": [], "routes": [each.packed() for each in self.routes], "hints": []}
+        frames: Sends = [(worker, {"type": messages.CLUSTER, "version": 0} | told)]
+        return frames + self._tell_target([worker]) + self._control.worker_ready(worker)
+
+    def worker_gone(self, worker: int) -> Sends:
+        """A worker died."""
+        self._workers.discard(worker)
+        return self._control.worker_gone(worker)
+
+    def receive(self, worker: int, message: Mapping[str, Any], now: float) -> Sends:
+        """A frame of a worker. Routes they tell each other; here they are kept for who comes."""
+        kind, cut = message.get("type"), self.routes.cut
+        if kind == messages.LEADS:
+            self.routes.merge(unpack_route(cut, message["route"]))
+            return []
+        if kind == messages.TARGET:
+            self.target = unpack_target(cut, message["target"])
+            return self._tell_target(self._workers)
+        return self._control.receive(worker, message, now)
+
+    def tick(self, now: float) -> Sends:
+        """About once a second."""
+        return self._control.tick(now)
+
+    def _tell_target(self, workers: Iterable[int]) -> Sends:
+        if self.target is None:
+            return []
+        packed = self.target.packed()
+        return [(each, {"type": messages.TARGET, "target": packed}) for each in sorted(workers)]
 
 
 @dataclass(slots=True)

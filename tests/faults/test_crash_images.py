@@ -194,7 +194,7 @@ def recover(shard: Path, reactor: Any, *, die_at: int = 0) -> int:
                 on_stop=lambda reason: led.cancel(),
                 fatal=lambda *reason: led.cancel(),
             )
-            driver.start(await one_line(store, GENESIS, ME, bulk, found))
+            driver.start(await one_line(store, GENESIS, GENESIS.end, ME, bulk, found))
             await asyncio.wait_for(led, 60)
             await driver.close()
             return max(((e, each.tail) for e, each in found.items() if each.tail))[1]

@@ -129,7 +129,8 @@ class Growth:
             return False  # Nobody takes it in yet: its slices would have no leader for good.
         whole = {each["ordinal"] for each in status.get("followers", ()) if each.get("synced")}
         staying = {member for route in step.opens for member in route.members}
-        return len((whole | {self._me}) & staying) >= COPIES_MIN
+        copies = min(COPIES_MIN, len(step.ends[0].members))  # A single broker's have one.
+        return len((whole | {self._me}) & staying) >= copies
 
     # --- For the machine ---------------------------------------------------------------------
 

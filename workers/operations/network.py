@@ -89,8 +89,7 @@ class Network:
         self._service.neighbours.on_own = self._meet_own
         self._ranges.reached = self._reached
         self.hand_off.start()
-        if options.ring_size > 1:
-            self._spawn(self._exchange())
+        self._spawn(self._exchange())
 
     def _find_own(self) -> None:
         """The sockets of this broker's processes, by their numbers in the cluster."""

@@ -116,7 +116,7 @@ class ShardService:
         self.reads = Reads(reactor, reader)
         self.ranges = RingRanges(options)
         """Which process holds which range of the ring."""
-        self.leaders = Leaders(self.ranges, alone=options.ring_size == 1)
+        self.leaders = Leaders(self.ranges, alone=options.never_split)
         """Who leads each of them."""
         self.neighbours = Neighbours(options, self.ranges, self.leaders)
         """The other brokers, as far as the supervisor has heard."""

@@ -20,7 +20,7 @@ class Leaders:
     """The leader of every range; they are named by their tokens."""
 
     def __init__(self, ranges: RingRanges, *, alone: bool) -> None:
-        """`alone`: in a ring of one, where nobody else ever leads."""
+        """`alone`: in a ring of one that was never split, where nobody else ever leads."""
         self._ranges = ranges
         self._alone = alone
         self._me = ranges.me

@@ -90,7 +90,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         connections_max=options.connections_max,
         compression=options.compression,
     )
-    if options.ring_size == 1:  # There are no elections: who leads what is known from the start.
+    if options.never_split:  # There are no elections: who leads what is known from the start.
         for held in first_ranges(options.replicas):
             process = (options.process[0], held.number)
             endpoint = options.shard_endpoints.get(held.number, "")

@@ -31,15 +31,26 @@ log = logging.getLogger("barco.replication")
 
 
 async def one_line(
-    store: ReplicaStore, genesis: Generation, me: Identity, bulk: BulkIo, found: dict[int, Found]
+    store: ReplicaStore,
+    genesis: Generation | None,
+    end: int,
+    me: Identity,
+    bulk: BulkIo,
+    found: dict[int, Found],
 ) -> dict[int, Found]:
     """After recovery: all generations that are here become known to the machine, as its journal and
-    as what was found of them, which is returned. Raises what writing lineage.log raises."""
+    as what was found of them, which is returned. Raises what writing lineage.log raises.
+
+    genesis: None for a range that was made later: what its journal has lost of its beginning nobody
+    makes up. end: where the slices of the newest log that is here end; others were split off.
+    """
     lineage = store.lineage
     known = lineage.generations()
     sessions = {each.epoch: each.session for each in known}
     journal = read_journal(lineage.journal)
-    missing = lost_records(genesis, me, journal, sessions, found)
+    missing = []
+    if genesis is not None:
+        missing = lost_records(genesis, end, me, journal, sessions, found)
     if missing:
         text = "lineage.log lacks the records of %d generation(s): they are as their files are"
         log.warning(text, len(missing))
@@ -51,6 +62,7 @@ async def one_line(
 
 def lost_records(
     genesis: Generation,
+    end: int,
     me: Identity,
     journal: Iterable[JournalRecord],
     sessions: Mapping[int, int | None],
@@ -58,6 +70,7 @@ def lost_records(
 ) -> list[DecidedRecord]:
     """The decisions that make one line of all generations, as far as the journal lacks them.
 
+    `end`: of those that are made up, for who had slices split off must not have them again.
     `sessions`: of all generations that the files know, by epoch; None where nothing says it.
     `found`: what recovery found of those that hold anything.
     """
@@ -70,7 +83,8 @@ def lost_records(
             known[record.generation.gid.epoch] = record.generation
         elif isinstance(record, DecidedRecord):
             decided.add(record.gid.epoch)
-            known |= {child.gid.epoch: child for child in record.value.children}
+            own = (child for child in record.value.children if child.gid.token == token)
+            known |= {child.gid.epoch: child for child in own}
     tails: dict[int, int] = {
         parent.gid.epoch: parent.tail for each in known.values() for parent in each.parents
     }
@@ -83,7 +97,7 @@ def lost_records(
         tail = tails.get(before, found[before].tail if before in found else 0)
         child = known.get(epoch) or Generation(
             Gid(token, Epoch(epoch)),
-            genesis.end,
+            end,
             me,
             sessions.get(epoch) or 0,
             (me,),

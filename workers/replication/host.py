@@ -223,11 +223,12 @@ class ReplicaHost:
         """Recovers, listens, takes part."""
         began = time.monotonic()
         found = await self._store.recover(self._reactor)
-        if len(self._options.held.members) == 1 and self._options.held.genesis:
-            found = await one_line(
-                self._store, genesis_of(self._options), self._me, self._bulk, found
-            )
         first, count = self._reactor.shard_slices()  # Of the newest log that is here, if any is.
+        if len(self._options.held.members) == 1:
+            genesis = genesis_of(self._options) if self._options.held.genesis else None
+            last = self._options.range_index * self._options.slices_per_range + first + count - 1
+            end = end_of_slice(self._options.placement, last)
+            found = await one_line(self._store, genesis, end, self._me, self._bulk, found)
         self._has(range(first, first + count))
         self.recovered_groups = self._store.walked_groups
         self.recovery_seconds = time.monotonic() - began

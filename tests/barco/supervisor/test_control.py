@@ -7,9 +7,12 @@ import pytest
 
 from barco import limits
 from barco.cluster.groups.groups import START_LATEST, Groups, Member
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.routes import RangeRoute
+from barco.cluster.ring.target import Target, TargetBroker
 from barco.errors import ProtocolError
 from barco.protocol import frame
-from barco.supervisor.control import PEER, Control
+from barco.supervisor.control import PEER, Alone, Control
 
 SLICES = [(-(2**63), index) for index in range(8)]
 
@@ -34,6 +37,29 @@ def control(workers: int = 2) -> Control:
         ((to, view),) = it.worker_ready(worker)
         assert to == worker and view["type"] == "view" and view["since"] == 0
     return it
+
+
+def test_a_single_broker_has_routes_and_a_target() -> None:
+    """Its processes say them; who comes later is told all of it."""
+    cut = Cut(1, 8)
+    alone = Alone(Control(Groups(SLICES)), cut)
+    first, view = alone.worker_ready(0)
+    assert (first[1]["type"], first[1]["routes"], view[1]["type"]) == ("cluster", [], "view")
+    assert alone.needed() == []
+    whole = RangeRoute(0, 8, cut.token(0), 2, 0, (0,))
+    assert alone.receive(0, {"type": "leads", "route": whole.packed()}, 1.0) == []
+    assert [held.token for held in alone.needed()] == [cut.token(0)]
+    target = Target(1, cut, (TargetBroker(ordinal=0, workers=2),))
+    told = alone.receive(0, {"type": "target", "target": target.packed()}, 1.0)
+    assert told == [(0, {"type": "target", "target": target.packed()})]
+    needed = [(held.first, held.slices, held.members, held.genesis) for held in alone.needed()]
+    assert needed == [(0, 4, (0,), False), (4, 4, (0,), False)]
+    cluster, wanted, _ = alone.worker_ready(1)
+    assert cluster == (1, first[1] | {"routes": [whole.packed()]})
+    assert wanted == (1, told[0][1])
+    alone.worker_gone(0)
+    told = alone.receive(1, {"type": "target", "target": target.packed()}, 1.0)
+    assert [worker for worker, _ in told] == [1]
 
 
 def by_type(sends: list[tuple[int, dict[str, Any]]], kind: str) -> list[tuple[int, Any]]:

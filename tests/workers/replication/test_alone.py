@@ -12,7 +12,7 @@ from test_carrier import GENERATION, GID, run, turns
 from barco.cluster.logs import events as le
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
-from barco.model.generation import Gid, Identity, Kind, Parent, Successor, genesis
+from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor, genesis
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.workers.replication.alone import given_up, lost_records
 from barco.workers.storage.index.verdict import Found
@@ -130,25 +130,63 @@ def found(tail: int) -> Found:
 
 
 def test_generations_that_only_the_files_know_are_one_line() -> None:
-    made = lost_records(GENESIS, ME, [], {2: 20, 3: None, 4: 40}, {2: found(5), 4: found(9)})
+    made = lost_records(
+        GENESIS, GENESIS.end, ME, [], {2: 20, 3: None, 4: 40}, {2: found(5), 4: found(9)}
+    )
     assert [(each.gid.epoch, each.value.tail) for each in made] == [(1, 0), (2, 5), (3, 0)]
     children = [each.value.children[0] for each in made]
     assert [child.gid.epoch for child in children] == [2, 3, 4]
     assert [child.session for child in children] == [20, 0, 40]
     assert children[2].parents == (Parent(Gid(0, 3), 0),) and children[2].leader == ME
     # With these nothing is lost any more.
-    assert lost_records(GENESIS, ME, made, {2: 20, 3: None, 4: 40}, {}) == []
+    assert lost_records(GENESIS, GENESIS.end, ME, made, {2: 20, 3: None, 4: 40}, {}) == []
 
 
 def test_what_is_left_of_the_journal_stays_as_it_is() -> None:
-    whole = lost_records(GENESIS, ME, [], {2: 20, 3: 30, 4: 40}, {2: found(5), 3: found(6)})
+    whole = lost_records(
+        GENESIS, GENESIS.end, ME, [], {2: 20, 3: 30, 4: 40}, {2: found(5), 3: found(6)}
+    )
     third = OpenedRecord(whole[1].value.children[0])  # The decision that made it is lost.
-    made = lost_records(GENESIS, ME, [whole[0], third, whole[2]], {2: 20, 3: 30, 4: 40}, {})
+    made = lost_records(
+        GENESIS, GENESIS.end, ME, [whole[0], third, whole[2]], {2: 20, 3: 30, 4: 40}, {}
+    )
     assert made == [whole[1]], "where epoch 2 ended, the record of epoch 3 says"
 
 
+def split(gid: Gid, border: int) -> Successor:
+    """Its second child is another range's, with an epoch of the same name."""
+    parents = (Parent(gid, 5),)
+    one, two = (
+        Generation(Gid(token, gid.epoch + 1), end, ME, session, (ME,), parents)
+        for token, end, session in ((gid.token, border, 30), (border, 1000, 31))
+    )
+    return Successor(5, Kind.SPLIT, (one, two))
+
+
+def test_a_range_that_was_split_goes_on_as_its_first_child() -> None:
+    first = lost_records(GENESIS, 500, ME, [], {2: 20}, {})
+    value = split(Gid(0, 2), 500)
+    journal = [*first, DecidedRecord(Gid(0, 2), value)]
+    made = lost_records(GENESIS, 500, ME, journal, {2: 20, 3: 30, 4: 40}, {3: found(6)})
+    assert [(each.gid, each.value.tail) for each in made] == [(Gid(0, 3), 6)]
+    assert made[0].value.children[0].end == 500, "what was split off stays so"
+    # Where the split itself is lost, it does not get back what its newest log does not have.
+    opened = OpenedRecord(value.children[0])
+    (made_up,) = lost_records(GENESIS, 500, ME, [*first, opened], {2: 20, 3: 30}, {2: found(5)})
+    assert made_up.value.children == (value.children[0],)
+    # And the second child's record is not taken for the own one of that epoch.
+    later = split(Gid(0, 3), 300)
+    journal = [*first, OpenedRecord(value.children[0]), DecidedRecord(Gid(0, 3), later)]
+    (lost,) = lost_records(GENESIS, 300, ME, journal, {2: 20, 3: 30, 4: 30}, {2: found(5)})
+    assert lost.value.children == (value.children[0],)
+    assert lost_records(GENESIS, 500, ME, [*first, DecidedRecord(Gid(0, 2), value)], {}, {}) == []
+    journal = [*first, DecidedRecord(Gid(0, 2), value)]
+    (made_up,) = lost_records(GENESIS, 500, ME, journal, {4: 40}, {})
+    assert made_up.value.children[0].parents == (Parent(Gid(0, 3), 0),)
+
+
 def test_what_an_operator_gave_up_is_not_waited_for() -> None:
-    child = lost_records(GENESIS, ME, [], {2: 20}, {})[0].value.children[0]
+    child = lost_records(GENESIS, GENESIS.end, ME, [], {2: 20}, {})[0].value.children[0]
     decided = DecidedRecord(Gid(0, 2), Successor(9, Kind.UNCLEAN, (child,)))
     assert given_up([decided], {2: found(4)}, [2])[2].tail == 9
     assert given_up([decided], {2: found(4)}, [])[2].tail == 4

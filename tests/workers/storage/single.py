@@ -153,7 +153,7 @@ class Life:
             if not led.done():
                 led.set_exception(BarcoError(reason))
 
-        found = await one_line(self.store, GENESIS, ME, self.bulk, self.found)
+        found = await one_line(self.store, GENESIS, GENESIS.end, ME, self.bulk, self.found)
         self.driver = Driver(
             Settings(me=ME, session=self.session, ranges=(GENESIS,)),
             {},
