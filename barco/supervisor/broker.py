@@ -4,9 +4,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import barco
@@ -14,6 +13,7 @@ from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.target import first_target
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError, ProtocolError
 from barco.model.options import WorkerOptions
@@ -27,49 +27,21 @@ from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
 from barco.supervisor.listeners import Listeners, open_listeners
-from barco.supervisor.processes import COMMAND, Keeper, Launch
+from barco.supervisor.processes import Keeper, Launch, ReadyBroker
 from barco.supervisor.secret import read_secret
+from barco.supervisor.sources.plan import ServePlan
+from barco.supervisor.sources.reload import Reloader
+from barco.supervisor.sources.wish import HeardCluster, Wisher
 from barco.supervisor.systemd import Notifier
 
 log = logging.getLogger("barco.supervisor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServePlan:
-    """What to run."""
-
-    config: Config
-    data_dir: Path
-    dev: bool = True
-    insecure_allow_open: bool = False
-    command: Sequence[str] = COMMAND
-    known_disk: Callable[[Config], str | None] = lambda config: None
-    """The disk with which other brokers know this one (`barco.cli.shared.known.known_disk`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyBroker:
-    """What a broker says of itself when all its workers are up."""
-
-    pid: int
-    bind: str
-    advertise: str
-    """What clients are told."""
-    ports: dict[str, int]
-    shards: list[str]
-    workers: list[int]
-    """The process id of each worker."""
-    engines: list[str]
-    data_dir: str
-
-
 def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     """Run a broker until it is told to stop; 0, or a BarcoError that says why not."""
     machine.check_kernel()
-    plan = replace(plan, config=machine.check_cluster(plan.config))
-    open_to_all = machine.check_bind(plan.config, plan.insecure_allow_open)
-    machine.advertised_by(plan.config)  # Refused before anything is made.
-    read_secret(plan.config)  # Before anything is made, or bound.
+    config, open_to_all = machine.check(plan.config, plan.insecure_allow_open)
+    plan = replace(plan, config=config)
     os.umask(0o077)
     lock = datadir.claim(plan.data_dir)
     try:
@@ -79,7 +51,6 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         files = machine.raise_file_limit()
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
-        config = plan.config
         cluster = identity.ring_size > 1
         if cluster:
             configuration.check_cluster_ports(config, table.numbers[-1] + 1)
@@ -146,13 +117,21 @@ class Broker:
         """What runs each keeper."""
         self._unmade: dict[int, str] = {}
         """By token: why there is no process for a range that needs one."""
+        endpoint = machine.own_endpoint(plan.config, listeners.ports["discovery"])
+        self._wisher = Wisher(endpoint, identity.cluster_uuid, self._heard)
+        self._reloader = Reloader(
+            plan.config,
+            read=self._read_again,
+            wish=self._wisher.wish,
+            notify=lambda **state: self._notifier.send(**state) if self._announced else None,
+        )
 
     async def run(self) -> int:
         """Start, serve, drain; 0 when it was told to stop and everybody had gone in peace."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        loop.add_signal_handler(signal.SIGHUP, self._reloader.hang_up)
         if self._listeners.gossip is not None:
             self._control = self._cluster = join(
                 self._plan.config,
@@ -428,13 +407,15 @@ class Broker:
     # --- Chores and signals -------------------------------------------------------------------
 
     def _chores(self) -> list[Any]:
-        chores: list[Any] = [self._tick()]
+        chores: list[Any] = [self._tick(), self._reloader.run()]
         if self._notifier.watchdog_seconds is not None:
             chores.append(self._notifier.watch(self._notifier.watchdog_seconds))
         if self._open_to_all:
             chores.append(machine.warn_open(self._plan.config))
         if self._cluster is not None:
             chores.append(self._wait_ready())
+            if self._plan.source is not None:
+                chores.append(self._plan.source(self._wisher.wish))
         return chores
 
     async def _wait_ready(self) -> None:
@@ -473,8 +454,25 @@ class Broker:
         for keeper in self._keepers.values():
             keeper.kill("was stopped by a second signal")
 
-    def _hang_up(self) -> None:
-        log.info("SIGHUP ignored: settings are read at the start; restart to change them")
+    # --- The configuration, again -------------------------------------------------------------
+
+    def _read_again(self) -> Config:
+        """As a start with it would check it, of this data directory; in a thread."""
+        plan, identity = self._plan, self._identity
+        read = plan.read or (lambda: plan.config)
+        config, _ = machine.check(read(), plan.insecure_allow_open)
+        datadir.check_formatted(plan.data_dir, config, identity)
+        if identity.ring_size > 1:
+            configuration.check_cluster_ports(config, self._table.numbers[-1] + 1)
+        return config
+
+    def _heard(self) -> HeardCluster:
+        """Of the cluster, for who wishes for more brokers."""
+        cluster, identity = self._cluster, self._identity
+        assert cluster is not None, "a single broker lists nobody"
+        first = first_target(Cut(identity.ring_size, identity.slices_per_range), identity.workers)
+        hosts = {each["ordinal"]: each["host"] for each in cluster.describe()["brokers"]}
+        return HeardCluster(target=cluster.target or first, hosts=hosts)
 
     async def _drain(self) -> None:
         """Ask all to finish; who has not after a while is killed, which loses nothing."""

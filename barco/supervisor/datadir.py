@@ -204,13 +204,19 @@ def identify(path: Path, config: Config, known_disk: Callable[[Config], str | No
         extra = {"data_dir": str(path), "workers": identity.workers}
         log.info("data directory formatted", extra=extra)
         return identity
+    check_formatted(path, config, identity)
+    return identity
+
+
+def check_formatted(path: Path, config: Config, identity: Identity) -> None:
+    """Refuse a configuration that is not of this data directory."""
     check_membership(path, config, identity)
+    slices = config.cluster.slices_per_range
     if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):
         raise DataDirError(
             f"{path} was formatted with {identity.slices_per_range} slices, not with"
             f" cluster.slices_per_range = {slices}: leave the key out, or pass another --data-dir"
         )
-    return identity
 
 
 def asked_for(path: Path, config: Config, identity: Identity) -> int:

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barco import limits
-from barco.addresses import advertised, is_loopback, source
+from barco.addresses import advertised, bracketed, is_every, is_loopback, source
 from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS, ring_size_valid
 from barco.model.ranges import ProcessTable
+from barco.supervisor.secret import read_secret
 from barco.types import Ordinal
 
 log = logging.getLogger("barco.supervisor")
@@ -31,6 +32,16 @@ def check_kernel(release: str | None = None) -> tuple[int, int]:
             f" ({_dotted(KERNEL_VERSION_FULL)} for io_uring)"
         )
     return version
+
+
+def check(config: Config, insecure_allow_open: bool) -> tuple[Config, bool]:
+    """The configuration with this broker's place in it, and whether it is open to others; refused
+    before anything is made, or bound."""
+    config = check_cluster(config)
+    open_to_all = check_bind(config, insecure_allow_open)
+    advertised_by(config)
+    read_secret(config)
+    return config, open_to_all
 
 
 def check_bind(config: Config, insecure_allow_open: bool) -> bool:
@@ -54,6 +65,14 @@ def advertised_by(config: Config) -> str:
 def source_of(config: Config) -> str:
     """The address from which this broker calls others."""
     return source(config.broker.bind, _entry(config))
+
+
+def own_endpoint(config: Config, port: int) -> str:
+    """ "host:port" at which this machine reaches one of this broker's ports."""
+    bind = config.broker.bind
+    if is_every(bind):
+        bind = "::1" if ":" in bind else "127.0.0.1"
+    return f"{bracketed(bind)}:{port}"
 
 
 def _entry(config: Config) -> str:

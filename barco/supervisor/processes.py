@@ -26,12 +26,25 @@ from barco.supervisor.tied import die_with
 
 log = logging.getLogger("barco.supervisor")
 
-COMMAND = (sys.executable, "-P", "-m", "barco.workers")
-"""-P: the current directory must not shadow the installed package."""
-
 EXIT_CONFIG = 78
 OUTPUT_SECONDS_MAX = 1.0
 OUTPUT_READ_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyBroker:
+    """What a broker says of itself when all its workers are up."""
+
+    pid: int
+    bind: str
+    advertise: str
+    """What clients are told."""
+    ports: dict[str, int]
+    shards: list[str]
+    workers: list[int]
+    """The process id of each worker."""
+    engines: list[str]
+    data_dir: str
 
 
 def as_input(options: WorkerOptions) -> IO[bytes]:

@@ -35,7 +35,7 @@ def analyzed(*args: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_the_contract_with_the_supervisor() -> None:
     lines = UNIT.read_text("utf-8").splitlines()
     told = ("Type=notify", "KillMode=mixed", "RestartPreventExitStatus=2 78", "UMask=0077")
-    for line in (*told, "Nice=-10"):
+    for line in (*told, "Nice=-10", "ExecReload=/bin/kill -HUP $MAINPID"):
         assert line in lines
 
 

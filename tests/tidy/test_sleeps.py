@@ -36,6 +36,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.supervisor.listeners:_check_free": "another process' port",
     "barco.supervisor.files.lock:open_lock": "another process' lock",
     "barco.supervisor.gossip:_connect": "a broker that was tried just now",
+    "barco.supervisor.sources.wish:wish": "what another broker has set, told by gossip",
     "barco.workers.peers.siblings:_connect": "a process that is not there",
     "barco.workers.replication.link:_run": "a process that is not there",
     "barco.workers.replication.carrier:_add_segment": "room on the disk",

@@ -16,8 +16,9 @@ from barco.cli.shared.known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
-from barco.supervisor.broker import ReadyBroker, ServePlan
 from barco.supervisor.broker import run as run_broker
+from barco.supervisor.processes import ReadyBroker
+from barco.supervisor.sources.plan import ServePlan
 
 DESCRIPTION = """\
 Run a broker in the foreground: a supervisor and one worker process for each core.
@@ -31,6 +32,10 @@ Settings come from three places, the later wins: the file (--config), the enviro
 
 SIGTERM or SIGINT (Ctrl-C) drain: requests under way are answered, logs are sealed, exit 0. After
 25 seconds, or at a second signal, the workers are killed; no acknowledged event is lost by that.
+
+SIGHUP: the same three places are read again, and taken up or refused as a whole, with one line in
+the log. Brokers that cluster.brokers lists now become the cluster's target, as barco scale does it;
+what else has changed is named, and counts at the next start.
 """
 
 EPILOG = """\
@@ -123,6 +128,20 @@ def run(args: argparse.Namespace) -> int:
     if args.dev and args.config:
         raise ConfigError("--dev needs no configuration, and takes none: leave out one of the two")
     log.setup(sys.stderr)
+    config, data_dir = _overridden(args)
+    plan = ServePlan(
+        config=config,
+        data_dir=data_dir,
+        dev=args.config is None,
+        insecure_allow_open=args.insecure_allow_open,
+        known_disk=known_disk,
+        read=lambda: _overridden(args)[0],
+    )
+    return run_broker(plan, lambda ready: _announce(ready, args.json))
+
+
+def _overridden(args: argparse.Namespace) -> tuple[Config, Path]:
+    """As the common options ask, and then those of `serve`."""
     config, data_dir = settings(args)
     if args.bind is not None:
         config = config.override("broker", bind=args.bind)
@@ -132,14 +151,7 @@ def run(args: argparse.Namespace) -> int:
         config = config.override("broker", engine=args.engine)
     if args.ports_from is not None:
         config = config.override("ports", **_ports_from(args.ports_from))
-    plan = ServePlan(
-        config=config,
-        data_dir=data_dir,
-        dev=args.config is None,
-        insecure_allow_open=args.insecure_allow_open,
-        known_disk=known_disk,
-    )
-    return run_broker(plan, lambda ready: _announce(ready, args.json))
+    return config, data_dir
 
 
 def settings(args: argparse.Namespace) -> tuple[Config, Path]:

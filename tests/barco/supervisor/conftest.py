@@ -106,13 +106,19 @@ def cluster_config(path: Path, ordinal: int = 0, **cluster: str) -> tuple[str, .
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Fake]]:
-    """Start a broker: start(*arguments, fake="modes", limits={...}, name="data directory")."""
+    """Start a broker: start(*arguments, fake="modes", limits={...}, name="data directory",
+    notify="socket")."""
     fakes: list[Fake] = []
 
     def starter(
-        *arguments: str, fake: str = "", limits: dict[str, float] | None = None, name: str = "data"
+        *arguments: str,
+        fake: str = "",
+        limits: dict[str, float] | None = None,
+        name: str = "data",
+        notify: str = "",
     ) -> Fake:
         env = {"BARCO_FAKE": fake, "BARCO_FAKE_LIMITS": json.dumps(limits or {})}
+        env |= {"NOTIFY_SOCKET": notify} if notify else {}
         fakes.append(Fake(tmp_path / name, arguments, env))
         return fakes[-1]
 

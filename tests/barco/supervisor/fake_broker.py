@@ -10,7 +10,9 @@ from pathlib import Path
 from barco import limits
 from barco.cli import main
 from barco.cli.commands import serve
-from barco.supervisor.broker import ReadyBroker, ServePlan, run
+from barco.supervisor.broker import run
+from barco.supervisor.processes import ReadyBroker
+from barco.supervisor.sources.plan import ServePlan
 
 WORKER = Path(__file__).with_name("fake_worker.py")
 

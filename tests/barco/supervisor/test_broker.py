@@ -199,11 +199,55 @@ def test_a_stop_while_starting(start: Start) -> None:
     assert broker.stop() == 0
 
 
-def test_sighup_is_ignored(start: Start) -> None:
+def test_sighup_without_a_file_changes_nothing(start: Start) -> None:
     broker = start("--workers", "1").wait_ready()
-    broker.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: any("SIGHUP ignored" in text for text in broker.messages()))
+    said = "configuration read again: it is as it was"
+    for times in (1, 2):
+        broker.process.send_signal(signal.SIGHUP)
+        wait_until(lambda times=times: broker.messages().count(said) == times)
     assert broker.state(0)["pid"] == broker.ready["workers"][0]
+
+
+def test_sighup_takes_up_a_file_or_refuses_it_whole(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("")
+    broker = start("--config", str(file), "--workers", "1").wait_ready()
+
+    def reload(text: str, words: str) -> None:
+        file.write_text(text)
+        broker.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any(words in line for line in broker.messages()))
+
+    reload(
+        "[topic]\nx = 1\n", f"reload refused, all of it, and nothing is changed: {file}: unknown"
+    )
+    reload("[broker]\nnice = 99\n", "nothing is changed: broker.nice = 99: must be from")
+    reload('[broker]\nbind = "0.0.0.0"\n', "would let other machines in")
+    reload("[cluster]\nslices_per_range = 16\n", "was formatted with 8 slices, not with")
+    listed = json.dumps([f"127.0.0.{each}" for each in (1, 2, 3)])
+    reload(f"[cluster]\nbrokers = {listed}\n[broker]\nordinal = 0\n", "has no free choice of ports")
+    reload(
+        "[topics]\nretention_hours = 5\n[limits]\nmemory_bytes = 134217728\n",
+        "read again: only the next start takes up topics.retention_hours, limits.memory_bytes",
+    )
+    file.unlink()
+    reload_line = f"nothing is changed: cannot read {file}: No such file"
+    broker.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: any(reload_line in line for line in broker.messages()))
+    assert broker.state(0)["pid"] == broker.ready["workers"][0]
+
+
+def test_systemd_is_told_of_a_reload(tmp_path: Path, start: Start) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        broker = start("--workers", "1", notify=str(tmp_path / "notify")).wait_ready()
+        broker.process.send_signal(signal.SIGHUP)
+        told = []
+        while not any("RELOADING=1" in text for text in told[:-1]):
+            told.append(manager.recv(4096).decode())
+        assert told[-2].startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert told[-1] == "READY=1\nSTATUS=configuration read again: it is as it was"
 
 
 def test_workers_die_with_their_supervisor_and_free_its_directory(start: Start) -> None:

@@ -1,0 +1,1 @@
+"""Where a broker hears, while it runs, of which brokers the cluster shall consist."""

@@ -1,0 +1,104 @@
+"""Brokers that are to be in the cluster as well: a wish, made to whoever keeps the target.
+
+A wish only ever adds. What is there already is left as it is, so whoever wishes for less, or for
+the same again, changes nothing, and all brokers of a cluster may do it at once.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import barco
+from barco.cluster.ring.target import Target, TargetBroker, check_shape
+from barco.errors import ConfigError, ConflictError
+from barco.model.options import cluster_mark
+
+TRIES = 8
+"""Of a compare and set: whoever was first is heard of a moment later, and may have said it all."""
+
+PAUSE_SECONDS = 1.0
+
+ASK_SECONDS = 30.0
+"""Longer than a change of leaders takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardCluster:
+    """What this broker has heard of the cluster, now."""
+
+    target: Target
+    hosts: Mapping[int, str]
+    """By ordinal, where those are who have joined."""
+
+
+def wished(heard: HeardCluster, listed: Sequence[str]) -> Target | None:
+    """The target with brokers 0 to len(listed) in it; None if it has them all.
+
+    listed: their addresses by ordinal; an empty one says nothing. ConfigError if somebody else has
+    said that one of them is at another address, RequestError if no ring has so many.
+    """
+    listed = [each and str(ipaddress.ip_address(each)) for each in listed]
+    known, first = heard.target.workers, heard.target.cut.brokers
+    for each in heard.target.brokers:
+        said = heard.hosts.get(each.ordinal) or each.host
+        mine = listed[each.ordinal] if first <= each.ordinal < len(listed) else ""
+        if said and mine and said != mine:
+            raise ConfigError(
+                f"cluster.brokers has broker {each.ordinal} at {mine}, and it"
+                f" {'is' if each.ordinal in heard.hosts else 'was listed by another broker'} at"
+                f" {said}: correct the file that is wrong"
+            )
+    missing = [each for each in range(len(listed)) if each not in known]
+    if not missing:
+        return None
+    usual = max(known.values())
+    new = [TargetBroker(ordinal=each, workers=usual, host=listed[each]) for each in missing]
+    brokers = sorted((*heard.target.brokers, *new), key=lambda broker: broker.ordinal)
+    check_shape(heard.target.cut, brokers)
+    return replace(heard.target, brokers=tuple(brokers))
+
+
+class Wisher:
+    """Makes wishes for one broker, by its own API."""
+
+    def __init__(self, endpoint: str, cluster_uuid: str, heard: Callable[[], HeardCluster]) -> None:
+        """endpoint: where this broker answers."""
+        self._endpoint = endpoint
+        self._mark = cluster_mark(cluster_uuid)
+        self._heard = heard
+
+    async def wish(self, listed: Sequence[str]) -> str:
+        """The brokers of this list shall be in the cluster; what came of it, in words.
+
+        listed: addresses by ordinal, empty where they are not known. A BarcoError if it is refused,
+        or if nobody who could set the target has answered; it may be set then, or not.
+        """
+        assert listed, "somebody is there"
+        tries = 0
+        while (target := wished(self._heard(), listed)) is not None:
+            try:
+                told = await self._put(target)
+            except ConflictError:
+                if (tries := tries + 1) == TRIES:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return f"the target is version {told['version']}, of {len(told['brokers'])} brokers"
+        return f"the target, version {self._heard().target.version}, has them already"
+
+    async def _put(self, target: Target) -> Mapping[str, Any]:
+        brokers = []
+        for each in target.brokers:
+            told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
+            told |= {"host": each.host} if each.host else {}
+            told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
+            brokers.append(told)
+        admin = barco.AsyncAdmin(self._endpoint, timeout_s=ASK_SECONDS)
+        try:
+            return await admin.set_target(
+                {"cluster": self._mark, "version": target.version, "brokers": brokers}
+            )
+        finally:
+            await admin.close()

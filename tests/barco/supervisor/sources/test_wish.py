@@ -1,0 +1,71 @@
+"""Brokers that are to be in the cluster as well."""
+
+import asyncio
+
+import pytest
+
+from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.target import Target, TargetBroker, first_target
+from barco.errors import BarcoError, ConfigError, RequestError
+from barco.supervisor.sources import wish
+from barco.supervisor.sources.wish import HeardCluster, Wisher, wished
+
+CUT = Cut(3, 8)
+HOSTS = [f"127.0.0.{each + 1}" for each in range(12)]
+
+
+def heard(target: Target | None = None, **hosts: str) -> HeardCluster:
+    found = {int(name[1:]): host for name, host in hosts.items()}
+    return HeardCluster(target=target or first_target(CUT, 2), hosts=found)
+
+
+def test_new_ones_are_like_the_others_and_at_their_address() -> None:
+    target = wished(heard(), HOSTS[:4])
+    assert target is not None and target.version == 0
+    assert target.brokers[:3] == first_target(CUT, 2).brokers
+    assert target.brokers[3] == TargetBroker(ordinal=3, workers=2, host=HOSTS[3])
+
+
+def test_whoever_says_less_or_the_same_changes_nothing() -> None:
+    target = wished(heard(), HOSTS[:6])
+    for count in range(1, 7):
+        assert wished(heard(target), HOSTS[:count]) is None
+    more = wished(heard(target), HOSTS[:12])
+    assert more is not None and more.brokers[:6] == target.brokers and len(more.brokers) == 12
+
+
+def test_a_gap_is_filled() -> None:
+    """Of a half-grown ring."""
+    brokers = (*first_target(CUT, 2).brokers, TargetBroker(ordinal=5, workers=1))
+    target = wished(heard(Target(4, CUT, brokers)), HOSTS[:5])
+    assert target is not None and [each.ordinal for each in target.brokers] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_no_ring_has_is_refused() -> None:
+    with pytest.raises(RequestError, match="12 that of brokers"):
+        wished(heard(), HOSTS * 2)
+
+
+def test_two_that_say_different_things() -> None:
+    target = wished(heard(), HOSTS[:4])
+    wrong = [*HOSTS[:3], "127.0.0.77", "127.0.0.5"]
+    with pytest.raises(ConfigError, match=r"broker 3 at 127.0.0.77, and it was listed by another"):
+        wished(heard(target), wrong)
+    with pytest.raises(ConfigError, match=r"broker 3 at 127.0.0.4, and it is at 127.0.0.77"):
+        wished(heard(target, b3="127.0.0.77"), HOSTS[:5])
+    assert wished(heard(target, b3="127.0.0.77"), wrong) is not None  # It has come, and counts.
+    assert wished(heard(target), [*HOSTS[:3], "", HOSTS[4]]) is not None  # Who knows none.
+
+
+def test_addresses_are_compared_and_not_their_spelling() -> None:
+    target = wished(heard(), [*HOSTS[:3], "0:0::1"])
+    assert target is not None and target.brokers[3].host == "::1"
+    assert wished(heard(target), [*HOSTS[:3], "::0:1"]) is None
+
+
+def test_nobody_who_could_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wish, "ASK_SECONDS", 0.3)
+    wisher = Wisher("127.0.0.1:1", "a" * 32, heard)
+    with pytest.raises(BarcoError, match=r"127\.0\.0\.1:1"):
+        asyncio.run(wisher.wish(HOSTS[:4]))
+    assert "has them already" in asyncio.run(wisher.wish(HOSTS[:3]))  # Nobody is asked.
