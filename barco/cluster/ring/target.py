@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
 
 from barco import limits
 from barco.cluster.ring.cut import Cut, Wanted, full_size
+from barco.cluster.ring.depots import COPIES_MIN, Depots
 from barco.cluster.ring.routes import RouteTable
 from barco.errors import ConflictError, ForbiddenError, ProtocolError, RequestError
 from barco.model.generation import Gid
 
 FORMAT = 1
-COPIES_MIN = 2
 SHOWN = 3
 """Of a list in a refusal."""
 
@@ -42,6 +42,8 @@ class Target:
     cut: Cut
     brokers: tuple[TargetBroker, ...]
     """By ordinal."""
+    depots: Depots = ()
+    """Who takes copies of the history of which range, for brokers that leave."""
 
     @property
     def workers(self) -> dict[int, int]:
@@ -71,8 +73,18 @@ class Target:
             for each in self.brokers
         ]
         cut = (self.cut.brokers, self.cut.slices_per_range)
-        data: bytes = msgpack.packb([FORMAT, self.version, *cut, brokers])
+        more = [self.depots] if self.depots else []
+        data: bytes = msgpack.packb([FORMAT, self.version, *cut, brokers, *more])
         return data
+
+    def depots_of(self, first: int) -> list[int]:
+        """The depots of the range that begins with a slice, in their order."""
+        return [ordinal for at, ordinal in self.depots if at == first]
+
+    def with_depots(self, named: Depots) -> Target:
+        """The next version, with these depots more."""
+        assert named and not set(named) & set(self.depots), "each is named once"
+        return replace(self, version=self.version + 1, depots=self.depots + named)
 
 
 def first_target(cut: Cut, workers: int) -> Target:
@@ -99,17 +111,28 @@ def unpack_target(cut: Cut, data: bytes) -> Target:
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ProtocolError(f"a target that is none: {str(error)[:200]}") from None
-    _check(isinstance(given, tuple) and len(given) == 5, "of another shape")
-    form, version, brokers, slices_per_range, listed = given
+    _check(isinstance(given, tuple) and len(given) in (5, 6), "of another shape")
+    form, version, brokers, slices_per_range, listed = given[:5]
     _check((form, brokers, slices_per_range) == (FORMAT, cut.brokers, cut.slices_per_range), "cut")
     _check(_number(version, 2**63) and isinstance(listed, tuple), "without a version")
     _check(len(listed) <= limits.BROKERS_MAX, "of too many brokers")
-    target = Target(version, cut, tuple(map(_broker, listed)))
+    depots = _depots(cut, given[5]) if len(given) == 6 else ()
+    target = Target(version, cut, tuple(map(_broker, listed)), depots)
     try:
         check_shape(cut, target.brokers)
     except RequestError as error:
         raise ProtocolError(f"a target that can not be: {error.detail}") from None
     return target
+
+
+def _depots(cut: Cut, given: Any) -> Depots:
+    _check(isinstance(given, tuple) and 0 < len(given) <= limits.BROKERS_MAX, "with strange depots")
+    for each in given:
+        _check(isinstance(each, tuple) and len(each) == 2, "with a strange depot")
+        _check(_number(each[0], cut.slices), "with a depot of a strange slice")
+        _check(_number(each[1], limits.BROKERS_MAX), "with a strange depot")
+    _check(len(set(given)) == len(given), "with a depot that is named twice")
+    return tuple((first, ordinal) for first, ordinal in given)
 
 
 def _broker(given: Any) -> TargetBroker:
@@ -158,7 +181,7 @@ class Known:
     disks: Mapping[int, str] = field(default_factory=dict)
     """By ordinal: the disk that the members know."""
     copies: Mapping[Gid, Collection[int]] = field(default_factory=dict)
-    """Of each sealed generation that is not expired: the brokers that have all of it."""
+    """Of each sealed generation that is not expired: the brokers in reach that have all of it."""
 
 
 def next_target(
@@ -198,7 +221,7 @@ def next_target(
         )
     _check_copies({each.ordinal for each in listed}, known.copies)
     assert seen == current.version, "compared; now it is set"
-    return Target(current.version + 1, current.cut, listed)
+    return replace(current, version=current.version + 1, brokers=listed)
 
 
 def check_shape(cut: Cut, brokers: Sequence[TargetBroker]) -> None:
@@ -262,20 +285,22 @@ def _check_disks(brokers: Sequence[TargetBroker], disks: Mapping[int, str]) -> N
 
 
 def _check_copies(staying: set[int], copies: Mapping[Gid, Collection[int]]) -> None:
+    """Who leaves stays until copies of what it holds are elsewhere; and one copy, of which nobody
+    else can say whether it is true, is not copied."""
     assert staying, "a target names somebody"
     few = [
         (gid, sorted(set(holders) - staying))
         for gid, holders in sorted(copies.items())
-        if set(holders) - staying and len(set(holders) & staying) < COPIES_MIN
+        if set(holders) - staying and len(set(holders)) < COPIES_MIN
     ]
     if few:
         shown = "; ".join(f"generation {gid.token}/{gid.epoch}" for gid, _ in few[:SHOWN])
         more = f" and {len(few) - SHOWN} more" if len(few) > SHOWN else ""
         leaving = sorted({ordinal for _, gone in few for ordinal in gone})
         raise ConflictError(
-            f"{len(few)} generation{'s' if len(few) > 1 else ''} would have fewer than"
-            f" {COPIES_MIN} copies without brokers {_some(leaving)} ({shown}{more}): drain these"
-            " brokers first"
+            f"{len(few)} generation{'s' if len(few) > 1 else ''} would have no copy without brokers"
+            f" {_some(leaving)}, as long as those are away that have another one ({shown}{more}):"
+            " start them first"
         )
 
 

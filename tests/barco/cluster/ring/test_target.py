@@ -106,18 +106,40 @@ def test_more_processes_than_slices_name_the_largest_number() -> None:
     refused(RequestError, "broker 0 would have 5 workers for 4 slices", brokers(range(4), 5))
 
 
-def test_a_shrink_that_leaves_one_copy_names_what_to_drain() -> None:
+def test_a_shrink_is_refused_while_one_that_leaves_has_the_only_copy_in_reach() -> None:
     six = Target(9, CUT, brokers(range(6)))
     gid = Gid(Token(CUT.token(4)), Epoch(3))
-    few = Known(cluster_uuid=UUID, copies={gid: {3, 1, 4}, Gid(Token(0), Epoch(2)): {0, 3, 1}})
-    with pytest.raises(ConflictError, match=r"1 generation would have fewer than 2 copies") as told:
+    few = Known(cluster_uuid=UUID, copies={gid: {3}, Gid(Token(0), Epoch(2)): {0, 3, 1}})
+    with pytest.raises(ConflictError, match=r"1 generation would have no copy") as told:
         next_target(six, 9, brokers(range(3)), cluster_uuid=UUID, known=few)
-    assert f"without brokers 3, 4 (generation {gid.token}/3): drain" in told.value.detail
-    enough = Known(cluster_uuid=UUID, copies={gid: {3, 1, 4, 2}})
+    assert "without brokers 3, as long as those are away that have another one" in str(told.value)
+    assert f"(generation {gid.token}/3): start them first" in told.value.detail
+    # Two that both leave can be copied: one says of the other's that it is true.
+    enough = Known(cluster_uuid=UUID, copies={gid: {3, 4}})
     assert next_target(six, 9, brokers(range(3)), cluster_uuid=UUID, known=enough).version == 10
     # One copy that stays as it is does not hold up what has nothing to do with it.
     lone = Known(cluster_uuid=UUID, copies={gid: {1}})
     assert next_target(six, 9, brokers(range(3)), cluster_uuid=UUID, known=lone).version == 10
+
+
+def test_depots_are_kept_with_the_target_and_by_it() -> None:
+    named = THREE.with_depots(((4, 0), (4, 2)))
+    assert (named.version, named.brokers) == (5, THREE.brokers)
+    assert unpack_target(CUT, named.packed()) == named
+    assert (named.depots_of(4), named.depots_of(0)) == ([0, 2], [])
+    # Other brokers are wanted: what was named stays. Who knows of none packs it as ever.
+    more = next_target(named, 5, brokers(range(6)), cluster_uuid=UUID, known=KNOWN)
+    assert (more.version, more.depots) == (6, named.depots)
+    assert len(msgpack.unpackb(THREE.packed())) == 5
+
+
+@pytest.mark.parametrize(
+    "depots", [[], [[24, 0]], [[0, 2**20]], [[0, -1]], [[0]], [[4, 0], [4, 0]], 7, [[True, 0]]]
+)
+def test_depots_that_can_not_be_are_refused(depots: object) -> None:
+    given = [*msgpack.unpackb(THREE.packed()), depots]
+    with pytest.raises(ProtocolError):
+        unpack_target(CUT, msgpack.packb(given))
 
 
 def test_who_has_not_joined_has_no_range_yet() -> None:
