@@ -139,6 +139,15 @@ class StorageSection:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainSection:
+    """[drain]: copies that a broker takes of the history of brokers that leave."""
+
+    bytes_per_second: int = _key(
+        limits.DRAIN_BYTES_PER_SECOND, "of each of its processes, copied and then read again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings, checked: a Config that exists can be run."""
 
@@ -149,6 +158,7 @@ class Config:
     topics: TopicsSection = field(default_factory=TopicsSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     storage: StorageSection = field(default_factory=StorageSection)
+    drain: DrainSection = field(default_factory=DrainSection)
 
     def __post_init__(self) -> None:
         _check_broker(self)
@@ -439,41 +449,22 @@ def _check_storage(config: Config) -> None:
 
 
 def _check_sizes(config: Config) -> None:
-    sizes, segment = config.limits, config.storage.segment_bytes
-    for name, value, low, high in (
-        (
-            "limits.event_bytes_max",
-            sizes.event_bytes_max,
-            limits.EVENT_BYTES_MAX_FLOOR,
-            limits.EVENT_BYTES_MAX_CEILING,
-        ),
+    for key, low, high in (
+        ("limits.event_bytes_max", limits.EVENT_BYTES_MAX_FLOOR, limits.EVENT_BYTES_MAX_CEILING),
         (
             "limits.request_bytes_max",
-            sizes.request_bytes_max,
             limits.REQUEST_BYTES_MAX_FLOOR,
             limits.REQUEST_BYTES_MAX_CEILING,
         ),
-        (
-            "limits.memory_bytes",
-            sizes.memory_bytes,
-            limits.MEMORY_BYTES_FLOOR,
-            limits.MEMORY_BYTES_CEILING,
-        ),
-        (
-            "storage.segment_bytes",
-            segment,
-            limits.SEGMENT_BYTES_FLOOR,
-            limits.SEGMENT_BYTES_CEILING,
-        ),
-        (
-            "topics.retention_hours",
-            config.topics.retention_hours,
-            0,
-            limits.RETENTION_HOURS_MAX,
-        ),
-        ("topics.retention_bytes", config.topics.retention_bytes, 0, 2**62),
+        ("limits.memory_bytes", limits.MEMORY_BYTES_FLOOR, limits.MEMORY_BYTES_CEILING),
+        ("storage.segment_bytes", limits.SEGMENT_BYTES_FLOOR, limits.SEGMENT_BYTES_CEILING),
+        ("topics.retention_hours", 0, limits.RETENTION_HOURS_MAX),
+        ("topics.retention_bytes", 0, 2**62),
+        ("drain.bytes_per_second", limits.DRAIN_BYTES_PER_SECOND_FLOOR, 2**40),
     ):
-        _require(low <= value <= high, name, value, f"must be between {low} and {high}")
+        section, name = key.split(".")
+        value = getattr(getattr(config, section), name)
+        _require(low <= value <= high, key, value, f"must be between {low} and {high}")
     _check_relations(config)
 
 

@@ -119,8 +119,7 @@ POLL_WAIT_MS_MAX = 60_000
 
 POLL_BYTES_DEFAULT = 1 * MiB
 POLL_BYTES_MAX = 16 * MiB
-"""How much one poll or one read answers at most, as rendered; a single larger event is still
-served."""
+"""Of what one poll or one read answers, as rendered; a single larger event is still served."""
 
 JSON_DEPTH_MAX = 512
 """A deeper value is stored and served as text: readers' parsers give up near 1,000."""
@@ -427,8 +426,9 @@ JOIN_GROUPS_MAX = 128
 from memory: the leader's arena and its queue bound the bytes."""
 
 SCRUB_BYTES_PER_SECOND = 4 * MiB
-"""Of sealed segments that a process reads again to find damage: a hundredth of what a disk of today
-gives, and a terabyte in three days."""
+DRAIN_BYTES_PER_SECOND, DRAIN_BYTES_PER_SECOND_FLOOR = 64 * MiB, 64 * KiB
+"""A process reads sealed segments again to find damage: a terabyte in three days. And what it
+copies for brokers that leave: half of what a line of 1 Gbit/s gives."""
 
 FETCH_GROUPS_MAX = 128
 """Asked for at a time while catching up; the sender may bound them further by size."""

@@ -112,6 +112,8 @@ class WorkerOptions:
     """Of topics that have no setting of their own."""
     retention_seconds: float = 60.0
     """Between two looks at what retention may delete."""
+    drain_bytes_per_second: int = 64 * 2**20
+    """Of history that is copied here for brokers that leave."""
 
     def __post_init__(self) -> None:
         assert self.worker in self.table.numbers

@@ -337,6 +337,7 @@ class Broker:
             retention_bytes=config.topics.retention_bytes,
             segment_bytes=config.storage.segment_bytes,
             compression=config.storage.compression,
+            drain_bytes_per_second=config.drain.bytes_per_second,
         )
 
     def _ready(self, worker: int) -> None:

@@ -23,6 +23,8 @@ BY_THE_CLOCK = {
     "barco.workers.worker:_idle_positions": "groups age",
     "barco.workers.worker:_staging": "writes age",
     "barco.workers.process.footprint:watch": "the kernel does not tell how large a process is",
+    "barco.workers.operations.depot:run": "who has what changes without a word to it",
+    "barco.workers.operations.depot:_copy_from": "its pace",
     "barco.workers.operations.network:_exchange": "news may have been lost",
     "barco.workers.groups.views:_watch": "a poll that waits is a sign of life",
     "barco.workers.groups.views:_touch": "many are told together",

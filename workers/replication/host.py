@@ -16,7 +16,7 @@ from barco._native import Reactor
 from barco.cluster.ring.routes import is_cut, route_of
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
-from barco.cluster.state.kin import Ancestor, KnownLineage, far
+from barco.cluster.state.kin import Ancestor, KnownLineage, far, nearest
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, Gid, Kind, Successor, genesis
@@ -26,6 +26,8 @@ from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.types import Epoch, MiB, Ordinal, Token
+from barco.workers.operations.depot import Depot
+from barco.workers.operations.ended import Ended, lodged_here
 from barco.workers.operations.history import History, Holding, look_for_children
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
@@ -41,6 +43,8 @@ from barco.workers.replication.states import States
 from barco.workers.replication.wire import identity
 from barco.workers.shard.whole import WholeExtents
 from barco.workers.storage.files.bulk import BulkIo
+from barco.workers.storage.files.layout import range_path
+from barco.workers.storage.stores.lodging import Lodging
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.shard_files import GENERATIONS_TOLD_MAX
 from barco.workers.watched import watched
@@ -141,7 +145,8 @@ class ReplicaHost:
         )
         holding = Holding(options.held.token, store, self._far, self.driver.whole)
         service.extend(holding.operations)
-        self._learning: asyncio.Task[None] | None = None
+        self._lodging, self._depot = self._copies()
+        self._tasks: list[asyncio.Task[None]] = []
         self.driver.logs.slices_of = functools.partial(slices_of, options)
         self.driver.logs.begun = self._has
 
@@ -175,6 +180,38 @@ class ReplicaHost:
             self._store.states = states
         return origins, states
 
+    def _copies(self) -> tuple[Lodging, Depot]:
+        """What is here of generations that this broker was no member of, and what gets it here."""
+        options, service, siblings = self._options, self._service, self._network.siblings
+        token, driver = options.held.token, self.driver
+        lodging = Lodging(
+            self._store,
+            range_path(options.data_dir, token),
+            self._bulk,
+            cluster_uuid=bytes.fromhex(options.cluster_uuid),
+            token=token,
+        )
+        ended = Ended(
+            token,
+            lodging,
+            record=driver.record,
+            nearest=lambda generation: nearest(self._known(), generation),
+            whole=driver.whole,
+        )
+        service.extend(ended.operations)
+        depot = Depot(
+            token,
+            self._me.ordinal,
+            options.held.first,
+            lodging,
+            ranges=service.ranges,
+            siblings=siblings,
+            peer=options.peer,
+            target=lambda: service.target.heard,
+            bytes_per_second=options.drain_bytes_per_second,
+        )
+        return lodging, depot
+
     def _others_with(self, gid: Gid) -> list[int]:
         """The other processes that have a generation, this broker's first, by their numbers in the
         cluster. Any broker tells of a process for any range: where the members are known, others
@@ -192,9 +229,16 @@ class ReplicaHost:
         if machine is None:
             return []
         lacking = machine.lacking()
-        key = (generation and generation.gid, machine.decisions(), lacking)
+        key = (
+            generation and generation.gid,
+            machine.decisions(),
+            lacking,
+            self._lodging.changes,
+        )
         if self._far_known[0] != key:
-            found = far(machine.journal(), self._options.held.token, self._me.ordinal, lacking)
+            token = self._options.held.token
+            lodged = lodged_here(token, self._store.lineage)
+            found = far(machine.journal(), token, self._me.ordinal, lacking, lodged)
             self._far_known = (key, found)
         return self._far_known[1]
 
@@ -214,6 +258,11 @@ class ReplicaHost:
             members = () if generation is None else generation.members
             found.append(_told(gid, each["tail"], [member.ordinal for member in members]))
         return found[-GENERATIONS_TOLD_MAX:]
+
+    def _known(self) -> KnownLineage:
+        machine = self.driver.machine
+        assert machine is not None, "who asks has waited for the recovery"
+        return machine.journal()
 
     def _journal(self) -> KnownLineage | None:
         machine = self.driver.machine
@@ -246,7 +295,10 @@ class ReplicaHost:
         await self._network.start()
         self.driver.start(found)
         what = "who has begun this range was not asked"
-        self._learning = watched(self._origins.run(), what, self._fatal)
+        self._tasks.append(watched(self._origins.run(), what, self._fatal))
+        if self._options.ring_size > 1:
+            what = "history of brokers that leave is not copied"
+            self._tasks.append(watched(self._depot.run(), what, self._fatal))
 
     @property
     def epoch(self) -> int:
@@ -270,7 +322,7 @@ class ReplicaHost:
 
     async def close(self) -> None:
         """Before the store is closed."""
-        tasks = [task for task in (self._opening, self._learning) if task is not None]
+        tasks = [task for task in (self._opening, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -23,7 +23,7 @@ stands first for a range copies first."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog:
+class EndedLog:
     """A generation that has ended and is not expired, as those have told who hold it."""
 
     gid: Gid
@@ -33,6 +33,8 @@ class KeptLog:
     """Ordinals of all that have a seat in it: they get a copy by replication, if at all."""
     holders: frozenset[int]
     """Ordinals of all that have said they have a whole, sound copy."""
+    begun: Mapping[int, int] = field(default_factory=dict)
+    """Bytes that depots have by now of what they do not have whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Draining:
         return not (self.bytes_left or self.named or self.helpless)
 
 
-def copied_by(log: KeptLog, staying: Collection[int], depots: Sequence[int]) -> list[int]:
+def copied_by(log: EndedLog, staying: Collection[int], depots: Sequence[int]) -> list[int]:
     """Which of a range's depots are to have a copy of a generation, in their order.
 
     What members that stay have counts first. Who is a member himself is no depot for it.
@@ -68,7 +70,7 @@ def copied_by(log: KeptLog, staying: Collection[int], depots: Sequence[int]) -> 
 
 
 def draining(
-    logs: Iterable[tuple[int, KeptLog]],
+    logs: Iterable[tuple[int, EndedLog]],
     staying: Collection[int],
     up: Collection[int],
     depots: Depots,
@@ -94,19 +96,19 @@ def draining(
             chosen = copied_by(log, staying, there)
         lacking = [each for each in chosen if each not in log.holders]
         total += len(chosen) * log.bytes
-        left += len(lacking) * log.bytes
+        left += sum(max(0, log.bytes - log.begun.get(each, 0)) for each in lacking)
         voices = len(log.holders & frozenset(up))
         if have + len(chosen) < COPIES_MIN or (lacking and voices < COPIES_MIN):
             helpless.append(log.gid)
         if chosen:
             copies[log.gid] = chosen
         if lacking:
-            left = max(left, 1)  # An empty one is to be had as well.
+            left = max(left, 1)  # An empty one, or one that has to be looked at, is no less.
     return Draining(copies, tuple(named), helpless, left, total)
 
 
 def _spots(
-    first: int, log: KeptLog, staying: Collection[int], up: Collection[int], wanted: Wanted
+    first: int, log: EndedLog, staying: Collection[int], up: Collection[int], wanted: Wanted
 ) -> list[int]:
     """Who may become a depot, the best first: whoever leads these slices reads from it."""
     near = wanted.at(first).members

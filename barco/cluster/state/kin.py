@@ -4,13 +4,16 @@ A process has the log of its own range alone. What its range continues may be an
 range's from before this broker was a member: *far*, known as a record, and read elsewhere.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from barco.model.generation import GENESIS_EPOCH, Generation, Gid, Parent, Successor
 
 TOKEN_END = 2**63
 """Behind the last token."""
+
+_NOTHING: Mapping[Gid, Sequence[Parent]] = MappingProxyType({})
 
 
 class KnownLineage(NamedTuple):
@@ -51,22 +54,37 @@ def origin(journal: KnownLineage, token: int, ordinal: int) -> tuple[Generation,
 
 
 def far(
-    journal: KnownLineage, token: int, ordinal: int, lacking: Collection[Gid] = ()
+    journal: KnownLineage,
+    token: int,
+    ordinal: int,
+    lacking: Collection[Gid] = (),
+    lodged: Mapping[Gid, Sequence[Parent]] = _NOTHING,
 ) -> list[Ancestor]:
     """What the range that begins at a token continues and this broker's process for it does not
-    have, the newest first. lacking: what it shall have, and has not yet."""
+    have, the newest first. lacking: what it shall have, and has not yet. lodged: what it has as no
+    member, and what each of these continues."""
     found: dict[Gid, Ancestor] = {}
+
+    def look(parent: Parent) -> None:
+        record = journal.records.get(parent.gid)
+        seated = parent.gid.token == token and (record is None or record.seat(ordinal) is not None)
+        if parent.gid in lodged or seated and parent.gid not in lacking:
+            return
+        end = TOKEN_END if record is None else record.end
+        members = () if record is None else tuple(each.ordinal for each in record.members)
+        found[parent.gid] = Ancestor(parent.gid, parent.tail, end, members)
+
     for gid, generation in journal.records.items():
-        if gid.token != token or generation.seat(ordinal) is None:
-            continue
-        for parent in _with_groups(journal, generation):
-            record = journal.records.get(parent.gid)
-            here = record is None or record.seat(ordinal) is not None
-            if parent.gid.token == token and here and parent.gid not in lacking:
-                continue
-            end = TOKEN_END if record is None else record.end
-            members = () if record is None else tuple(each.ordinal for each in record.members)
-            found[parent.gid] = Ancestor(parent.gid, parent.tail, end, members)
+        if gid.token == token and generation.seat(ordinal) is not None:
+            for parent in _with_groups(journal, generation):
+                look(parent)
+    for parents in lodged.values():
+        for parent in parents:
+            # Of what is known by a copy alone it is not known that it is here.
+            if parent.gid in journal.records or parent.gid.token != token:
+                look(parent)
+            elif parent.gid not in lodged:
+                found[parent.gid] = Ancestor(parent.gid, parent.tail, TOKEN_END, ())
     return sorted(found.values(), key=lambda each: (-each.gid.epoch, each.gid.token))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barco.workers.storage.files import layout, records
 from barco.workers.storage.files.errors import ForeignJournalError
-from barco.workers.storage.files.records import Claim, Generation, Home, Name, Parting
+from barco.workers.storage.files.records import Claim, Generation, Home, Lodged, Name, Parting
 from barco.workers.storage.files.twofold import Twofold
 
 
@@ -99,6 +99,10 @@ class Lineage:
         """All that are known, by epoch."""
         return [self._generations[epoch] for epoch in sorted(self._generations)]
 
+    def own(self) -> list[Generation]:
+        """Those of which this broker is, or may be, a member: all but what is `lodged`."""
+        return [each for each in self.generations() if each.lodged is None]
+
     def get(self, epoch: int) -> Generation | None:
         """The generation with this epoch, if it is known."""
         return self._generations.get(epoch)
@@ -133,6 +137,12 @@ class Lineage:
         known = self._generations.get(epoch)
         assert known is None, f"epoch {epoch} was used before"
         self._append({"t": "opened", "e": epoch, "s": session, "p": [list(p) for p in parents]})
+
+    def lodged(self, epoch: int, session: int, lodged: Lodged) -> None:
+        """Records that a copy of what others hold is begun here, from nothing."""
+        line = [list(each) for each in lodged.line]
+        told = {"s": session, "m": list(lodged.members), "p": line}
+        self._append({"t": "lodged", "e": epoch} | told)
 
     def sealed(self, epoch: int, tail: int, end_segment: int, end_bytes: int) -> None:
         """Records T of a generation. A second seal with the same T is a repeated recovery."""

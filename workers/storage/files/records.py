@@ -41,6 +41,16 @@ DOUBT = msgpack.packb(
 """The body with which a journal goes on of which something was lost."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lodged:
+    """Of a generation that this broker was never a member of, and has a copy of."""
+
+    members: tuple[int, ...]
+    """Ordinals."""
+    line: tuple[tuple[int, int, int], ...]
+    """(token, epoch, T) of those that it continues and that have a group."""
+
+
 @dataclass(slots=True)
 class Generation:
     """One shard range's log under one leader session, as far as lineage.log knows it."""
@@ -62,6 +72,8 @@ class Generation:
     begin: tuple[int, int, int] = (0, 1, 0)
     """Segment, gseq and prev_crc of the first group that retention has left: the stable mark
     without which a segment that is missing is damage."""
+    lodged: Lodged | None = None
+    """Set: no log of a member. The machine hears nothing of it, and the core never has it."""
 
     @property
     def sealed(self) -> bool:
@@ -297,6 +309,11 @@ def apply(generations: dict[int, Generation], record: Record, token: int | None 
                     parent.tail = tail  # Its own record is damaged.
         case "moved" | "begun" | "home":
             pass
+        case "lodged":  # Again, if it is there: then it is copied anew.
+            line = tuple((token, epoch, tail) for token, epoch, tail in record["p"])
+            generation.lodged = Lodged(tuple(record["m"]), line)
+            generation.session, generation.tail = record["s"], None
+            generation.begin, generation.expired = (0, 1, 0), False
         case "sealed":
             generation.tail = record["T"]
             generation.end_segment, generation.end_bytes = record["i"], record["b"]

@@ -64,7 +64,7 @@ async def recover_accepting_loss(
     remove_temporaries(shard)
     empty_trash(shard)
     report = RecoveryReport()
-    for generation in reversed(lineage.generations()):
+    for generation in reversed(lineage.own()):
         # Older ones are sealed, unless lineage.log is damaged.
         if generation.expired or (report.T and generation.sealed):
             continue

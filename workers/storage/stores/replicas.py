@@ -105,7 +105,7 @@ class ReplicaStore(ShardFiles):
         empty_trash(self._shard)
         logs: dict[int, Found] = {}
         start = Start()
-        for generation in reversed(self.lineage.generations()):
+        for generation in reversed(self.lineage.own()):
             epoch = generation.epoch
             known = Recorded(epoch, generation.tail, generation.expired)
             if not start.looks(known):

@@ -168,6 +168,27 @@ class Scrub:
         done, _ = await asyncio.wait([task], timeout=WAIT_SECONDS)
         return bool(done) and not task.cancelled() and task.result()
 
+    async def sound(self, epoch: int, bytes_per_second: int) -> bool:
+        """Reads all of a generation that has ended from the disk: whether all of it is as it must
+        be. What is not is not repaired by this."""
+        keys = [each.key for each in self._catalog.segments() if each.key.epoch == epoch]
+        generation = self._lineage.get(epoch)
+        assert generation is not None and generation.sealed, "it has ended"
+        wanted = range(generation.begin[0], generation.end_segment + 1)
+        if [key.segment for key in keys] != list(wanted):
+            return False
+        for key in keys:
+            verdict = await self._check(key, bytes_per_second)
+            if verdict is None or verdict.damage:
+                return False
+        for key in keys:
+            self._damaged.pop(key, None)  # Made anew.
+        return True
+
+    def damaged(self, epoch: int) -> bool:
+        """Whether something of a generation is known to be damaged."""
+        return any(key.epoch == epoch for key in self._damaged)
+
     def keys_at(self, path: str) -> list[SegmentKey]:
         """The segment with this file, or all of the generation in this directory."""
         known = self._catalog.segments()
@@ -183,7 +204,7 @@ class Scrub:
                 if key in self._damaged:
                     continue
                 try:
-                    verdict = await self._check(key, paced=True)
+                    verdict = await self._check(key, self.bytes_per_second)
                 except (BarcoError, OSError) as error:
                     log.warning("scrub: %s", error)
                     verdict = None
@@ -235,8 +256,10 @@ class Scrub:
 
     # --- Checking -----------------------------------------------------------------------------
 
-    async def _check(self, key: SegmentKey, *, paced: bool = False) -> Soundness | None:
-        """What a segment is like. None: there is nothing to say of it, or not any more."""
+    async def _check(self, key: SegmentKey, pace: int = 0) -> Soundness | None:
+        """What a segment is like. None: there is nothing to say of it, or not any more.
+
+        pace: bytes a second; 0: as fast as it goes."""
         if self._catalog.get(key) is None and self._committed(key.epoch) is None:
             return None
         end = await self._end(key)
@@ -247,13 +270,13 @@ class Scrub:
         tags = self._tags_of(key.epoch)
         try:
             walk = check_segment(path.stat().st_size, key.segment, tags, link, end.gseq)
-            return await self._drive(walk, key, path, paced)
+            return await self._drive(walk, key, path, pace)
         except FileNotFoundError:
             if self._catalog.get(key) is None:
                 return None  # Retention.
             return Soundness(link, 0, "the file is missing")
 
-    async def _drive(self, walk: Walk, key: SegmentKey, path: Path, paced: bool) -> Soundness:
+    async def _drive(self, walk: Walk, key: SegmentKey, path: Path, pace: int) -> Soundness:
         with self._catalog.files.lease(key, path) as fd:
             try:
                 wish = next(walk)
@@ -262,8 +285,8 @@ class Scrub:
                     self.bytes += len(data)
                     wish = walk.send(data)
                     del data
-                    if paced:
-                        await asyncio.sleep(wish.length / self.bytes_per_second)
+                    if pace:
+                        await asyncio.sleep(wish.length / pace)
             except StopIteration as end:
                 verdict: Soundness = end.value
                 return verdict

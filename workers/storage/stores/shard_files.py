@@ -145,6 +145,9 @@ class ShardFiles:
         In this line one follows the other, and one that ended without a group hands on its parents:
         so any later one that has a group will do.
         """
+        generation = self.lineage.get(epoch)
+        if generation is not None and generation.lodged is not None:
+            return True  # Nobody asks a copy of what others were members of for its state.
         elsewhere = self.lineage.elsewhere((self._token, epoch))
         if not all(elsewhere.values()):
             return False
@@ -212,7 +215,7 @@ class ShardFiles:
         return [
             {"epoch": g.epoch, "tail": -1 if g.tail is None else g.tail}
             for g in self.lineage.generations()
-            if not g.expired
+            if not g.expired and (g.lodged is None or g.sealed)
         ][-GENERATIONS_TOLD_MAX:]
 
     def stats(self) -> dict[str, int]:
@@ -239,6 +242,10 @@ class ShardFiles:
                 "storage_expired_bytes": self._retention.deleted_bytes,
             }
         return figures | (self.scrub.stats() if self.scrub is not None else {})
+
+    def bytes_of(self, epoch: int) -> int:
+        """Of the files of a generation that has ended."""
+        return sum(each.size for each in self._catalog.segments() if each.key.epoch == epoch)
 
     def health(self) -> dict[str, int]:
         """For /status: what is known to be damaged, and how far the search for more is."""

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from barco.cluster.ring.cut import Cut, Wanted
-from barco.cluster.ring.depots import COPIES_MIN, Depots, Draining, KeptLog, copied_by, draining
+from barco.cluster.ring.depots import COPIES_MIN, Depots, Draining, EndedLog, copied_by, draining
 from barco.model.generation import Gid
 from barco.types import Epoch, Token
 
@@ -17,14 +17,14 @@ STAY = range(3)
 
 def log(
     first: int, members: Collection[int], holders: Collection[int] | None = None, epoch: int = 2
-) -> tuple[int, KeptLog]:
+) -> tuple[int, EndedLog]:
     gid = Gid(Token(int(CUT.token(first))), Epoch(epoch))
     held = members if holders is None else holders
-    return first, KeptLog(gid, 100, frozenset(members), frozenset(held))
+    return first, EndedLog(gid, 100, frozenset(members), frozenset(held))
 
 
 def due(
-    *logs: tuple[int, KeptLog], up: Collection[int] = range(6), depots: Depots = ()
+    *logs: tuple[int, EndedLog], up: Collection[int] = range(6), depots: Depots = ()
 ) -> Draining:
     return draining(logs, STAY, up, depots, THREE)
 
@@ -60,9 +60,17 @@ def test_one_generation_with_one_copy_is_not_done() -> None:
 
 def test_an_empty_copy_is_waited_for_as_well() -> None:
     first, known = log(4, (3, 1, 4))
-    empty = KeptLog(known.gid, 0, known.members, known.holders)
+    empty = EndedLog(known.gid, 0, known.members, known.holders)
     found = draining([(first, empty)], STAY, range(6), ((4, 0),), THREE)
     assert not found.done and found.named == () and not found.helpless
+
+
+def test_what_a_depot_has_by_now_is_not_left_and_does_not_count() -> None:
+    first, known = log(4, (3, 1, 4))
+    for begun, left in ((40, 60), (100, 1), (200, 1)):
+        part = EndedLog(known.gid, 100, known.members, known.holders, {0: begun, 3: 7})
+        found = draining([(first, part)], STAY, range(6), ((4, 0),), THREE)
+        assert (found.bytes_left, found.bytes_all, found.done) == (left, 100, False)
 
 
 def test_while_another_is_down_both_copies_are_made_elsewhere() -> None:

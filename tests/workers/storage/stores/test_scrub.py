@@ -400,7 +400,7 @@ def test_its_rate_is_bounded(shard, go, monkeypatch):
 
         monkeypatch.setattr(scrub.asyncio, "sleep", sleep)
         for segment in range(SEGMENTS):
-            await place.scrub._check(SegmentKey(2, segment), paced=True)
+            await place.scrub._check(SegmentKey(2, segment), 1 << 20)
         monkeypatch.undo()
         assert sum(slept) <= place.scrub.bytes / (1 << 20)
 
