@@ -62,13 +62,14 @@ class Liar:
         self.kinds: set[str] = set()
         """Of the replication messages that were said, mutated or not."""
 
-    def dial(self, victim: Member, kind: str, worker: int = 2) -> socket.socket:
-        """A link of this kind, proved like any other, as this process of broker 2."""
+    def dial(self, victim: Member, kind: str, worker: int = 2, ordinal: int = 2) -> socket.socket:
+        """A link of this kind, proved like any other, as this process of broker 2, or of another
+        one, from its address."""
         hello = Hello(
             kind=kind,
             cluster_uuid=self.shard.cluster_uuid,
-            ordinal=2,
-            disk_uuid=self.me.disk_uuid,
+            ordinal=ordinal,
+            disk_uuid=self.shard.members[ordinal].disk_uuid,
             worker=worker,
             token=TOKEN_MIN,
             session=self.session,
@@ -79,7 +80,7 @@ class Liar:
         end = socket.create_connection(
             (HOSTS[victim.ordinal], self.shard.replication_port + victim.ordinal),
             timeout=10.0,
-            source_address=(HOSTS[2], 0),
+            source_address=(HOSTS[ordinal], 0),
         )
         mine = frame.encode(hello.to_message() | {door.NONCE: os.urandom(door.NONCE_BYTES)})
         end.sendall(mine)

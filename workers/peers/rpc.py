@@ -24,7 +24,8 @@ from barco.errors import (
 from barco.log import Seldom
 from barco.model.ranges import process_of
 from barco.protocol.link import Hello
-from barco.workers.peers.rpc_frames import Frames
+from barco.workers.peers.answers import ENDS_HERE, WAITS_ONLY, Room, weight
+from barco.workers.peers.rpc_frames import FRAME_BYTES_A_SECOND, Frames
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -35,6 +36,9 @@ REQUESTS_MAX = 32_768
 HOME_ONLY = frozenset(("leaders",))
 """Operations that workers of other brokers may not call: what this broker's own processes hold they
 know best, and a wrong word about it would stop it (`barco.workers.peers.leaders`)."""
+
+TASK_BYTES = 2048
+"""What an operation under way takes beside what was asked, about."""
 
 ASKED_OBJECTS_MAX = 2**20
 """In one request; positions of a hundred thousand slices are a third of it."""
@@ -87,6 +91,8 @@ class RpcServer:
         self._remote: dict[tuple[int, int], _Answering] = {}
         """By broker and worker: each has one connection."""
         self._shares: dict[int, _Share] = {}
+        self._rooms = Room(2 * bytes_max), Room(2 * bytes_max)
+        """For answers that ask no other process, and for all others."""
         self._adopting: set[asyncio.Task[Any]] = set()
 
     def take(self, theirs: Hello, end: socket.socket) -> None:
@@ -107,7 +113,8 @@ class RpcServer:
         operation = self._operation if caller is None else self._from_afar
         share = None
         if caller is not None:
-            share = self._shares.setdefault(caller[0], _Share(self._bytes_max * 3 // 2))
+            made = _Share(caller[0], self._bytes_max * 3 // 2, *self._rooms)
+            share = self._shares.setdefault(caller[0], made)
         connection = _Answering(operation, self._bytes_max, self._gone, share)
         self._connections.add(connection)
         if caller is not None:
@@ -143,10 +150,18 @@ class _Share:
     """Memory of what one other broker asks: of its frames that come in, and of its requests under
     way. Over it nothing more is read of that broker; what others have is theirs."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, ordinal: int, bytes_max: int, leaves: Room, others: Room) -> None:
+        """leaves, others: where its answers have room, if no other process is asked for them and
+        else."""
+        self.ordinal = ordinal
+        self._leaves, self._others = leaves, others
         self._bytes_max = bytes_max
         self._held = 0
         self._waiting: list[_Answering] = []
+
+    def room(self, op: str) -> Room:
+        """For the answer to this."""
+        return self._leaves if op in ENDS_HERE else self._others
 
     def may_take(self, size: int) -> bool:
         """Whether there is so much; one of any size has room where nothing else is."""
@@ -186,6 +201,11 @@ class _Answering(Frames):
         self._share = share
         self._begun = 0
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._unread: list[tuple[Room, int]] = []
+        """What was sent since the other end began to read too slowly."""
+        self._too_slow: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> list[asyncio.Task[None]]:
@@ -213,6 +233,7 @@ class _Answering(Frames):
         if running is not None or len(self._running) >= REQUESTS_MAX:
             raise ProtocolError("too many operations at once, or one twice")
         if self._share is not None:
+            size += TASK_BYTES
             self._share.take(size)
         running = asyncio.create_task(self._answer(message))
         if self._share is not None:
@@ -228,13 +249,58 @@ class _Answering(Frames):
 
     def lost(self) -> None:
         self._end_begun()
+        self.resume_writing()
         self._gone(self)
         for running in self.under_way:
             running.cancel()
 
+    def pause_writing(self) -> None:
+        """What was sent is not read as it comes: nothing more is begun for who asks from afar."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """It is read."""
+        self._writable.set()
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+            self._too_slow = None
+        unread, self._unread = self._unread, []
+        for room, size in unread:
+            assert self._share is not None, "only its answers are counted"
+            room.give_back(self._share.ordinal, size)
+
     async def _answer(self, message: Mapping[str, Any]) -> None:
-        answer: dict[str, Any] = {"id": message["id"], "ok": True}
         op = str(message.get("op"))
+        if self._share is None or op in WAITS_ONLY:
+            self.send(await self._answered(op, message))
+            return
+        await self._writable.wait()
+        room, ordinal = self._share.room(op), self._share.ordinal
+        held = weight(op, message.get("args"), room.share)
+        await room.take(ordinal, held)
+        try:
+            sent = self.send(await self._answered(op, message))
+            if not self._writable.is_set() and not self.closed:
+                # Held until it is read; whoever cancels what is answered does not change that.
+                room.change(ordinal, held, sent)
+                self._unread.append((room, sent))
+                held = 0
+                self._hurry(sent)
+        finally:
+            room.give_back(ordinal, held)
+
+    def _hurry(self, size: int) -> None:
+        """Who does not read in time loses the connection, and its calls."""
+        loop = asyncio.get_running_loop()
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+        unread = sum(each for _, each in self._unread)
+        seconds = limits.FRAME_SECONDS_MAX + unread / FRAME_BYTES_A_SECOND
+        assert size <= unread, "it is one of them"
+        self._too_slow = loop.call_later(seconds, self.close)
+
+    async def _answered(self, op: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = {"id": message["id"], "ok": True}
         try:
             answer["result"] = await self._operation(op, message.get("args") or {})
         except BarcoError as error:
@@ -243,7 +309,7 @@ class _Answering(Frames):
             _seldom.error("operation %.64r of a sibling failed: %.200r", op, error)
             failure = BrokerError("The worker that owns the slice failed.")
             answer = {"id": message["id"], "ok": False, "error": pack_error(failure)}
-        self.send(answer)
+        return answer
 
 
 class _Calling(Frames):

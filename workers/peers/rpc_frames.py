@@ -140,19 +140,21 @@ class Frames(asyncio.BufferedProtocol, ABC):
     def lost(self) -> None:
         """The connection is gone."""
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Queue one message; it goes nowhere if the connection is gone."""
-        if self._transport is not None and not self.closed:
-            body = self._packer.pack(message)
-            if len(body) > 16 * SMALL_BYTES:
-                self._packer = msgpack.Packer(
-                    buf_size=SMALL_BYTES, default=_as_bytes
-                )  # It keeps what it grew to.
-            if len(body) < SMALL_BYTES:
-                self._transport.write(_LENGTH.pack(len(body)) + body)
-            else:
-                self._transport.write(_LENGTH.pack(len(body)))
-                self._transport.write(body)
+    def send(self, message: Mapping[str, Any]) -> int:
+        """Queue one message; it goes nowhere if the connection is gone. Its size, in bytes."""
+        if self._transport is None or self.closed:
+            return 0
+        body = self._packer.pack(message)
+        if len(body) > 16 * SMALL_BYTES:
+            self._packer = msgpack.Packer(
+                buf_size=SMALL_BYTES, default=_as_bytes
+            )  # It keeps what it grew to.
+        if len(body) < SMALL_BYTES:
+            self._transport.write(_LENGTH.pack(len(body)) + body)
+        else:
+            self._transport.write(_LENGTH.pack(len(body)))
+            self._transport.write(body)
+        return len(body)
 
     def close(self) -> None:
         """At once; what is queued is dropped."""

@@ -1,0 +1,116 @@
+"""Memory for answers to workers of other brokers, from before they are made until they are read.
+
+Who asks and does not read gets no more than its own part; what others ask has room beside it.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any
+
+from barco.types import KiB, MiB
+
+ANSWER_BYTES = 64 * KiB
+"""Of an answer, where nothing else is known of it."""
+
+LARGE: dict[str, int] = {"topics": 8 * MiB, "positions": 2 * MiB, "plan": 2 * MiB, "state": 8 * MiB}
+"""Those that may be large, whatever is asked. A state is made in memory before its parts are."""
+
+AS_ASKED = {"read": ("budget", 1), "poll": ("budget", 1), "history": ("bytes", 2)}
+"""What says how large they may be, and how often it is there at once: what is read of a disk for
+others is put together first."""
+
+WAITS_ONLY = frozenset(("wait",))
+"""They last long, and are answered by one word."""
+
+ENDS_HERE = frozenset(("history", "state", "origin", "begun", "begun_by", "target", "standing"))
+"""No other process is asked for them. They have room of their own: the others may wait for one of
+these at the very broker that asks, and would wait for each other."""
+
+
+def weight(op: str, args: Any, most: int) -> int:
+    """About how much memory an answer takes, in bytes; at most `most`."""
+    found = LARGE.get(op, ANSWER_BYTES)
+    if op in AS_ASKED and isinstance(args, Mapping):
+        name, times = AS_ASKED[op]
+        asked = args.get(name)
+        if type(asked) is int and asked > 0:
+            found += times * asked
+    return min(found, most)
+
+
+class Room:
+    """Of one process, for one kind of answers; in turn, and half of it at most for one broker."""
+
+    def __init__(self, bytes_max: int) -> None:
+        assert bytes_max > 1, "half of it is something"
+        self._bytes_max, self.share = bytes_max, bytes_max // 2
+        self._held = 0
+        self._of: Counter[int] = Counter()
+        self._waiting: deque[tuple[int, int, asyncio.Future[None]]] = deque()
+
+    @property
+    def held(self) -> int:
+        """Bytes that are taken."""
+        return self._held
+
+    async def take(self, ordinal: int, size: int) -> None:
+        """Returns when there is so much for this broker. What is cancelled has taken nothing."""
+        assert 0 <= size <= self.share, "see `weight`"
+        if not self._waiting and self._has(ordinal, size):
+            self._give(ordinal, size)
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (ordinal, size, granted)
+        self._waiting.append(entry)
+        self._look()
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self.give_back(ordinal, size)
+            elif entry in self._waiting:
+                self._waiting.remove(entry)
+                self._look()
+            raise
+
+    def change(self, ordinal: int, before: int, after: int) -> None:
+        """What was taken is as large as this now: it is there already."""
+        self._give(ordinal, after - before)
+        self._look()
+
+    def give_back(self, ordinal: int, size: int) -> None:
+        """It has been read, or is not to be."""
+        self._give(ordinal, -size)
+        if self._of[ordinal] == 0:
+            del self._of[ordinal]
+        self._look()
+
+    def _give(self, ordinal: int, size: int) -> None:
+        self._held += size
+        self._of[ordinal] += size
+        assert self._of[ordinal] >= 0, "no more is given back than was taken"
+
+    def _has(self, ordinal: int, size: int) -> bool:
+        own = self._of[ordinal] + size <= self.share
+        return own and (self._held == 0 or self._held + size <= self._bytes_max)
+
+    def _look(self) -> None:
+        """In turn: who has its part already lets others go first, what is full lets nobody."""
+        full: set[int] = set()
+        left: deque[tuple[int, int, asyncio.Future[None]]] = deque()
+        while self._waiting:
+            ordinal, size, granted = entry = self._waiting.popleft()
+            if granted.done():
+                continue
+            if ordinal in full or self._of[ordinal] + size > self.share:
+                full.add(ordinal)
+                left.append(entry)
+            elif self._has(ordinal, size):
+                self._give(ordinal, size)
+                granted.set_result(None)
+            else:
+                left.append(entry)
+                break
+        left.extend(self._waiting)
+        self._waiting = left
