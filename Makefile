@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ hostile: setup ## A member that lies, in each protocol, to two honest ones for S
 TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table
 	$(PYTHON) tests/faults/failover.py --times $(TIMES)
+
+bad-disk: TIMES = 5
+bad-disk: setup ## A follower's disk that is slow or hangs, in turns with good ones; a leader's: a table
+	$(PYTHON) tests/faults/baddisk.py --times $(TIMES)
 
 simulate-gossip: setup ## Gossip in simulated clusters of up to 3,072 brokers: a table
 	$(PYTHON) tests/simulator/gossip/measure.py

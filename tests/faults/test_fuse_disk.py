@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import errno
-import json
 import mmap
 import os
 import threading
@@ -12,20 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faultlab.baddisk import FENCED_S, SLOW_MS, bad_follower, fenced_after, latencies
 from faultlab.fusedisk import FuseDisk
-from faultlab.prober import Prober, percentile
-from faultlab.ring import KEYS, RANGE, SLICES, Ring
-from faultlab.wire import Wire
+from faultlab.prober import percentile
+from faultlab.ring import Ring
 
 from barco.limits import PAGE_BYTES
 
-FENCED_S = 3.0
 BUSY = 2
 """Beside the whole suite this machine has something else to do as well."""
 
-SLOW_MS = 200
 REQUESTS = 300
-WHOLE_S = 60.0
 SHARES = (0.5, 0.99, 1.0)
 
 
@@ -154,41 +150,16 @@ def _address(buffer: memoryview) -> int:
 # --- A follower's ------------------------------------------------------------------------------
 
 
-def latencies(ring: Ring, at: int) -> list[float]:
-    """Of writes to a range, one after the other, at its leader; each must be answered 200."""
-    wire = Wire(ring.nodes[at].port)
-    found = []
-    target = f"/v1/topic/latency/messages?partitionKey={KEYS[at * SLICES]}"
-    try:
-        for _ in range(REQUESTS):
-            began = time.monotonic()
-            answer = wire.call("POST", target, b"x" * 100)
-            assert answer.status == 200, answer
-            found.append(time.monotonic() - began)
-    finally:
-        wire.close()
-    return found
-
-
 @pytest.mark.parametrize("kind", ["slow", "hang"])
 def test_a_bad_disk_at_a_follower_is_not_waited_for(
     ring: Ring, module_disks: list[FuseDisk], kind: str
 ) -> None:
     """The other follower is enough: no answer takes as long as the disk, and nobody is fenced."""
     ring.wait_whole()
-    quiet, epochs = latencies(ring, 0), ring.epochs()
-    disk = module_disks[1]
-    # What it keeps of the range before its own; it leads its own with a good disk.
-    rules = [disk.hurt(op, f"*/{RANGE}/*", kind, ms=SLOW_MS) for op in ("write", "sync")]
-    try:
-        began = time.monotonic()
-        while time.monotonic() < began + FENCED_S or not sum(map(disk.count, rules)):
-            assert time.monotonic() < began + WHOLE_S, "the disk was not used"
-            time.sleep(latencies(ring, 0)[0])
-        hurt = latencies(ring, 0)
+    quiet, epochs = latencies(ring, 0, REQUESTS), ring.epochs()
+    with bad_follower(ring, module_disks[1], kind):
+        hurt = latencies(ring, 0, REQUESTS)
         assert ring.epochs() == epochs, "a fail-over for a follower's disk"
-    finally:
-        disk.clear()
     for name, values in (("quiet", quiet), (kind, hurt)):
         figures = ", ".join(f"p{s * 100:g} {percentile(values, s) * 1e3:.1f} ms" for s in SHARES)
         print(f"follower's disk {name}: {figures}, load {os.getloadavg()[0]:.1f}")
@@ -199,40 +170,6 @@ def test_a_bad_disk_at_a_follower_is_not_waited_for(
 
 
 # --- A leader's --------------------------------------------------------------------------------
-
-
-def fenced_after(ring: Ring, disk: FuseDisk, at: int) -> float:
-    """Seconds without an acknowledgement when the disk of a range's leader hangs; whole after."""
-    ring.wait_whole()
-    prober = Prober(ring)
-    try:
-        assert prober.await_all(time.monotonic() + WHOLE_S)
-        before = ring.epochs()
-        token = str(ring.placement.token(at))
-        since = time.monotonic()
-        rules = [disk.hurt(op, "/*", "hang") for op in ("write", "sync")]
-        while ring_epoch(ring, at, token) == before[token]:
-            assert time.monotonic() < since + WHOLE_S, "its leader stays"
-            time.sleep(0.02)
-        assert prober.await_all(time.monotonic() + WHOLE_S), "not written any more"
-        gaps = prober.gaps(since, time.monotonic())
-        assert sum(map(disk.count, rules)) > 0
-    finally:
-        disk.clear()
-        prober.stop()
-    print(f"leader's disk hung: {', '.join(map(str, gaps))}, load {os.getloadavg()[0]:.1f}")
-    ring.wait_whole()  # It takes part again, and has its range back.
-    return gaps[at].seconds
-
-
-def ring_epoch(ring: Ring, at: int, token: str) -> int:
-    """As one of the others knows it."""
-    wire = Wire(ring.nodes[(at + 1) % 3].port)
-    try:
-        shards = json.loads(wire.call("GET", "/v1/topology").body)["shards"]
-    finally:
-        wire.close()
-    return next(int(each["version"]) for each in shards if each["token"] == token)
 
 
 def test_a_leader_whose_disk_hangs_is_fenced(ring: Ring, module_disks: list[FuseDisk]) -> None:
