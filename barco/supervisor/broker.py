@@ -290,7 +290,13 @@ class Broker:
             writable=self._announce,
             gone=self._gone,
             message=self._message,
+            needed=self._holds_events,
         )
+
+    def _holds_events(self, worker: int) -> bool:
+        """A range that was wanted later and has got nothing yet must not end those that have."""
+        held = self._table.at(worker)
+        return held.genesis or datadir.holds_events(self._plan.data_dir, held.token)
 
     def _options(self, worker: int, channel_fd: int) -> WorkerOptions:
         config, identity = self._plan.config, self._identity
@@ -360,9 +366,10 @@ class Broker:
 
     def _announce(self) -> None:
         """Once, when every slice of the ring can be written through this broker."""
-        lives = [keeper.life for keeper in self._keepers.values()]
         if self._announced or self._stop.is_set():
             return
+        keepers = self._keepers.items()
+        lives = [kept.life for n, kept in keepers if not kept.restarts or self._holds_events(n)]
         pids = [life.pid for life in lives if life is not None and life.ready and life.writable]
         if len(pids) < len(lives):
             return
@@ -441,6 +448,7 @@ class Broker:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
             self._start_needed()
+            self._announce()  # Nobody waits any more for one that died and holds nothing.
             lives = [keeper.life for keeper in self._keepers.values()]
             self._crowding.look((life.stats for life in lives if life is not None), loop.time())
 

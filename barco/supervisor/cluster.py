@@ -210,7 +210,8 @@ class Cluster:
         if self._needed_for != news:
             self._needed_for = news
             me, heard = Ordinal(self._ordinal), self._topology.brokers
-            self._needed = needed_ranges(self.target, self.routes, heard, me)
+            up = [each for each, info in heard.items() if info.up]
+            self._needed = needed_ranges(self.target, self.routes, heard, up, me)
         return self._needed
 
     # --- What workers tell ------------------------------------------------------------------------

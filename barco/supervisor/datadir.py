@@ -305,6 +305,11 @@ def write_table(
         raise refusal(path, error) from None
 
 
+def holds_events(path: Path, token: int) -> bool:
+    """Whether anything was ever written into the log of the range that begins at this token."""
+    return any((path / directory_of(token)).glob("gen-*"))
+
+
 def journals_named(path: Path) -> bool:
     """Whether every journal here has said whose it is, so that one that does not is another's.
 

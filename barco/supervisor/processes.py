@@ -152,7 +152,9 @@ class Keeper:
         writable: Callable[[], None],
         gone: Callable[[int], None],
         message: Callable[[int, dict[str, Any]], None],
+        needed: Callable[[int], bool] = lambda worker: True,
     ) -> None:
+        """needed: whether the broker can not do without it, so that its crash loop is the broker's."""
         self.worker = launch.worker
         self.life: Life | None = None
         self.restarts = 0
@@ -163,6 +165,7 @@ class Keeper:
         self._on_writable = writable
         self._on_gone = gone
         self._on_message = message
+        self._needed = needed
 
     def stop(self) -> None:
         """Let it answer what it has, seal its log and exit; it is not started again."""
@@ -332,6 +335,8 @@ class Keeper:
         if life.process.returncode == EXIT_CONFIG:
             raise ConfigError(life.last_word or obituary)
         delay = self._policy.died(now, now - life.started)
+        if delay is None and not self._needed(self.worker):
+            delay = limits.RESTART_BACKOFF_SECONDS_MAX
         if delay is None:
             raise CrashLoopError(
                 f"worker {self.worker} died {limits.CRASH_LOOP_DEATHS} times within"

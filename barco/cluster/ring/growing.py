@@ -33,14 +33,23 @@ def held_range(
 
 
 def needed_ranges(
-    target: Target | None, routes: RouteTable, heard: Iterable[int], ordinal: Ordinal
+    target: Target | None,
+    routes: RouteTable,
+    heard: Iterable[int],
+    up: Iterable[int],
+    ordinal: Ordinal,
 ) -> list[HeldRange]:
-    """The ranges for which a broker needs a process: of which it shall be a member, among all of
-    the target that were heard of, and of which it is one by the routes. By token, each once."""
+    """The ranges for which a broker needs a process: of which it shall be a member, and of which it
+    is one by the routes. By token, each once.
+
+    heard, up: brokers, this one aside. Leaders plan a ring of those that are up; one that was heard
+    of, holds nothing and is away may be back before its range could be ready.
+    """
     found: dict[int, HeldRange] = {}
     if target is not None and ordinal in target.workers:
-        joined = target.joined(routes, [*heard, ordinal])
-        found = {each.token: each for each in wanted_ranges(target.wanted(joined), ordinal)}
+        for present in (up, heard):
+            wanted = target.wanted(target.joined(routes, [*present, ordinal]))
+            found = {each.token: each for each in wanted_ranges(wanted, ordinal)} | found
     for route in routes:
         if ordinal in route.members and route.token not in found:
             made = held_range(routes.cut, route.first, route.slices, route.members)

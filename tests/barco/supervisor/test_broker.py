@@ -7,10 +7,12 @@ import socket
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barco.model.ranges import ProcessTable, directory_of
 from barco.supervisor import datadir
 
 from .conftest import Fake, cluster_config, is_alive, wait_until
@@ -137,6 +139,31 @@ def test_a_crash_loop_ends_with_a_last_word(start: Start, fake: str, last_word: 
     assert code == 1
     assert line.startswith("barco: worker 1 died 5 times within 30 s, giving up: it ")
     assert last_word in line
+
+
+@pytest.mark.parametrize("holds", [False, True], ids=["nothing", "events"])
+def test_a_range_that_came_later_ends_nobody_while_it_holds_nothing(
+    start: Start, *, holds: bool
+) -> None:
+    first = start("--workers", "2").wait_ready()
+    assert first.stop() == 0
+    identity = datadir.load(first.data_dir)
+    table = datadir.read_table(first.data_dir, identity)
+    later = replace(table.at(1), genesis=False)
+    made = ProcessTable((table.at(0), later))
+    datadir.write_table(first.data_dir, identity, made)
+    if holds:
+        (first.data_dir / directory_of(later.token) / "gen-0000000001").mkdir(parents=True)
+    broker = start(fake="die,only-1", limits={"RESTART_BACKOFF_SECONDS_MAX": 0.3})
+    if holds:
+        code, line = broker.end()
+        assert code == 1 and "worker 1 died 5 times within 30 s, giving up" in line
+        return
+    broker.wait_ready()
+    died = "cannot open the log: the disk is made of cheese"
+    wait_until(lambda: sum(died in text for text in broker.messages()) > 7)
+    assert broker.state(0)["worker"] == 0
+    assert broker.stop() == 0
 
 
 def test_a_refused_configuration_is_not_tried_again(start: Start) -> None:

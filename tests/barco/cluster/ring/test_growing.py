@@ -21,16 +21,25 @@ def spans(found: list[HeldRange]) -> list[tuple[int, int, tuple[int, ...]]]:
 
 def test_without_a_target_what_the_routes_say() -> None:
     table = RouteTable(CUT, FIRST)
-    found = spans(needed_ranges(None, table, (), Ordinal(1)))
+    found = spans(needed_ranges(None, table, (), (), Ordinal(1)))
     assert found == [(0, 8, (0, 1, 2)), (8, 8, (1, 2, 0)), (16, 8, (2, 0, 1))]
-    assert needed_ranges(None, table, (), Ordinal(3)) == []
+    assert needed_ranges(None, table, (), (), Ordinal(3)) == []
 
 
 def test_of_the_target_who_was_heard_of_counts() -> None:
     table = RouteTable(CUT, FIRST)
-    found = spans(needed_ranges(SIX, table, [3], Ordinal(1)))
+    found = spans(needed_ranges(SIX, table, [3], [3], Ordinal(1)))
     # The range of 2 is still its own by the routes, until it has moved.
     assert found == [(0, 4, (0, 3, 1)), (4, 4, (3, 1, 2)), (8, 8, (1, 2, 0)), (16, 8, (2, 0, 1))]
-    all_of_them = spans(needed_ranges(SIX, table, range(6), Ordinal(5)))
+    all_of_them = spans(needed_ranges(SIX, table, range(6), range(6), Ordinal(5)))
     assert all_of_them == [(12, 4, (4, 2, 5)), (16, 4, (2, 5, 0)), (20, 4, (5, 0, 3))]
-    assert needed_ranges(SIX, table, range(9), Ordinal(7)) == []
+    assert needed_ranges(SIX, table, range(9), range(9), Ordinal(7)) == []
+
+
+def test_who_came_and_is_away_holds_nothing_up() -> None:
+    """Leaders plan the ring of those that are up; processes were made for another one only."""
+    table = RouteTable(CUT, FIRST)
+    four = spans(needed_ranges(SIX, table, [0, 2, 4], [0, 2, 4], Ordinal(1)))
+    found = spans(needed_ranges(SIX, table, [0, 2, 3, 4], [0, 2, 4], Ordinal(1)))
+    assert set(four) <= set(found), "what leaders wait for is there"
+    assert (4, 4, (3, 1, 4)) in found, "and what they wait for when it is back"
