@@ -1,6 +1,8 @@
 """Other numbers of workers: ranges are cut again under load, and stay at their brokers."""
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,10 @@ from typing import Any
 import pytest
 from joining import JoinedCluster, barco, three, until
 from test_growth import Load, everything, routes
+
+from barco.model.ranges import from_plain
+from barco.supervisor import machine
+from barco.supervisor.machine import Cores
 
 Shape = list[tuple[int, int, list[int]]]
 
@@ -41,22 +47,29 @@ def ask_in_file(cluster: JoinedCluster, broker: int, before: int, workers: int) 
     text = file.read_text()
     assert f"workers = {before}\n" in text
     file.write_text(text.replace(f"workers = {before}\n", f"workers = {workers}\n"))
-    restart(cluster, broker)
-
-
-def restart(cluster: JoinedCluster, broker: int) -> None:
     cluster.stop([broker])
     cluster.start(broker)
     cluster.wait_ready([broker])
 
 
+def logged(cluster: JoinedCluster, broker: int) -> list[dict[str, Any]]:
+    whole, _, _ = cluster.log(broker).read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+
 def words(cluster: JoinedCluster, broker: int) -> list[str]:
     """What a broker's processes have logged."""
-    whole, _, _ = cluster.log(broker).read_text().rpartition("\n")
-    lines: list[dict[str, Any]] = [
-        json.loads(line) for line in whole.splitlines() if line.startswith("{")
-    ]
-    return [str(line.get("message")) for line in lines]
+    return [str(line["message"]) for line in logged(cluster, broker)]
+
+
+def placed(cluster: JoinedCluster, broker: int) -> bool:
+    """Whether each process runs on the core that a broker with this table gives it."""
+    told = json.loads((cluster.data(broker) / "processes.json").read_text())["processes"]
+    table, cores = from_plain(told), Cores(broker, broker, machine.cores())
+    lines = logged(cluster, broker)
+    pids = {line["worker"]: line["pid"] for line in lines if line["message"] == "worker started"}
+    assert set(pids) == set(table.numbers)
+    return all(os.sched_getaffinity(pids[each]) == {cores.of(table, each)} for each in pids)
 
 
 def test_one_worker_becomes_two_and_four(cluster: JoinedCluster) -> None:
@@ -73,13 +86,33 @@ def test_one_worker_becomes_two_and_four(cluster: JoinedCluster) -> None:
     load.goes_on()
     load.end()
     everything(cluster, load)
-    # What was granted once is not asked for again: the command has the last word.
-    target = cluster.topology()["target"]
-    restart(cluster, 0)
-    assert cluster.topology()["target"] == target
-    assert sum("= 4 is asked for, instead of 2" in line for line in words(cluster, 0)) == 1
-    # Fewer are refused, with words.
+    for broker in range(3):
+        until("all are where they belong", lambda broker=broker: placed(cluster, broker))
+    # Fewer are refused, with words, and the broker serves as it is.
+    target, why = cluster.topology()["target"], "ranges would have to be joined"
     fewer = barco("scale", "--workers", 1, "--endpoint", at)
-    assert (fewer.returncode, "ranges would have to be joined" in fewer.stderr) == (1, True)
+    assert (fewer.returncode, why in fewer.stderr) == (1, True)
+    ask_in_file(cluster, 0, 4, 2)
+    until("it is said", lambda: any(why in line for line in words(cluster, 0)))
     assert cluster.topology()["target"] == target
     reached(cluster, shape(4, 2, 2))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("killed", range(3))
+def test_a_broker_is_killed_meanwhile(cluster: JoinedCluster, killed: int) -> None:
+    """In the middle of it all; the next in line goes on, and so does whoever comes back."""
+    load = Load(cluster)
+    load.goes_on()
+    at = cluster.endpoints[(killed + 1) % 3]
+    assert barco("scale", "--workers", 2, "--no-wait", "--endpoint", at).returncode == 0
+    time.sleep(0.3 + 0.5 * killed)
+    cluster.kill(killed)
+    time.sleep(2.0)
+    cluster.start(killed)
+    grown = barco("scale", "--workers", 2, "--timeout", 90, "--endpoint", at)
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    load.goes_on()
+    load.end()
+    reached(cluster, shape(2, 2, 2))
+    everything(cluster, load)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import barco
-from barco.cli.commands.scale.left import away, facts_of, left, listed, words_of
+from barco.cli.commands.scale.left import away, facts_of, left, listed, routes_of, words_of
 from barco.cli.shared import talk
-from barco.cli.shared.routes import cut_of, table_of, target_of
+from barco.cli.shared.routes import cut_of, target_of
 from barco.cluster.ring.plan import plan
 from barco.cluster.ring.target import Target, TargetBroker, check_shape
 from barco.errors import BarcoError, ConflictError, ProtocolError, RequestError
@@ -133,7 +133,7 @@ def _asked(topology: Mapping[str, Any], wanted: Target) -> dict[str, Any]:
 
 
 def _print_plan(topology: Mapping[str, Any], wanted: Target, *, as_json: bool) -> int:
-    table = table_of(topology, wanted.cut)
+    table = routes_of(topology, wanted.cut)
     if faults := table.faults():
         raise ConflictError(f"there is no plan while the ring is not whole: {'; '.join(faults)}")
     rounds = plan(table, wanted.wanted())

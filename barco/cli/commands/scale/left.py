@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barco.cli.shared.routes import cut_of, table_of, target_of
+from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.plan import RingStep, plan
+from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import Target
 from barco.errors import ProtocolError
 
@@ -32,17 +34,29 @@ def left(topology: Mapping[str, Any]) -> WorkLeft:
     target = target_of(topology, cut)
     if target is None:
         raise ProtocolError("this broker tells no target: it is older than this command")
-    table = table_of(topology, cut)
+    table = routes_of(topology, cut)
     missing, faults = away(topology, target), table.faults()
     present = target.workers.keys() - set(missing)
     rounds = [] if faults else plan(table, target.wanted(target.joined(table, present)))
     return WorkLeft(target, missing, rounds, faults)
 
 
+def routes_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
+    """The routes; the only broker of a ring of one counts as broker 0, whatever it is called."""
+    told = table_of(topology, cut)
+    if cut.brokers > 1:
+        return told
+    table = RouteTable(cut)
+    for route in told:
+        table.merge(route._replace(leader=0, members=(0,)))
+    return table
+
+
 def words_of(work: WorkLeft) -> str:
     """For a person at the terminal."""
     if work.done:
-        return f"done: the ring has {len(work.target.brokers)} brokers"
+        brokers = len(work.target.brokers)
+        return f"done: the ring has {brokers} broker{'s' if brokers > 1 else ''}"
     parts = []
     if work.faults:
         parts.append(f"waits: {work.faults[0]}")
@@ -64,7 +78,9 @@ def facts_of(work: WorkLeft) -> dict[str, Any]:
 
 
 def away(topology: Mapping[str, Any], target: Target) -> list[int]:
-    """Of the target: who was not heard of, or is gone."""
+    """Of the target: who was not heard of, or is gone. A single broker is who answers."""
+    if target.cut.brokers == 1:
+        return []
     there = {
         int(each["ordinal"])
         for each in topology["brokers"]
