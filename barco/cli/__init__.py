@@ -27,6 +27,7 @@ COMMANDS = (
     "status",
     "ring",
     "scale",
+    "pre-stop",
     "dump",
     "recover",
     "replace",

@@ -34,6 +34,7 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
+from barco.supervisor.files.addresses import ADDRESSES
 from barco.supervisor.files.asked import ASKED, asked_before
 from barco.supervisor.files.lock import LOCK, open_lock, refusal
 from barco.supervisor.files.routes import ROUTES
@@ -151,7 +152,7 @@ def clear_stranger(path: Path, identity: Identity, lost: str) -> None:
             shutil.rmtree(shard)
         shutil.rmtree(path / RUN, ignore_errors=True)
         (path / IDENTITY).unlink()
-        for name in (PROCESSES, ROUTES, ASKED):
+        for name in (PROCESSES, ROUTES, ASKED, ADDRESSES):
             (path / name).unlink(missing_ok=True)
         _sync_directory(path)
     except OSError as error:
@@ -446,7 +447,7 @@ def _check_empty(path: Path) -> None:
     if IDENTITY in names:
         raise DataDirError(f"{path} is already formatted")
     # Of a format, or of a directory's clearing, that was cut off.
-    names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW, ROUTES, ROUTES + NEW}
+    names -= {IDENTITY + NEW, PROCESSES, PROCESSES + NEW, ROUTES, ROUTES + NEW, ADDRESSES}
     names -= {each.name for each in path.glob(RANGES) if each.is_dir() and not any(each.iterdir())}
     if names:
         raise DataDirError(

@@ -13,7 +13,12 @@ from test_target import ordinals_of, target, told, topology
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JoinedCluster]:
-    yield from three(tmp_path_factory.mktemp("reload"))
+    ring = three(tmp_path_factory.mktemp("reload"))
+    made = next(ring)
+    yield made
+    for ordinal in range(len(made.hosts)):
+        made.kill(ordinal)
+    next(ring, None)
 
 
 def edit(cluster: JoinedCluster, at: int, brokers: list[str], more: str = "") -> None:
@@ -136,7 +141,7 @@ def test_who_starts_with_an_older_file_does_not_set_it_back(cluster: JoinedClust
     assert reloaded(cluster, 2) == ["configuration read again: it is as it was"]
     edit(cluster, 2, listing(cluster, 4))
     (line,) = reloaded(cluster, 2)
-    assert line.endswith(f"the target, version {version}, has them already")
+    assert line.endswith(f"the target, version {version}, of 6 brokers, has them already")
     told(cluster, version)
 
 

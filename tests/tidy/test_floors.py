@@ -19,7 +19,7 @@ FLOORS = (
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
     *("barco.supervisor.files", "barco.supervisor.wire", "barco.supervisor.sources"),
-    "barco.supervisor",
+    *("barco.supervisor", "barco.kubernetes"),
     # The worker, from its seams to its composition.
     *("barco.workers.seams", "barco.workers.watched"),
     *("barco.workers.storage", "barco.workers.storage.files", "barco.workers.storage.index"),

@@ -25,11 +25,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.supervisor": (
         *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log", "barco.cluster"),
     ),
+    "barco.kubernetes": (*BYTES, "barco.config", "barco.supervisor.sources"),
     "barco.client": (*BYTES, "barco"),
     "barco.spark": (*BYTES, "barco", "barco.client"),
     "barco.cli": (
         *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log"),
-        *("barco.supervisor", "barco.client"),
+        *("barco.supervisor", "barco.client", "barco.kubernetes"),
     ),
     # Offline tools look at files that only the storage of a worker understands.
     "barco.cli.commands.aside": (

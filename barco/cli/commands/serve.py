@@ -12,6 +12,7 @@ import barco
 from barco import config as configuration
 from barco import limits, log
 from barco.addresses import bracketed
+from barco.cli.shared.in_kubernetes import begin
 from barco.cli.shared.known import known_disk
 from barco.config import PORT_NAMES, Config, PortsSection
 from barco.errors import ConfigError
@@ -98,6 +99,13 @@ def add_parser(subparsers: Any) -> None:
         " anyone can read and write everything",
     )
     parser.add_argument(
+        "--kubernetes",
+        metavar="NAMESPACE[/POD]",
+        help="this broker is a pod of a StatefulSet, which says its ordinal, where the others are,"
+        " and how many there shall be (pip install 'barco[kubernetes]'; default of POD: the host"
+        " name)",
+    )
+    parser.add_argument(
         "--json",
         action="store_true",
         help='print one line on stdout when ready: {"event":"ready","pid":…,"ports":{…},…}',
@@ -129,13 +137,22 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--dev needs no configuration, and takes none: leave out one of the two")
     log.setup(sys.stderr)
     config, data_dir = _overridden(args)
+    pod = None
+    if args.kubernetes is not None:
+        pod = begin(args.kubernetes, config, data_dir, insecure_allow_open=args.insecure_allow_open)
+
+    def read() -> Config:
+        found = _overridden(args)[0]
+        return found if pod is None else pod.placed(found)
+
     plan = ServePlan(
-        config=config,
+        config=read(),
         data_dir=data_dir,
         dev=args.config is None,
         insecure_allow_open=args.insecure_allow_open,
         known_disk=known_disk,
-        read=lambda: _overridden(args)[0],
+        read=read,
+        source=None if pod is None else pod.follow,
     )
     return run_broker(plan, lambda ready: _announce(ready, args.json))
 

@@ -77,16 +77,18 @@ class Wisher:
         """
         assert listed, "somebody is there"
         tries = 0
-        while (target := wished(self._heard(), listed)) is not None:
+        while (wanted := wished(self._heard(), listed)) is not None:
             try:
-                told = await self._put(target)
+                told = await self._put(wanted)
             except ConflictError:
                 if (tries := tries + 1) == TRIES:
                     raise
                 await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return f"the target is version {told['version']}, of {len(told['brokers'])} brokers"
-        return f"the target, version {self._heard().target.version}, has them already"
+        target = self._heard().target
+        count = len(target.brokers)
+        return f"the target, version {target.version}, of {count} brokers, has them already"
 
     async def _put(self, target: Target) -> Mapping[str, Any]:
         brokers = []
