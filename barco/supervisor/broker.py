@@ -123,7 +123,7 @@ class Broker:
             plan.config,
             read=self._read_again,
             wish=self._wisher.wish,
-            notify=lambda **state: self._notifier.send(**state) if self._announced else None,
+            notify=self._reloading,
         )
 
     async def run(self) -> int:
@@ -463,16 +463,17 @@ class Broker:
         for keeper in self._keepers.values():
             keeper.kill("was stopped by a second signal")
 
-    # --- The configuration, again -------------------------------------------------------------
+    def _reloading(self, **state: str | int) -> None:
+        """Says so to systemd, whose word for it is that the broker is ready again."""
+        if self._announced and not self._stop.is_set():
+            self._notifier.send(**state)
 
     def _read_again(self) -> Config:
         """As a start with it would check it, of this data directory; in a thread."""
-        plan, identity = self._plan, self._identity
-        read = plan.read or (lambda: plan.config)
-        config, _ = machine.check(read(), plan.insecure_allow_open)
-        datadir.check_formatted(plan.data_dir, config, identity)
-        if identity.ring_size > 1:
-            configuration.check_cluster_ports(config, self._table.numbers[-1] + 1)
+        plan = self._plan
+        found = plan.read() if plan.read is not None else plan.config
+        config, _ = machine.check(found, plan.insecure_allow_open)
+        datadir.check_formatted(plan.data_dir, config, self._identity, self._table)
         return config
 
     def _heard(self) -> HeardCluster:

@@ -209,8 +209,12 @@ def identify(path: Path, config: Config, known_disk: Callable[[Config], str | No
     return identity
 
 
-def check_formatted(path: Path, config: Config, identity: Identity) -> None:
-    """Refuse a configuration that is not of this data directory."""
+def check_formatted(
+    path: Path, config: Config, identity: Identity, table: ProcessTable | None = None
+) -> None:
+    """Refuse a configuration that is not of this data directory, or has no ports for its table."""
+    if table is not None and identity.ring_size > 1:
+        configuration.check_cluster_ports(config, table.numbers[-1] + 1)
     check_membership(path, config, identity)
     slices = config.cluster.slices_per_range
     if slices not in (limits.SLICES_PER_RANGE, identity.slices_per_range):

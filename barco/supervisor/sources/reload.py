@@ -44,6 +44,7 @@ class Reloader:
                 said = await self._reload()
             except (BarcoError, OSError) as error:
                 why = error.detail if isinstance(error, BarcoError) else str(error)
+                why = " ".join(why.split())  # One line, for systemd too.
                 said = f"reload refused, all of it, and nothing is changed: {why}"
                 log.error("%s", said)
             else:

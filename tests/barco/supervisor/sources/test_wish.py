@@ -1,12 +1,20 @@
 """Brokers that are to be in the cluster as well."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.target import Target, TargetBroker, first_target
-from barco.errors import BarcoError, ConfigError, RequestError
+from barco.cluster.ring.target import (
+    Known,
+    Target,
+    TargetBroker,
+    first_target,
+    next_target,
+)
+from barco.errors import BarcoError, ConfigError, ConflictError, RequestError
 from barco.supervisor.sources import wish
 from barco.supervisor.sources.wish import HeardCluster, Wisher, wished
 
@@ -69,3 +77,59 @@ def test_nobody_who_could_say(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BarcoError, match=r"127\.0\.0\.1:1"):
         asyncio.run(wisher.wish(HOSTS[:4]))
     assert "has them already" in asyncio.run(wisher.wish(HOSTS[:3]))  # Nobody is asked.
+
+
+class Race:
+    """A cluster whose target is kept by the real compare and set; gossip tells it a try later."""
+
+    def __init__(self) -> None:
+        self.kept = self.told = first_target(CUT, 2)
+        self.refused = 0
+
+    def wisher(self) -> Wisher:
+        race = self
+
+        class Racer(Wisher):
+            async def _put(self, target: Target) -> Mapping[str, Any]:
+                before = race.told
+                race.told = race.kept
+                known = Known(cluster_uuid="c")
+                try:
+                    race.kept = next_target(
+                        race.kept, before.version, target.brokers, cluster_uuid="c", known=known
+                    )
+                except ConflictError:
+                    race.refused += 1
+                    raise
+                return {"version": race.kept.version, "brokers": race.kept.brokers}
+
+        return Racer("127.0.0.1:1", "a" * 32, lambda: HeardCluster(target=race.told, hosts={}))
+
+
+def test_who_comes_second_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And asks for what the first one has not said, or for nothing."""
+    monkeypatch.setattr(wish, "PAUSE_SECONDS", 0.01)
+    race = Race()
+
+    async def play() -> list[str]:
+        return [await race.wisher().wish(HOSTS[:count]) for count in (4, 6, 4)]
+
+    said = asyncio.run(play())
+    expected = ["the target is version 1, of 4 brokers", "the target is version 2, of 6 brokers"]
+    assert said[:2] == expected
+    assert len(race.kept.brokers) == 6 and race.refused == 1
+
+
+def test_a_conflict_that_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of the last target are left, say."""
+    monkeypatch.setattr(wish, "PAUSE_SECONDS", 0.0)
+    tries = []
+
+    class Refused(Wisher):
+        async def _put(self, target: Target) -> Mapping[str, Any]:
+            tries.append(target)
+            raise ConflictError("the last target is not reached, 3 steps are left")
+
+    with pytest.raises(ConflictError, match="3 steps are left"):
+        asyncio.run(Refused("127.0.0.1:1", "a" * 32, heard).wish(HOSTS[:4]))
+    assert len(tries) == wish.TRIES
