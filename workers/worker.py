@@ -20,6 +20,7 @@ from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
 from barco.workers.http.base.messages import problem_response
 from barco.workers.operations.asking import WorkersAsked
+from barco.workers.operations.drains import Drains
 from barco.workers.operations.growth import Growth
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
@@ -115,6 +116,7 @@ class Worker:
         )
         self._growth = Growth(options, self._service, self._replica.driver, self._network.siblings)
         self._service.target.on_news = self._growth.kick
+        self._drains = Drains(self._service, self._network.siblings)
         reader.elsewhere = self._replica.history
         names = (
             "built",
@@ -180,6 +182,8 @@ class Worker:
         self._spawn(self._growth.run())
         if self._options.workers_asked:
             self._spawn(self._workers_asked().run())
+        if self._options.ring_size > 1:
+            self._spawn(self._drains.run())
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())

@@ -28,6 +28,7 @@ COMMANDS = (
     "ring",
     "scale",
     "pre-stop",
+    "drain",
     "dump",
     "recover",
     "replace",

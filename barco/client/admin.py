@@ -53,6 +53,12 @@ class AsyncAdmin:
         PUT /v1/topology takes it. What it is then."""
         return self._document(await self._request("PUT", "/v1/topology", target), "the target")
 
+    async def drains(self, without: Sequence[int] = ()) -> Document:
+        """Of brokers that the target does not name what is still on them alone. without: as if
+        these had left as well."""
+        given = ",".join(map(str, without))
+        return await self._get(f"/v1/drains?without={given}" if given else "/v1/drains")
+
     async def metrics(self) -> str:
         """Prometheus' text format."""
         return (await self._request("GET", "/metrics")).body.decode()
@@ -207,6 +213,11 @@ class Admin:
     def set_target(self, target: Document) -> Document:
         """Say of which brokers the cluster shall consist; what it is then."""
         return self._thread.run(self._admin.set_target(target))
+
+    def drains(self, without: Sequence[int] = ()) -> Document:
+        """Of brokers that the target does not name what is still on them alone. without: as if
+        these had left as well."""
+        return self._thread.run(self._admin.drains(without))
 
     def metrics(self) -> str:
         """Prometheus' text format."""

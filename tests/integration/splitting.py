@@ -1,9 +1,9 @@
 """`barco serve` whose workers do what a test says: split what they lead, answer an operation.
 
 Each worker listens on run/tell-<number> in its data directory. A line of JSON comes: {"split":
-[first, second]}, each {"token", "end", "leader", "members"} where a member is [ordinal, disk] and
-a leader one of them with its session; {"append": [topic, slice], "values": [...]}, to what it
-leads; or {"op": name, "args": {...}}. One goes back.
+[first, second]} or {"move": child}, each {"token", "end", "leader", "members"} where a member is
+[ordinal, disk] and a leader one of them with its session; {"append": [topic, slice], "values":
+[...]}, to what it leads; or {"op": name, "args": {...}}. One goes back.
 """
 
 import asyncio
@@ -43,6 +43,8 @@ class ToldWorker(workers.Worker):
         try:
             if "split" in told:
                 self._split(told["split"])
+            elif "move" in told:
+                self._move(told["move"])
             elif "append" in told:
                 answer = [await self._append(*told["append"], each) for each in told["values"]]
             elif "op" in told:
@@ -65,6 +67,11 @@ class ToldWorker(workers.Worker):
         assert generation is not None
         first, second = map(_child, told)
         self._replica.driver.post(ev.Split(generation.gid, (first, second)))
+
+    def _move(self, told: dict[str, Any]) -> None:
+        generation = self._replica.driver.generation
+        assert generation is not None
+        self._replica.driver.post(ev.Move(generation.gid, _child(told)))
 
 
 class SplittingBroker(GrowingBroker):

@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.cli.shared.routes": (*BYTES, "barco.cluster.ring"),
     "barco.cli.commands.ring": (*BYTES, "barco", "barco.cli", "barco.client", "barco.cluster.ring"),
     "barco.cli.commands.scale": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
+    "barco.cli.commands.drain": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),

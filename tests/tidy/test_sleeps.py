@@ -24,6 +24,8 @@ BY_THE_CLOCK = {
     "barco.workers.worker:_idle_positions": "groups age",
     "barco.workers.worker:_staging": "writes age",
     "barco.workers.process.footprint:watch": "the kernel does not tell how large a process is",
+    "barco.cli.commands.drain:_look_on": "its pace: brokers tell nobody who only looks on",
+    "barco.workers.operations.drains:run": "who has what changes without a word to it",
     "barco.workers.operations.depot:run": "who has what changes without a word to it",
     "barco.workers.operations.depot:_copy_from": "its pace",
     "barco.workers.operations.network:_exchange": "news may have been lost",

@@ -1,6 +1,6 @@
 """The part of the API's table that is about how large the cluster shall be."""
 
-from barco.workers.http.base.routes import Route
+from barco.workers.http.base.routes import Parameter, Route
 
 GROWING_ROUTES = (
     Route(
@@ -51,5 +51,16 @@ GROWING_ROUTES = (
             503: "Nobody leads slice 0, where it is kept.",
         },
         shape="target",
+    ),
+    Route(
+        "GET",
+        "/v1/drains",
+        "growing.drains",
+        "Brokers that are not in the target: whether all that they hold is elsewhere as well, what "
+        "is still being copied, and for what it waits.",
+        "administration",
+        (Parameter("without", "Ordinals, with commas between: as if these had left as well."),),
+        answers={200: "Each of them.", 503: "Nobody leads slice 0, where the target is kept."},
+        shape="drains",
     ),
 )

@@ -4,10 +4,12 @@ Whoever leads slice 0 keeps the target (`barco.workers.shard.target`), and tells
 gossip says is good enough to get ready by, and to be shown; before a step the keeper is asked.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.depots import Depots
 from barco.cluster.ring.plan import StepKind, plan
 from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import (
@@ -20,6 +22,7 @@ from barco.cluster.ring.target import (
     unpack_target,
 )
 from barco.errors import ConflictError, NoLeaderError, NotReadyError, ProtocolError, RequestError
+from barco.model.generation import Gid
 from barco.model.options import WorkerOptions, cluster_mark
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
@@ -57,6 +60,8 @@ class TargetDesk:
         """Called when another one is heard of."""
         self.tell: Callable[[bytes], None] = lambda packed: None
         """Tells the supervisor, and by it all brokers."""
+        self.copies: Callable[[set[int]], Awaitable[Mapping[Gid, Collection[int]]]] = _no_copies
+        """Of generations that have ended, for brokers that are to leave: who in reach has all."""
 
     # --- Who keeps it ------------------------------------------------------------------------
 
@@ -70,6 +75,31 @@ class TargetDesk:
     def close(self) -> None:
         """It does not any more."""
         self._leads = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether the target is kept here."""
+        return self._leads
+
+    def kept(self) -> Target:
+        """The target itself; NotReadyError where it is not kept."""
+        self._check_leads()
+        return self._keeper.target
+
+    async def name_depots(self, named: Depots) -> None:
+        """A version of the target with these more, those that are named already left out."""
+
+        def propose(current: Target) -> Target:
+            news = tuple(
+                each
+                for each in dict.fromkeys(named)
+                if each not in current.depots and each[1] in current.workers
+            )
+            return current.with_depots(news) if news else current
+
+        target = await self._keeper.change(propose)
+        self._check_leads()
+        self._say(target)
 
     def _say(self, target: Target) -> None:
         self.heard = target
@@ -107,9 +137,11 @@ class TargetDesk:
         listed = [_broker(each) for each in args["brokers"]]
         cluster, seen = str(args["cluster"]), int(args["seen"])
         check_shape(self.cut, listed)  # Whatever else is known, or not.
+        leaving = self._keeper.target.workers.keys() - {each.ordinal for each in listed}
+        copies = await self.copies(leaving) if leaving else {}
 
         def propose(current: Target) -> Target:
-            known = self._known(current)
+            known = replace(self._known(current), copies=copies)
             target = next_target(current, seen, listed, cluster_uuid=cluster, known=known)
             self._check_stays(current, target)
             try:
@@ -168,7 +200,10 @@ class TargetDesk:
             told |= {"host": each.host} if each.host else {}
             told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
             brokers.append(told)
-        return {"version": target.version, "brokers": brokers}
+        found: dict[str, Any] = {"version": target.version, "brokers": brokers}
+        if target.depots:
+            found["depots"] = [{"first": at, "ordinal": ordinal} for at, ordinal in target.depots]
+        return found
 
     # --- What there is -------------------------------------------------------------------------
 
@@ -187,6 +222,10 @@ class TargetDesk:
         if peer is None:
             raise NoLeaderError("Nobody leads slice 0 at the moment.")
         return unpack_target(self.cut, await siblings.call(peer, "target", {}, ASK_SECONDS))
+
+
+async def _no_copies(leaving: set[int]) -> Mapping[Gid, Collection[int]]:
+    return {}
 
 
 def _broker(given: Any) -> TargetBroker:

@@ -5,6 +5,7 @@ process of a broker holds a range stands in that broker's table, which it tells 
 has been heard its first table is the best guess.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -227,6 +228,14 @@ class RingRanges:
     def disk_of(self, ordinal: int) -> bytes:
         """The uuid of a broker's disk, 16 bytes; empty if it has not been heard."""
         return self._of(Ordinal(ordinal)).disk
+
+    def tokens_of(self, ordinal: Ordinal) -> list[int]:
+        """The ranges that a broker has processes for, those that are history among them."""
+        return sorted(self._of(ordinal).numbers)
+
+    def slice_at(self, token: int) -> int:
+        """The number of the slice that begins at this token, in the whole ring."""
+        return bisect_left(self._starts, token)
 
     @property
     def peers(self) -> list[int]:

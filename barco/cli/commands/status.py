@@ -5,6 +5,7 @@ from typing import Any
 
 import barco
 from barco.cli.shared import talk
+from barco.cli.shared.leaving import words_of
 from barco.cli.shared.ring import draw
 
 DESCRIPTION = """\
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"reason   {status['reason']}")
     if cluster:
         print(f"copies   {_copies(status)}")
+    if leaves := status.get("leaves"):
+        print(f"leaves   {words_of(leaves)}")
     print(f"version  {status.get('version')}")
     why = f" ({status['engineReason']})" if status.get("engineReason") else ""
     print(f"engine   {status.get('engine')}{why}")

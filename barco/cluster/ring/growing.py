@@ -32,6 +32,15 @@ def held_range(
     )
 
 
+def depot_range(wanted: Wanted, first: int, ordinal: Ordinal) -> HeldRange:
+    """A range that a broker keeps copies of, and that may be none of the ring any more. Nobody
+    votes there: who stands beside it has these slices now."""
+    cut, now = wanted.cut, wanted.at(first)
+    end = min(now.end, first - first % cut.slices_per_range + cut.slices_per_range)
+    others = [each for each in now.members if each != ordinal][:2]
+    return held_range(cut, first, end - first, (*others, ordinal))
+
+
 def needed_ranges(
     target: Target | None,
     routes: RouteTable,
@@ -39,8 +48,8 @@ def needed_ranges(
     up: Iterable[int],
     ordinal: Ordinal,
 ) -> list[HeldRange]:
-    """The ranges for which a broker needs a process: of which it shall be a member, and of which it
-    is one by the routes. By token, each once.
+    """The ranges for which a broker needs a process: of which it shall be a member, of which it is
+    one by the routes, and whose depot it is. By token, each once.
 
     heard, up: brokers, this one aside. Leaders plan a ring of those that are up; one that was heard
     of, holds nothing and is away may be back before its range could be ready.
@@ -50,6 +59,9 @@ def needed_ranges(
         for present in (up, heard):
             wanted = target.wanted(target.joined(routes, [*present, ordinal]))
             found = {each.token: each for each in wanted_ranges(wanted, ordinal)} | found
+        kept = (first for first, depot in target.depots if depot == ordinal)
+        for made in (depot_range(wanted, first, ordinal) for first in kept):
+            found.setdefault(made.token, made)
     for route in routes:
         if ordinal in route.members and route.token not in found:
             made = held_range(routes.cut, route.first, route.slices, route.members)

@@ -5,7 +5,7 @@ from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.base.status_schema import READY, STATUS
-from barco.workers.http.base.topology_schema import TARGET, TOPOLOGY
+from barco.workers.http.base.topology_schema import DRAINS, TARGET, TOPOLOGY
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -68,6 +68,7 @@ _KINDS = {
     "ready": {"$ref": "#/components/schemas/Ready"},
     "topology": {"$ref": "#/components/schemas/Topology"},
     "target": {"$ref": "#/components/schemas/Target"},
+    "drains": {"$ref": "#/components/schemas/Drains"},
 }
 
 _TAGS = {
@@ -104,6 +105,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Ready": READY,
                 "Topology": TOPOLOGY,
                 "Target": TARGET,
+                "Drains": DRAINS,
             },
             "responses": {
                 "Problem": {

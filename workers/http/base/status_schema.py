@@ -90,6 +90,18 @@ _ROUTES = object_of(
     | {"description": "What does not fit together, is not believed, or is led by nobody."},
 )
 
+LEAVING = object_of(
+    "ordinal up drained generations copies bytesLeft bytesAll waits",
+    ordinal=told("integer", "Of a broker that is none of the target."),
+    up="boolean",
+    drained=told("boolean", "Nothing is on it alone: it may be stopped and removed."),
+    generations=told("integer", "That have ended, and of which it has or had a copy."),
+    copies=told("integer", "That depots make of them, or have made."),
+    bytesLeft="integer",
+    bytesAll="integer",
+    waits=list_of({"type": "string", "description": "For what, in words."}),
+)
+
 STATUS = object_of(
     "status inSync version engine engineReason nice worker shards openToAll",
     status={"type": "string", "enum": ["ready", "starting"]},
@@ -108,6 +120,7 @@ STATUS = object_of(
     clusterSecret="boolean",
     peers=list_of(_PEER),
     routes=_ROUTES,
+    leaves=LEAVING | {"description": "It is none of the target (any more); only then."},
     refusals={
         "type": "object",
         "description": "By ordinal: whom it has turned away, or who turns it away, and why.",

@@ -1,6 +1,6 @@
 """What /v1/topology answers, as a JSON Schema for /openapi.json."""
 
-from barco.workers.http.base.status_schema import FOLLOWER, list_of, object_of, told
+from barco.workers.http.base.status_schema import FOLLOWER, LEAVING, list_of, object_of, told
 
 _NUMBERS = {"type": "array", "items": {"type": "integer"}}
 
@@ -78,6 +78,17 @@ TARGET = object_of(
             diskUuid="string",
         )
     ),
+    depots=list_of(
+        object_of(
+            "first ordinal",
+            first=told("integer", "The first slice of a range of which it copies history."),
+            ordinal="integer",
+        )
+    ),
+)
+
+DRAINS = object_of(
+    "version brokers", version=told("integer", "Of the target."), brokers=list_of(LEAVING)
 )
 
 TOPOLOGY = object_of(

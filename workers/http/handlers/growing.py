@@ -1,12 +1,13 @@
 """How large the cluster shall be: the target, changed by whoever leads slice 0."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from barco.errors import RequestError
 from barco.limits import BROKERS_MAX
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
-from barco.workers.http.base.messages import Request, Response, json_response
+from barco.workers.http.base.messages import Request, Response, json_response, parse_number
 from barco.workers.http.handlers.ring import described_target
 
 _NAMES = ("cluster", "version", "brokers")
@@ -26,6 +27,19 @@ class Growing:
         args = _asked(request.json())
         packed = await self._context.change_slice(0, "target_change", args)
         return json_response(described_target(self._context, packed))
+
+    async def drains(self, request: Request) -> Response:
+        """What brokers that leave still hold alone, as whoever keeps the target sees it."""
+        given = request.value("without") or ""
+        without = [parse_number("without", each) for each in given.split(",") if each]
+        if len(without) > BROKERS_MAX:
+            raise RequestError(f"without names at most {BROKERS_MAX} brokers.")
+        return json_response(await drains(self._context, {"without": without}))
+
+
+async def drains(context: Context, args: Mapping[str, Any], timeout: float = 30.0) -> Any:
+    """As whoever leads slice 0 answers."""
+    return await context.ask(context.owner(0), "drains", args, timeout)
 
 
 def _asked(given: Any) -> dict[str, Any]:

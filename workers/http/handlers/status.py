@@ -17,6 +17,7 @@ from barco.workers.http.base.messages import (
 )
 from barco.workers.http.base.openapi import document
 from barco.workers.http.base.routes import Route
+from barco.workers.http.handlers.growing import drains
 from barco.workers.http.handlers.ring import (
     described_brokers,
     described_ranges,
@@ -72,7 +73,9 @@ class Status:
 
     async def _looked(self) -> Response:
         options = self._context.options
-        found, cluster = await asyncio.gather(look(self._context), self._cluster())
+        found, cluster, leaves = await asyncio.gather(
+            look(self._context), self._cluster(), self._leaves()
+        )
         body: dict[str, Any] = {
             "status": "ready" if found.ready else "starting",
             "inSync": found.in_sync,
@@ -89,6 +92,8 @@ class Status:
             body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
             body |= _peers(options.ordinal, cluster)
             body["routes"] = self._routes(cluster)
+        if leaves is not None:
+            body["leaves"] = leaves
         if found.waits:
             body["waits"] = True
         if found.degraded:
@@ -97,6 +102,18 @@ class Status:
             return json_response(body)
         body["reason"] = " ".join(found.waiting)
         return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    async def _leaves(self) -> Any:
+        """What is to be done before this broker may go, if the target does not name it (any more);
+        None as long as nobody says."""
+        options, target = self._context.options, self._context.service.target.heard
+        if options.ring_size == 1 or options.ordinal in target.workers:
+            return None
+        try:
+            told = await drains(self._context, {}, _STATUS_TIMEOUT_S)
+        except BarcoError:
+            return None
+        return next((each for each in told["brokers"] if each["ordinal"] == options.ordinal), None)
 
     def _routes(self, cluster: Mapping[str, Any]) -> dict[str, Any]:
         """What is wrong with the routes, in words; the supervisor knows best who said what."""

@@ -43,3 +43,19 @@ def test_who_came_and_is_away_holds_nothing_up() -> None:
     found = spans(needed_ranges(SIX, table, [0, 2, 3, 4], [0, 2, 4], Ordinal(1)))
     assert set(four) <= set(found), "what leaders wait for is there"
     assert (4, 4, (3, 1, 4)) in found, "and what they wait for when it is back"
+
+
+def test_a_depot_needs_a_process_for_a_range_that_is_none_any_more() -> None:
+    three = tuple(TargetBroker(ordinal=each, workers=1) for each in range(3))
+    target = Target(4, CUT, three, depots=((4, 2), (20, 1), (8, 2)))
+    table = RouteTable(CUT, FIRST)
+    found = needed_ranges(target, table, range(3), range(3), Ordinal(2))
+    assert [each.token for each in found] == [CUT.token(at) for at in (0, 4, 8, 16)]
+    # Of slices 4 to 7, whose process has no vote: who has them now stands before it.
+    assert spans(found)[1] == (4, 4, (0, 1, 2))
+    # What it is a member of it has a process for already.
+    assert spans(found)[2] == (8, 8, (1, 2, 0))
+    assert spans(needed_ranges(target, table, range(3), range(3), Ordinal(0)))[1][0] == 8
+    # Who is in the target no more takes no copies.
+    gone = Target(5, CUT, three, depots=((4, 4),))
+    assert needed_ranges(gone, table, range(6), range(6), Ordinal(4)) == []

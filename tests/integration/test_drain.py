@@ -1,0 +1,182 @@
+"""A broker that leaves: copies of what it holds come to be elsewhere before it may go."""
+
+import http.client
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import splitting
+from growing import ask, entry
+from joining import JoinedCluster, barco, until
+from splitting import tell
+
+import barco as client
+from barco.errors import BarcoError
+from barco.model.placement import Placement
+from barco.model.ranges import directory_of, token_of_slice
+from barco.model.token import token_of
+from barco.workers.storage.files.lineage import Lineage
+
+CUT = Placement(3, 8)
+OLD, NEW, END = (token_of_slice(CUT, at) for at in (0, 4, 8))
+RATE = 512 * 1024
+EVENTS, EVENT_BYTES = 24, 100_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
+    """Three brokers, and one more that has joined and waits; workers do what a test says."""
+    python = tmp_path / "python"
+    program = Path(splitting.__file__).resolve()
+    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -P {program} "$@"\n')
+    python.chmod(0o700)
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    made = JoinedCluster(
+        tmp_path, hosts=tuple(f"{net}.{n + 1}" for n in range(3)), tied=True, python=str(python)
+    )
+    made.write()
+    for ordinal in range(3):
+        with made.config(ordinal).open("a") as file:
+            file.write(f"\n[drain]\nbytes_per_second = {RATE}\n")
+        made.start(ordinal)
+    try:
+        made.wait_ready()
+        made.join(f"{net}.4")
+        made.wait_ready([3])
+        yield made
+    finally:
+        made.stop()
+
+
+def number_of(cluster: JoinedCluster, ordinal: int) -> int:
+    """Of a broker's process for the range that is made."""
+    told = json.loads((cluster.data(ordinal) / "processes.json").read_text())["processes"]
+    return next(each["number"] for each in told if each["token"] == str(NEW))
+
+
+def said(cluster: JoinedCluster, ordinal: int) -> Any:
+    """(session, disk, role) of a broker's process for that range."""
+    return tell(cluster.data(ordinal), number_of(cluster, ordinal))
+
+
+def child(
+    cluster: JoinedCluster, token: int, end: int, members: tuple[int, ...], *, first: bool
+) -> dict[str, Any]:
+    of = {at: tell(cluster.data(at), at) if first else said(cluster, at) for at in members}
+    assert all(of.values()), of
+    return {
+        "token": token,
+        "end": end,
+        "leader": [0, of[members[0]][0]],
+        "members": [[at, of[at][1]] for at in members],
+    }
+
+
+def leads(cluster: JoinedCluster, ordinal: int) -> None:
+    until(f"broker {ordinal} leads", lambda: (said(cluster, ordinal) or (0, 0, 0))[2] == "leader")
+
+
+def make(cluster: JoinedCluster) -> None:
+    """Slices 4 to 7 of broker 0's range become one of their own, of brokers 3, 1 and 2."""
+    for at in (3, 1, 2):
+        ask(cluster.data(at), add=entry(NEW, 4, 4, [3, 1, 2]))
+        until("it waits", lambda at=at: said(cluster, at))
+    children = [
+        child(cluster, OLD, NEW, (0, 1, 2), first=True),
+        child(cluster, NEW, END, (3, 1, 2), first=False),
+    ]
+    until("it is led", lambda: (tell(cluster.data(0), 0) or (0, 0, 0))[2] == "leader")
+    tell(cluster.data(0), 0, split=children)
+    leads(cluster, 3)
+
+
+def move(cluster: JoinedCluster) -> None:
+    """And then one of brokers 1, 2 and 0: what broker 3 has of it is history."""
+    ask(cluster.data(0), add=entry(NEW, 4, 4, [1, 2, 0]))
+    until("it waits", lambda: said(cluster, 0))
+    moved = child(cluster, NEW, END, (1, 2, 0), first=False)
+    tell(cluster.data(3), number_of(cluster, 3), move=moved)
+    leads(cluster, 1)
+
+
+def key() -> str:
+    keys = (str(number) for number in range(100_000))
+    return next(each for each in keys if CUT.locate(token_of(each.encode())) == (0, 5))
+
+
+def produce(cluster: JoinedCluster, values: list[bytes]) -> None:
+    connection = http.client.HTTPConnection(cluster.hosts[0], 9251, timeout=30)
+    for value in values:
+        connection.request("POST", f"/v1/topic/t/messages?partitionKey={key()}", value)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        response.read()
+    connection.close()
+
+
+def leaves(cluster: JoinedCluster, at: int = 1) -> dict[str, Any]:
+    """What broker `at` tells of broker 3; nothing as long as it does not."""
+    try:
+        with client.Admin(cluster.endpoints[at], timeout_s=10.0) as admin:
+            told = admin.drains()["brokers"]
+    except BarcoError:
+        return {}
+    return next((each for each in told if each["ordinal"] == 3), {})
+
+
+def copied(cluster: JoinedCluster, ordinal: int) -> list[int]:
+    """Epochs of the range that a broker holds as a depot, sealed."""
+    lineage = Lineage.load(cluster.data(ordinal) / directory_of(NEW), repair=False)
+    return [each.epoch for each in lineage.generations() if each.lodged and each.sealed]
+
+
+def files(cluster: JoinedCluster, ordinal: int, epoch: int) -> list[bytes]:
+    directory = cluster.data(ordinal) / directory_of(NEW) / f"gen-{epoch:010d}"
+    return [path.read_bytes().rstrip(b"\0") for path in sorted(directory.glob("*.log"))]
+
+
+def test_a_broker_leaves_while_another_is_down(cluster: JoinedCluster) -> None:
+    """Two members stay and one of them is down, so another copies; killed in the middle it goes on.
+    Only then the broker may go."""
+    make(cluster)
+    values = [b"%d %s" % (number, os.urandom(EVENT_BYTES // 2).hex().encode())
+              for number in range(EVENTS)]  # fmt: skip
+    produce(cluster, values)
+    move(cluster)
+    cluster.kill(2)
+    at = cluster.endpoints[1]
+    began = until(
+        "it is copied", lambda: (told := leaves(cluster)).get("bytesLeft", 0) > 1 and told
+    )
+    assert not began["drained"] and began["up"] and began["copies"] >= 1
+    part = began["bytesAll"] * 2 // 3
+    until("a part is there", lambda: 0 < leaves(cluster).get("bytesLeft", 0) < part)
+    before = leaves(cluster)["bytesLeft"]
+    (pid,) = {
+        line["pid"]
+        for line in map(json.loads, cluster.log(0).read_text().splitlines())
+        if line.get("message") == "worker ready" and line.get("worker") == number_of(cluster, 0)
+    }
+    os.kill(pid, signal.SIGKILL)
+    status = until("it says so itself", lambda: cluster.status(3).get("leaves"))
+    assert not status["drained"] and status["ordinal"] == 3
+    again = until("it goes on", lambda: (told := leaves(cluster)) and not told["waits"] and told)
+    assert again["bytesLeft"] <= before, "what was there is not copied again"
+    done = barco("drain", 3, "--timeout", 90, "--endpoint", at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left to copy" in done.stdout
+    assert "broker 3 is drained: it may be stopped and removed" in done.stdout
+    for epoch in (epochs := copied(cluster, 0)):
+        assert files(cluster, 0, epoch) == files(cluster, 1, epoch) == files(cluster, 3, epoch)
+    assert len(epochs) == began["copies"]
+    shown = barco("status", "--endpoint", cluster.endpoints[3])
+    assert "leaves   drained: it may be stopped and removed" in shown.stdout
+    cluster.stop([3])
+    read = barco("consume", "t", "--from", "earliest", "--values", "--endpoint", at)
+    assert read.stdout.splitlines() == [value.decode() for value in values]
