@@ -96,13 +96,11 @@ def make(cluster: JoinedCluster) -> None:
     leads(cluster, 3)
 
 
-def move(cluster: JoinedCluster) -> None:
-    """And then one of brokers 1, 2 and 0: what broker 3 has of it is history."""
-    ask(cluster.data(0), add=entry(NEW, 4, 4, [1, 2, 0]))
-    until("it waits", lambda: said(cluster, 0))
-    moved = child(cluster, NEW, END, (1, 2, 0), first=False)
+def move(cluster: JoinedCluster, *members: int) -> None:
+    """And then one of these: what it had until then is history."""
+    moved = child(cluster, NEW, END, members, first=False)
     tell(cluster.data(3), number_of(cluster, 3), move=moved)
-    leads(cluster, 1)
+    leads(cluster, members[0])
 
 
 def key() -> str:
@@ -148,7 +146,9 @@ def test_a_broker_leaves_while_another_is_down(cluster: JoinedCluster) -> None:
     values = [b"%d %s" % (number, os.urandom(EVENT_BYTES // 2).hex().encode())
               for number in range(EVENTS)]  # fmt: skip
     produce(cluster, values)
-    move(cluster)
+    ask(cluster.data(0), add=entry(NEW, 4, 4, [1, 2, 0]))
+    until("it waits", lambda: said(cluster, 0))
+    move(cluster, 1, 2, 0)
     cluster.kill(2)
     at = cluster.endpoints[1]
     began = until(
@@ -180,3 +180,20 @@ def test_a_broker_leaves_while_another_is_down(cluster: JoinedCluster) -> None:
     cluster.stop([3])
     read = barco("consume", "t", "--from", "earliest", "--values", "--endpoint", at)
     assert read.stdout.splitlines() == [value.decode() for value in values]
+
+
+def test_a_broker_that_has_no_process_for_a_range_gets_one_as_its_depot(
+    cluster: JoinedCluster,
+) -> None:
+    make(cluster)
+    produce(cluster, [b"%d" % number for number in range(10)])
+    move(cluster, 1, 3, 2)
+    cluster.kill(2)
+    until("it has a copy", lambda: (cluster.data(0) / directory_of(NEW)).exists()
+          and copied(cluster, 0))  # fmt: skip
+    until("it counts", lambda: (told := leaves(cluster)).get("bytesLeft") == 0 and told["copies"])
+    for epoch in copied(cluster, 0):
+        assert files(cluster, 0, epoch) == files(cluster, 1, epoch) != []
+    # Its machine votes on nothing, and the core has nothing of it.
+    assert said(cluster, 0)[2] not in ("leader", "follower")
+    cluster.wait_ready([0])
