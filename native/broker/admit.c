@@ -97,6 +97,7 @@ static uint32_t weight_of(uint32_t connections)
 static uint32_t weight_of_newcomer(const struct admission *admission, int fd)
 {
     const uint32_t held = admission->held[class_of(fd)];
+    assert(held <= admission->connections);
     return weight_of(held == 0 ? 1 : held);
 }
 
@@ -118,6 +119,7 @@ void admit_gone(const struct guest *guest)
     assert(admission->connections > 0 && admission->held[guest->address] > 0);
     admission->connections--;
     admission->held[guest->address]--;
+    assert(admission->held[guest->address] <= admission->connections);
 }
 
 /* ---- who goes ---- */
@@ -201,6 +203,7 @@ static bool has_room(struct reactor *reactor, int fd)
         admission->promised_turn = reactor->loop.turns;
         admission->promised = oust(reactor, weight_of_newcomer(admission, fd));
     }
+    assert(admission->promised <= OUSTED_MAX);
     if (admission->promised == 0)
         return false;
     admission->promised--;
@@ -211,6 +214,7 @@ static bool has_room(struct reactor *reactor, int fd)
 
 static void see_off(struct turned_away *away)
 {
+    assert(away->fd >= 0);
     read_over(away->fd);
     close(away->fd);
     away->fd = -1;
@@ -233,6 +237,7 @@ static void turn_away(struct reactor *reactor, const struct listener *listener, 
     struct turned_away *away = &admission->away[admission->next_away++ % TURNED_AWAY_MAX];
     if (away->fd >= 0)
         see_off(away);
+    assert(away->fd < 0); /* its place is free */
     *away = (struct turned_away){fd, reactor->loop.now_ms};
 }
 
@@ -290,6 +295,7 @@ void admit_init(struct reactor *reactor)
 {
     struct admission *admission = &reactor->admission;
     struct rlimit limit;
+    assert(admission->connections == 0);
     admission->files_max = UINT32_MAX;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < UINT32_MAX)
         admission->files_max = (uint32_t)limit.rlim_cur;

@@ -185,6 +185,7 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
 static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
 {
     at = PUT(at, "\"token\":\"");
+    assert(part->number < ring_slices(reactor));
     uint32_t range = part->number >> reactor->options.slice_shift;
     if (range == reactor->options.range_index)
         at = put_text(at, reactor->token_text, reactor->token_text_len);
@@ -247,7 +248,9 @@ static void render_produced(struct conn *conn, const struct slot *slot)
     at = put_u64(at, len);
     at = PUT(at, "\r\n");
     at = put_tail(at, conn, slot);
+    assert((size_t)(at - head) < sizeof head);
     if (len <= sizeof head - (size_t)(at - head)) { /* one piece, the usual case */
+        assert(body == room); /* what has memory of its own is longer than that */
         at = put_text(at, body, len);
         conn_write(conn, head, (size_t)(at - head));
         return;

@@ -99,6 +99,7 @@ uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce
         run_free(run);
         return PROBLEM_BUSY;
     }
+    assert(!batch_is_large(facts) || facts->columns.count == 1); /* others are cut */
     run->waiter = waiter;
     run->sealed = true;
     run->batch = view;
@@ -156,6 +157,7 @@ static bool cut_make(struct cut *cut, const struct batch_facts *facts, int64_t n
         cut->taken[cut->count] = i;
         cut->count += of == number;
     }
+    assert(cut->count <= count); /* the room for them */
     return cut->taken != NULL;
 }
 
@@ -181,6 +183,7 @@ static uint32_t cut_bytes(const struct batch_columns *from, const struct column 
 static void cut_columns(const struct batch_columns *from, const struct cut *cut, uint8_t *room,
                         const uint8_t *end, struct batch_columns *to)
 {
+    assert(cut->count <= from->count && room <= end);
     *to = (struct batch_columns){.count = cut->count};
     for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++) {
         const void *given = column_pointer(from, each);
@@ -244,6 +247,7 @@ static bool cut_unpack(const struct reactor *reactor, struct run *run,
     if (run->body == NULL || batch_unpack(view, (uint32_t)reactor->options.event_bytes_max,
                                           run->tail + sizeof *columns, room, columns) != 0)
         return false;
+    assert(columns->count == view->count); /* there is room for each */
     run->columns = columns;
     run->count = columns->count;
     run->bytes = columns->vals_bytes + columns->keys_bytes;

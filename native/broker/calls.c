@@ -80,6 +80,7 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
                   (produce->one_shot ? FLAG_ONE_SHOT : 0);
     memcpy(frame.producer_id, produce->producer_id, PRODUCER_ID_BYTES);
     frame.bytes = (uint32_t)(sizeof frame + frame.topic_len + frame.key_len + len);
+    assert(frame.bytes - sizeof frame == (size_t)frame.topic_len + frame.key_len + len);
     struct call *call = call_open(reactor, &frame.tag);
     if (call == NULL)
         return PROBLEM_BUSY;
@@ -121,6 +122,7 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
 static void give_up(struct reactor *reactor, uint32_t at)
 {
     struct waiter waiter = reactor->calls[at].waiter;
+    assert(waiter.kind == WAITER_SLOT); /* only clients' calls are handed on */
     call_close(reactor, at);
     slot_part_done(reactor, &waiter, PROBLEM_UNKNOWN_OUTCOME, false, NULL, 0);
 }

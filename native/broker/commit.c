@@ -2,6 +2,7 @@
  * whole or not at all, so the mark is there exactly when the events are. */
 #include "broker/commit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "broker/route.h"
@@ -90,6 +91,7 @@ uint16_t commit_append(struct reactor *reactor, const struct commit *commit)
         if (run == NULL)
             break;
         problem = PROBLEM_NONE;
+        assert(run->next == NULL && run->stream == stream);
         bound += run_bound(run);
         last->next = run;
         last = run;
@@ -100,6 +102,7 @@ uint16_t commit_append(struct reactor *reactor, const struct commit *commit)
         free_chain(first);
         return problem;
     }
+    assert(first != NULL && last->next == NULL && !last->glued); /* the last one ends the group */
     while (first != NULL) { /* from here on nothing can fail: all, or none of it */
         struct run *next = first->next;
         first->glued = next != NULL;

@@ -54,6 +54,7 @@ static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
                          const struct batch_facts *facts, uint32_t number, struct waiter waiter,
                          struct body *cut, uint64_t *detail)
 {
+    assert(produce->content == CONTENT_BATCH && !produce->has_key); /* keys are inside */
     struct produce part = *produce;
     part.content = CONTENT_CUT;
     if (facts->view.base_timestamp_us != 0) { /* the one that is the furthest off: see queue_run */
@@ -75,6 +76,7 @@ static uint32_t *list_numbers(const struct reactor *reactor, const struct batch_
                              uint32_t keyless_slice, uint32_t *count)
 {
     uint32_t all = ring_slices(reactor);
+    assert(keyless_slice < all && facts->columns.count > 0);
     uint8_t *present = calloc(1, all);
     uint32_t most = facts->columns.count < all ? facts->columns.count : all;
     uint32_t *numbers = malloc(most * sizeof *numbers);
@@ -110,7 +112,7 @@ static uint16_t produce_parts(struct reactor *reactor, const struct produce *pro
                               uint64_t *detail)
 {
     uint32_t parts;
-    assert(slot->parts == NULL);
+    assert(slot->parts == NULL && facts->keyed);
     uint32_t *numbers = list_numbers(reactor, facts, keyless_slice, &parts);
     struct body **cuts = calloc(parts + 1, sizeof *cuts);
     uint16_t problem = PROBLEM_NONE;
@@ -149,6 +151,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
         problem = choose_slice(reactor, produce, &keyless_slice);
     if (problem != PROBLEM_NONE)
         return problem;
+    assert(keyless_slice < ring_slices(reactor));
     bool mixed = false; /* keyed and keyless events in one batch */
     if (facts.keyed)
         for (uint32_t i = 0; i < facts.columns.count; i++)

@@ -18,6 +18,7 @@ static bool on_their_way(const struct log *log) { return log->append_count + log
 
 void gather_built(struct reactor *reactor)
 {
+    assert(reactor->log->gated); /* without followers no round ends */
     if (!reactor->round_open)
         reactor->round_started_us = reactor->loop.monotonic_us;
     reactor->round_open = true;
@@ -41,6 +42,7 @@ int64_t gather_left_us(const struct reactor *reactor)
     if (!log->gated || waiting == 0 || log->queued_bytes >= GATHER_BYTES ||
         waiting + last < GATHER_RUNS_MIN)
         return 0;
+    assert(reactor->round_us >= 0 && reactor->round_started_us <= reactor->loop.monotonic_us);
     int64_t until_us = reactor->round_started_us + GATHER_ROUND_US_MAX;
     if (!on_their_way(log)) {
         if (waiting >= last - last / 8)

@@ -44,6 +44,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         return false;
     key = topic + frame->topic_len;
     body = key + frame->key_len;
+    assert(body + frame->body_len == bytes + frame->bytes); /* nothing is behind it */
     struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
     if (!slice_is_ours(reactor, frame->number)) { /* no longer, or not yet: it is not written */
         handoff_answer(reactor, &waiter, PROBLEM_NOT_READY, false, NULL, 0);
@@ -186,6 +187,7 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
     struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
     if (conn == NULL)
         return -1;
+    assert(conn->out_bytes == 0 && !peer_of(conn)->from_afar);
     peer_of(conn)->outgoing = true;
     peer_of(conn)->peer = peer;
     conn->unsent = &reactor->peer_out_bytes;

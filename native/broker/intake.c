@@ -238,6 +238,7 @@ static bool collect(struct frames *f, uint32_t want, const uint8_t **bytes, size
     part = part < *len ? part : (uint32_t)*len;
     memcpy(f->start + f->filled, *bytes, part);
     f->filled += part;
+    assert(f->filled <= f->start_capacity);
     *bytes += part;
     *len -= part;
     return true;
@@ -250,6 +251,7 @@ static void collect_group(struct frames *f, const uint8_t **bytes, size_t *len)
     part = part < *len ? part : (uint32_t)*len;
     memcpy(f->group + f->group_filled, *bytes, part);
     f->group_filled += part;
+    assert(f->group_filled <= f->group_bytes);
     *bytes += part;
     *len -= part;
 }

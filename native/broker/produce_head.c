@@ -263,6 +263,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         out->topic = shard_topic_asked(reactor->shard, topic.p, topic.len);
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
+    assert(out->number < (int64_t)ring_slices(reactor));
     slot->topic = out->topic;
     slot->minimal = out->minimal;
     return PROBLEM_NONE;

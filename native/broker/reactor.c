@@ -38,6 +38,7 @@ static void append_written(struct write *write, int64_t result)
     int64_t took_us = reactor->loop.monotonic_us - ((struct append *)write)->submitted_us;
     assert(took_us >= 0);
     reactor->append_us += (took_us - reactor->append_us) / 8;
+    assert(reactor->append_us >= 0);
     log_written(reactor->log, (struct append *)write, result);
     if (reactor->log->failed && !reactor->io_failed) {
         reactor->io_failed = true;
@@ -180,6 +181,7 @@ void reactor_free(struct reactor *reactor)
 
 static int set_endpoint(struct reactor *reactor, int32_t peer, const char *endpoint)
 {
+    assert(peer >= 0 && (uint32_t)peer < reactor->options.peers);
     char *text = strdup(endpoint);
     if (text == NULL)
         return -1;
@@ -219,7 +221,8 @@ void reactor_slices_read(struct reactor *reactor)
     const uint32_t last = first + reactor->shard->slice_count - 1;
     if (first == o->slice_first && last == o->slice_last)
         return;
-    assert(last < o->slices);
+    assert(first <= last && last < o->slices);
+    assert(reactor->shard->slice_count > 0);
     o->slice_first = first;
     o->slice_last = last;
     for (uint32_t number = 0; number < ring_slices(reactor); number++)

@@ -103,6 +103,7 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     reactor->asking.open[client->guest.address]++;
     reactor->control_open++;
     client->control_open++;
+    assert(client->control_open <= reactor->control_open);
     request->head = NULL;
     request->body = NULL;
     slot->control = true;
@@ -163,6 +164,7 @@ static bool keep_head(struct conn *conn, const struct http1_request *head, const
 {
     struct request *request = &client_of(conn)->request;
     assert(request->head == NULL);
+    assert(len > 0 && len <= UINT32_MAX);
     bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
     request->control = true;
     request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
@@ -180,6 +182,7 @@ static bool keep_head(struct conn *conn, const struct http1_request *head, const
 static bool keep_key(struct request *request)
 {
     struct produce *produce = &request->produce;
+    assert(request->owned_key == NULL || produce->key == request->owned_key);
     if (!produce->has_key || request->owned_key != NULL)
         return true;
     request->owned_key = malloc(produce->key_len ? produce->key_len : 1);
@@ -264,6 +267,7 @@ static bool make_room(struct conn *conn, size_t want)
     struct reactor *reactor = conn_reactor(conn);
     struct body *body = client->request.body;
     size_t have = body ? body->capacity : 0;
+    assert(body == NULL || body->len <= have);
     if (want <= have)
         return true;
     if (!has_memory(conn, want - have))
@@ -281,6 +285,7 @@ static size_t body_goal(const struct conn *conn, uint64_t total, size_t now)
 {
     if (total <= (256u << 10) || reactor_memory(conn_reactor(conn), total * 3))
         return total;
+    assert(now <= total);
     size_t doubled = now * 2 > (256u << 10) ? now * 2 : (256u << 10);
     return doubled < total ? doubled : total;
 }
@@ -328,6 +333,7 @@ static size_t input_chunked(struct conn *conn, const uint8_t *bytes, size_t len)
     int status = http1_chunked_feed(&request->chunked, (const char *)bytes, len, &consumed,
                                     (char *)body->data + have, body->capacity - have, &produced);
     body->len += produced;
+    assert(consumed <= len);
     assert(produced <= consumed && body->len <= body->capacity);
     if (status == 1) {
         finish_request(conn, body->data, body->len);
@@ -367,6 +373,7 @@ static size_t input_head(struct conn *conn, const uint8_t *bytes, size_t len)
         refuse(conn, slot, head_problem(head.error_status), 0, false);
         return len;
     }
+    assert(used > 0 && (size_t)used <= len); /* PARTIAL and ERROR are done with */
     begin_request(conn, &head, bytes, (size_t)used);
     /* A body that is already here, or empty, is handled by the caller's next turn. */
     bool open = client->state == STATE_BODY || client->state == STATE_CHUNKED;
@@ -388,6 +395,7 @@ static size_t input_some(struct conn *conn, const uint8_t *bytes, size_t len)
     case STATE_BODY: return input_body(conn, bytes, len);
     case STATE_CHUNKED: return input_chunked(conn, bytes, len);
     case STATE_DISCARD: {
+        assert(client->discard > 0);
         size_t take = len < client->discard ? len : client->discard;
         client->discard -= take;
         if (client->discard == 0)

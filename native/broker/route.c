@@ -27,6 +27,7 @@ bool route_init(struct reactor *reactor)
         o->slice_width = o->range_width >> o->slice_shift;
     else
         o->slice_width = o->slices == 1 ? UINT64_MAX : (uint64_t)1 << (64 - o->slice_shift);
+    assert(o->slice_first <= o->slice_last && o->slice_width > 0);
     const uint32_t numbers = ring_slices(reactor);
     reactor->routes = calloc(numbers, sizeof *reactor->routes);
     reactor->endpoints = calloc(o->peers, sizeof *reactor->endpoints);
@@ -93,6 +94,7 @@ bool slice_is_ours(const struct reactor *reactor, uint32_t number)
 
 static bool reachable(const struct reactor *reactor, uint32_t number)
 {
+    assert(number < ring_slices(reactor));
     int32_t peer = reactor->routes[number];
     if (peer == (int32_t)reactor->options.peer)
         return reactor->log->open;
@@ -105,6 +107,7 @@ uint32_t slice_for_keyless(const struct reactor *reactor)
 {
     const struct reactor_options *o = &reactor->options;
     const uint32_t own = slice_in_ring(reactor, o->slice_first), numbers = ring_slices(reactor);
+    assert(o->slice_first <= o->slice_last);
     const uint32_t count = o->slice_last - o->slice_first + 1;
     if (o->ring_size == 1 || reachable(reactor, own))
         return own + (uint32_t)(reactor->log->next_gseq % count);

@@ -124,6 +124,7 @@ void guest_yield(struct guest *guest)
     guest->prev_yielded = reactor->yielded_end;
     *reactor->yielded_end = guest;
     reactor->yielded_end = &guest->next_yielded;
+    assert(reactor->yielded != NULL);
 }
 
 void guest_unyield(struct guest *guest)
@@ -136,6 +137,7 @@ void guest_unyield(struct guest *guest)
         guest->next_yielded->prev_yielded = guest->prev_yielded;
     else
         conn_reactor(&guest->conn)->yielded_end = guest->prev_yielded;
+    assert(*conn_reactor(&guest->conn)->yielded_end == NULL);
     guest->prev_yielded = NULL;
 }
 
@@ -144,6 +146,7 @@ int64_t refuse_in_us(const struct reactor *reactor)
     if (reactor->yielded == NULL)
         return INT32_MAX;
     const int64_t left_us = reactor->refused_us + REFUSE_EVERY_US - reactor->loop.monotonic_us;
+    assert(left_us <= REFUSE_EVERY_US); /* they had their turn in the past */
     return left_us > 0 ? left_us : 0;
 }
 

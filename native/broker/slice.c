@@ -1,6 +1,9 @@
 #include "broker/slice.h"
 
+#include <assert.h>
+
 #include "broker/batch_runs.h"
+#include "broker/route.h"
 #include "broker/runs.h"
 
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
@@ -13,6 +16,7 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
         return PROBLEM_DISK_FULL;
     if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
         return PROBLEM_UNKNOWN_TOPIC;
+    assert(produce->topic != NULL && number < ring_slices(reactor));
     switch (produce->content) {
     case CONTENT_EVENT:
         return event_run(reactor, produce, number, waiter, bytes, len, body, detail);

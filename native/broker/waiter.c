@@ -26,6 +26,7 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     } else {
         if (slot->problem == PROBLEM_FAR_TIMESTAMP)
             slot->problem = PROBLEM_UNKNOWN_OUTCOME;
+        assert(slot->parts != NULL && part != NULL);
         slot->parts[slot->part_count - slot->waiting] = *part;
     }
     if (--slot->waiting > 0)
