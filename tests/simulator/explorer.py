@@ -52,7 +52,7 @@ def driven(machine: Any) -> Any:
     return type(machine.__name__ + "Driven", (machine,), own)
 
 
-_DRIVEN = {each.replica: driven(each.replica) for each in MUTANTS}
+_DRIVEN = {each: driven(each) for each in (Replica, *(mutant.replica for mutant in MUTANTS))}
 
 
 class Pending(NamedTuple):

@@ -36,14 +36,21 @@ from .intake import Early, GoesOn, Intake
 from .journal import Files
 
 
-class FollowerNotFenced(Replica):
+class Unchecked(Replica):
+    """Does not look at itself between two steps: what a mutant breaks a client has to see."""
+
+    def _check(self) -> None:
+        pass
+
+
+class FollowerNotFenced(Unchecked):
     """1: F1 without "promised is unset"."""
 
     def _fences(self, held: Held) -> bool:
         return held.decided is not None or held.suspect or held.broken
 
 
-class LeaderWritesOn(Replica):
+class LeaderWritesOn(Unchecked):
     """2: L2 and L5: the leader's own promise changes nothing for it."""
 
     def _drain(self, held: Held) -> None:
@@ -59,14 +66,14 @@ class LeaderWritesOn(Replica):
         return held.decided is None
 
 
-class OwnTail(Replica):
+class OwnTail(Unchecked):
     """4: P2 with the proposer's own tail."""
 
     def _tail(self, held: Held, proposal: Proposal) -> int:
         return held.tail
 
 
-class LeaderResumes(Replica):
+class LeaderResumes(Unchecked):
     """5: L6: a restarted leader goes on in its old generation."""
 
     def _names_me(self, held: Held) -> bool:
@@ -106,14 +113,14 @@ class RestsEarly(Logs):
             self._ask(Rests(gid))
 
 
-class NoDrain(Replica):
+class NoDrain(Unchecked):
     """6: A1 without the drain: the promise leaves while appends are in flight."""
 
     def _drained(self, held: Held) -> bool:
         return held.fence is not Fence.OPEN
 
 
-class TailApart(Replica):
+class TailApart(Unchecked):
     """7: the tails are asked for before the fence, in messages of their own."""
 
     def _tail(self, held: Held, proposal: Proposal) -> int:
@@ -126,28 +133,28 @@ class TailApart(Replica):
         return max(tails)
 
 
-class AcceptsWithout(Replica):
+class AcceptsWithout(Unchecked):
     """10: A2 without holding groups 1 to T."""
 
     def _holds(self, held: Held, tail: int) -> bool:
         return True
 
 
-class GapsAllowed(Replica):
+class GapsAllowed(Unchecked):
     """11: F1 without gseq = tail + 1."""
 
     def _follows(self, held: Held, head: GroupHead) -> bool:
         return head.gseq > held.received
 
 
-class LeaderAlone(Replica):
+class LeaderAlone(Unchecked):
     """12: L3 without a follower."""
 
     def _committable(self, held: Held) -> int:
         return held.tail
 
 
-class BallotReused(Replica):
+class BallotReused(Unchecked):
     """13: a ballot without the session: a restart counts from one again."""
 
     def _ballot(self, held: Held) -> Ballot:
@@ -156,14 +163,14 @@ class BallotReused(Replica):
         return Ballot(self._rounds[gid], self._me.ordinal, 0)
 
 
-class NotAdopted(Replica):
+class NotAdopted(Unchecked):
     """14: P2 without adopting accepted values."""
 
     def _highest_accepted(self, proposal: Proposal) -> Successor | None:
         return None
 
 
-class RecoveredCounts(Replica):
+class RecoveredCounts(Unchecked):
     """15: L5, last sentence: copies received through recovery count for an acknowledgement."""
 
     def _acknowledge(self, held: Held) -> None:
@@ -178,7 +185,7 @@ class RecoveredCounts(Replica):
         return held.decided is None
 
 
-class Believing(Replica):
+class Believing(Unchecked):
     """Votes on whatever it is asked to: for mutants whose values no other rule lets through."""
 
     def _plausible(self, gid: Gid, value: Successor) -> bool:
@@ -193,7 +200,7 @@ class EpochLookedUp(Believing):
         return Epoch(1 + max(known, default=0))
 
 
-class MergesEarly(Replica):
+class MergesEarly(Unchecked):
     """17: the range behind is taken over before its generation is sealed."""
 
     def _handed(self, token: int, taker: Generation) -> Held | None:
@@ -227,7 +234,7 @@ class SplitInTwo(Believing):
         return replace(whole, kind=Kind.RELEAD, children=whole.children[:1])
 
 
-class RemembersNobody(Replica):
+class RemembersNobody(Unchecked):
     """A5: nothing is kept in mind of what others had. With it a wiped disk is found out, whatever
     name it comes under."""
 
@@ -241,7 +248,7 @@ class RemembersNobody(Replica):
         return 0
 
 
-class LetsBackIn(Replica):
+class LetsBackIn(Unchecked):
     """A disk that once replaced a lost one takes the place of any."""
 
     def _returns(self, identity: Identity, lost: bytes, generation: Generation) -> bool:
@@ -290,7 +297,7 @@ class Mutant:
 
     number: int
     name: str
-    replica: Any = Replica
+    replica: Any = Unchecked
     intake: Any = Intake
     logs: Any = Logs
     files: Any = Files

@@ -26,7 +26,7 @@ from barco.protocol.replication import (
 )
 from barco.types import Epoch, Ordinal
 
-from .mutants import Mutant
+from .mutants import Mutant, Unchecked
 from .plan import run
 from .world import World
 
@@ -34,14 +34,14 @@ SECONDS = 30.0
 RUNS_MAX = 400
 
 
-class VotesAllTheSame(Replica):
+class VotesAllTheSame(Unchecked):
     """What was forgotten is taken for never having been."""
 
     def _forgotten(self, held: Held) -> bool:
         return False
 
 
-class DoubtsWhatItKnows(Replica):
+class DoubtsWhatItKnows(Unchecked):
     """Only the generations that it knows itself, as if no record could be among the lost ones."""
 
     def _members_besides(self) -> set[int]:
@@ -52,7 +52,7 @@ class DoubtsWhatItKnows(Replica):
         self._settle_doubt()
 
 
-class BelievesNoName(Replica):
+class BelievesNoName(Unchecked):
     """It waits for the answers, and takes what they name and it does not know for made up."""
 
     def _settle_doubt(self) -> None:
@@ -61,7 +61,7 @@ class BelievesNoName(Replica):
         super()._settle_doubt()
 
 
-class ForgetsTheDoubt(Replica):
+class ForgetsTheDoubt(Unchecked):
     """It is over with the next start."""
 
     def _load(self, journal: Any, logs: Any) -> None:
@@ -69,7 +69,7 @@ class ForgetsTheDoubt(Replica):
         super()._load([e for e in found if not isinstance(e, DoubtRecord) or e is found[-1]], logs)
 
 
-class SuspectCounts(Replica):
+class SuspectCounts(Unchecked):
     """A4: the promise of a suspect member is one like any other."""
 
     def _on_promise(self, sender: Identity, message: Promise) -> None:

@@ -3,12 +3,11 @@ what was acknowledged. Nothing of it is lost, and nothing of it is silent."""
 
 import pytest
 
-from barco.cluster.replica.replica import Replica
 from barco.cluster.state.held import Held
 from barco.model.generation import Gid, Identity, Successor
 from barco.protocol.replication import HeardRecord
 
-from .mutants import Mutant
+from .mutants import Mutant, Unchecked
 from .plan import plan, run, silent_losses
 from .test_takeover import healthy
 from .world import World
@@ -22,14 +21,14 @@ def test_a_failing_seed_is_repeated_with_its_own_faults(seed: int, rollback: boo
     assert run(seed, 8.0, rollback=rollback) == run(seed, 8.0, rollback=rollback, faults=faults)
 
 
-class SaysNothing(Replica):
+class SaysNothing(Unchecked):
     """Mutant: that two others say something else is not heard."""
 
     def _contradicted(self, sender: Identity, gid: Gid, value: Successor) -> None:
         pass
 
 
-class KeepsNothing(Replica):
+class KeepsNothing(Unchecked):
     """Mutant: positions are in memory only."""
 
     def _keep_positions(self) -> list[HeardRecord]:
@@ -144,7 +143,7 @@ def test_who_heard_of_it_objects_though_it_began_anew_since(keeps: bool) -> None
         assert not world.oracle.losses and not world.oracle.history()
 
 
-class VotesUnheard(Replica):
+class VotesUnheard(Unchecked):
     """Mutant, A6: a new process votes before it has heard what the others remember."""
 
     def _is_unheard(self, held: Held) -> bool:

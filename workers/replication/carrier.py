@@ -113,7 +113,8 @@ class Carrier:
 
     def _state(self) -> le.CoreState:
         state = self._reactor.log_state()
-        assert state["stable_gseq"] <= state["gseq"]
+        assert 0 <= state["stable_gseq"] <= state["gseq"]
+        assert not state["settled"] or state["stable_gseq"] == state["gseq"], "nothing is under way"
         return le.CoreState(
             state["gseq"],
             state["header_crc"],
@@ -181,6 +182,7 @@ class Carrier:
     # --- The core -----------------------------------------------------------------------------
 
     def _kept_up_to(self, effect: le.KeptUpTo) -> None:
+        assert 0 < effect.gseq, "groups are numbered from 1"
         self._reactor.kept(effect.gseq)
 
     def _drain_core(self, effect: le.DrainCore) -> None:
@@ -248,6 +250,7 @@ class Carrier:
             upto = await self._store.keep(self._session_of(effect.gid), list(effect.groups))
         except BarcoError as error:
             log.warning("groups are written one by one: %s", error)
+        assert upto >= 0 and effect.gid == self.current, "it is not left meanwhile"
         self.step(le.Kept(effect.gid, upto))
 
     async def _write(self, effect: le.WriteFiles) -> None:
@@ -263,11 +266,13 @@ class Carrier:
         except BarcoError as error:
             self.step(le.Unwritten(gid, str(error)))
             return
+        assert log_.position.tail >= 0 and gid != self.current
         self.step(le.Wrote(gid, log_.position.tail, log_.position.header_crc, refused))
 
     async def _skip(self, effect: le.SkipTo) -> None:
         gid = effect.gid
         assert gid != self.current, "what the core has is whole from its first group"
+        assert effect.first > 1, "something was removed before it"
         await self._store.skip(gid.epoch, self._session_of(gid), effect.first, effect.prev_crc)
         self.step(le.Skipped(gid))
 
@@ -297,6 +302,7 @@ class Carrier:
             self.begun(slices)
 
     async def _note(self, effect: le.Note) -> None:
+        assert effect.tail >= 0
         await self._store.seal(effect.gid.epoch, effect.tail)
         self.step(le.Done())
 
@@ -305,6 +311,7 @@ class Carrier:
         assert self.current is None, "what it had is left"
         alone = len(generation.members) == 1
         await self._store.begin(generation.gid.epoch, generation.session, followers=not alone)
+        assert self._store.epoch == generation.gid.epoch, "the core has it now"
         self._set_slices(generation)  # In the same turn of the loop: nobody sees it without.
         self._wanting = False
         self.step(le.Done())

@@ -105,6 +105,9 @@ class Driver:
         self._serving = Serving(self._links, store, lambda gid: self._machine.successor(gid), fatal)
         self._machine: Replica
         self._started = False
+        assert settings.joins or settings.me.ordinal in {
+            member.ordinal for each in settings.ranges for member in each.members
+        }, "a replica is one of a member"
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -118,11 +121,14 @@ class Driver:
         kind = UnfencedReplica if MUTANT == UNFENCED else Replica
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
+        assert all(each.tail >= 0 for each in found.values()), "recovery has counted groups"
         journal = read_journal(self._store.lineage.journal)
         self._machine = kind(self._settings, journal, logs, random.random, now)
         self._started = True
         self.logs.adopt(self._token, alone=self._alone)
         if (current := self.logs.current) is not None:
+            assert current.token == self._token, "the core's log is of this range"
+            assert current.epoch in found, "recovery has walked what the core has"
             self._role.adopt(current, found[current.epoch].tail, self.tail_of(current))
         if (unclean := self._machine.unclean()) > 0:
             text = (
@@ -288,6 +294,7 @@ class Driver:
     def _built(self, head: GroupHead, pos: int) -> None:
         built = self._role.built(head, (pos, head.bytes), self.logs.current)
         if built is not None:
+            assert built.gid.token == self._token, "a core has one range"
             self.post(built)
 
     def tail_of(self, gid: Gid) -> int | None:
@@ -324,10 +331,12 @@ class Driver:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
             end.close()
             return
+        assert hello.ordinal != self._settings.me.ordinal, "nobody has a link to itself"
         self._inputs.take(hello, wire.identity(hello.ordinal, hello.disk_uuid), end)
         self._sessions[hello.ordinal] = hello.session
 
     def _input_lost(self, end: Input) -> None:
+        assert end.sender.ordinal in self._sessions, "who is lost had dialled"
         if self._sessions.get(end.sender.ordinal) == end.session:
             self.post(ev.LinkLost(end.sender.ordinal))
 
@@ -351,6 +360,8 @@ class Driver:
         if self._course.busy or not self._started:
             return  # A step arranges it when it is done.
         steady = self._role.steady(self._machine, self.logs.machine)
+        assert steady is None or steady.leader != self._settings.me, "nobody follows itself"
+        assert steady is None or 0 <= steady.committed
         link = self._links.get(steady.leader.ordinal) if steady is not None else None
         fd = link.idle_fd if link is not None else -1
         if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
@@ -379,6 +390,7 @@ class Driver:
         link.send_frame(self._encoded[1], place[1], place=place)
 
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
+        assert effect.serial > 0, "serials begin with 1"
         self._journal.add(effect)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
@@ -387,6 +399,7 @@ class Driver:
         self.logs.step(le.Arrived(effect.gid, group))
 
     def _commit(self, effect: fx.Commit, group: bytearray | None) -> None:
+        assert effect.gseq > 0, "groups are numbered from 1"
         if self._role.commits(effect, self.logs.current):
             self._reactor.replicated(effect.gseq)
 
@@ -396,6 +409,7 @@ class Driver:
             self._settings.me,
             self._settings.session,
         )
+        assert generation.gid.token == self._token, "a process leads its own range"
         log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
         self._role.leads(generation)
         self.logs.step(effect)
@@ -403,10 +417,12 @@ class Driver:
     def _opened(self, generation: Generation) -> None:
         if self._role.opened(generation):
             assert self.logs.current == generation.gid
+            assert self.leading and self.generation == generation
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:
         generation = effect.generation
+        assert generation.gid.token == self._token, "a process follows its own range"
         log.info(
             "following epoch %d of shard %d, led by broker %d",
             generation.gid.epoch,
@@ -421,6 +437,7 @@ class Driver:
         self.logs.step(effect)
 
     def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
+        assert effect.gid.token == self._token, "it was one of this range"
         log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)
         self.logs.step(effect)
         if self._role.stops(effect.gid):
@@ -442,6 +459,7 @@ class Driver:
         self._serving.serve(effect)
 
     def _skip(self, effect: fx.Skip, group: bytearray | None) -> None:
+        assert effect.first > 1, "something was removed before it"
         log.warning(
             "groups of epoch %d before %d were removed by retention elsewhere: not copied",
             effect.gid.epoch,

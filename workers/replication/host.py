@@ -257,6 +257,7 @@ class ReplicaHost:
             generation = self.driver.record(gid)
             members = () if generation is None else generation.members
             found.append(_told(gid, each["tail"], [member.ordinal for member in members]))
+        assert all(each["epoch"] > 0 for each in found), "an epoch is a number from 1"
         return found[-GENERATIONS_TOLD_MAX:]
 
     def _known(self) -> KnownLineage:
@@ -270,6 +271,7 @@ class ReplicaHost:
 
     async def open(self) -> None:
         """Recovers, listens, takes part."""
+        assert not self.driver.leading and self.driver.machine is None, "opened once"
         began = time.monotonic()
         found = await self._store.recover(self._reactor)
         first, count = self._reactor.shard_slices()  # Of the newest log that is here, if any is.
@@ -279,6 +281,7 @@ class ReplicaHost:
             end = end_of_slice(self._options.placement, last)
             found = await one_line(self._store, genesis, end, self._me, self._bulk, found)
         self._has(range(first, first + count))
+        assert first >= 0 and count >= 0
         self.recovered_groups = self._store.walked_groups
         self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()
@@ -411,6 +414,7 @@ class ReplicaHost:
 
     def _has(self, slices: range) -> None:
         """The core has these slices. Who asks it for others is told to ask elsewhere."""
+        assert slices.step == 1 and slices.start >= 0, "side by side, counted in the range"
         self._service.hold(slices)
         first = self._service.first_slice
         self._network.hand_off.hold(range(first + slices.start, first + slices.stop))
@@ -458,11 +462,13 @@ class ReplicaHost:
         await self.history.look()
 
     def _follows(self, generation: Generation) -> None:
+        assert not self.driver.leading and self.driver.generation == generation
         self._came_from(generation)
         self._service.follow(generation.gid.epoch)
         self._tell(generation)
 
     def _stops(self, reason: str) -> None:
+        assert not self.driver.leading, "it is told after it is so"
         self._service.follow(self.epoch)
         if self.driver.generation is not None:
             self._tell(self.driver.generation, stopped=True)
@@ -490,4 +496,5 @@ class ReplicaHost:
             log.error("nobody is told of %s, which does not end between slices", generation.gid)
             return
         route = route_of(self._service.ranges.cut, generation, handed=handed)
+        assert route.epoch == generation.gid.epoch and route.token == generation.gid.token
         self._network.told(route, stopped=stopped)

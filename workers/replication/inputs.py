@@ -82,6 +82,7 @@ class Inputs:
                 self._close(other)
         number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max)
         assert number not in self._open, "the core's number of another connection"
+        assert all(each.sender.ordinal != sender.ordinal for each in self._open.values())
         self._open[number] = Input(number, sender, hello.session)
         if self._paused:
             self._reactor.pause_replica(number, True)
@@ -102,6 +103,7 @@ class Inputs:
             self._lost(end)
 
     def _close(self, end: Input) -> None:
+        assert self._open[end.number] is end, "it is closed once"
         del self._open[end.number]
         self._reactor.close_replica(end.number)
 
@@ -130,6 +132,7 @@ class Inputs:
 
     def go_on(self) -> None:
         """By the logs, of which fewer groups wait now."""
+        assert self._pending_bytes() >= 0, "a group is counted until it is written or dropped"
         if self._paused and self._pending_bytes() <= REPLICATION_PENDING_BYTES_MAX // 2:
             self._pause(False)
 
@@ -147,7 +150,7 @@ class Inputs:
     def arm(self, steady: Steady, answer_fd: int) -> bool:
         """What its leader sends next is taken as it comes, and acknowledged on `answer_fd`, until
         any other frame comes."""
-        assert answer_fd >= 0
+        assert answer_fd >= 0 and steady.gseq >= 0
         if MUTANT == DAMAGING:
             return False
         for end in self._open.values():

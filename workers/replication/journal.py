@@ -83,6 +83,7 @@ class Journal:
                 reason = str(error) if isinstance(error, BarcoError) else repr(error)
                 self._tell(self._persisting.failed(reason))
                 return
+            assert records, "a wake-up without a record makes no sync"
             self._tell(self._persisting.written())
             for record in records:
                 if isinstance(record, Decision):

@@ -136,6 +136,7 @@ class Link:
         item = _Item(head, data, place[0] if place is not None else 0, length)
         self._queue.append(item)
         self._queued += len(head) + length
+        assert self._queued >= self._sent, "what is sent was queued"
         if not self._writing:
             self._write()
         return True
@@ -198,6 +199,7 @@ class Link:
                 loop.add_writer(end.fileno(), self._write)
             else:
                 loop.remove_writer(end.fileno())
+            assert not want or end is self._socket, "what is lost is not watched"
             self._writing = want
             self._on_change()
 
@@ -227,6 +229,7 @@ class Link:
         assert self._socket is None and not self._writing, "it has hung up before"
         try:
             _, self._socket = await self._dial()
+            assert not self._queue and not self._sent, "nothing is left of the last connection"
             self._on_change()
         except NotReadyError as error:
             # Refused or reset: its process is gone. Silence is for the machine to judge.
@@ -275,6 +278,7 @@ class Link:
     def _forget(self) -> None:
         self._queue.clear()
         self._queued = self._sent = 0
+        assert not self.full, "an empty queue has room"
         self._roomy.set()
 
 
@@ -299,6 +303,7 @@ class Links(dict[int, Link]):
         """From now on this one is dialled, and may dial; false if it was so."""
         if ordinal in self:
             return False
+        assert ordinal >= 0, "a broker's number"
         link = self[ordinal] = self._make(ordinal, dial)
         if self._started:
             link.start()

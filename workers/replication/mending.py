@@ -40,6 +40,7 @@ class Mending:
     async def fetch(self, member: int, epoch: int, first: int, last: int) -> list[bytearray]:
         """Groups from `first` on, as far as this member gives them. One call at a time."""
         assert self._asked is None, "one call at a time"
+        assert 0 < first <= last, "something is asked for"
         gid = Gid(self._token, Epoch(epoch))
         asked = self._asked = _Asked(member, gid, first, last)
         try:
@@ -64,6 +65,7 @@ class Mending:
             return False
         if message.head.gseq != asked.next or asked.next > asked.last:
             return False
+        assert len(group) == message.head.bytes, "`Inputs` has looked"
         asked.groups.append(group)
         asked.next += 1
         asked.news.set()

@@ -52,6 +52,7 @@ class Persisting:
         """What is to be appended now. None: nothing, for nothing waits, or one is under way."""
         if self._writing or not self._waiting:
             return None
+        assert not self._broken, "what failed is not tried again"
         self._writing, self._waiting = self._waiting, []
         return [record for each in self._writing for record in each.records]
 
@@ -59,6 +60,7 @@ class Persisting:
         """It is stable, which the machine is to be told."""
         batch, self._writing = self._writing, []
         assert batch[-1].serial - batch[0].serial == len(batch) - 1, "none is left out"
+        assert batch[-1].serial <= self._newest, "only what was given becomes stable"
         return Persisted(batch[-1].serial)
 
     def failed(self, reason: str) -> IoFailed:

@@ -52,6 +52,7 @@ class Serving:
         current = self._current.get(ordinal)
         if current is not None and current.gid == effect.gid and effect.first <= current.last:
             return
+        assert len(waiting) <= SERVE_WAITING_MAX, "one for each generation, and not of many"
         if effect.gid in waiting or len(waiting) < SERVE_WAITING_MAX:
             waiting[effect.gid] = effect
         task = self._tasks.get(ordinal)
@@ -83,6 +84,7 @@ class Serving:
                 if first == effect.first:
                     await self._send_expired(effect, link)
                 return
+            assert groups[0][0].gseq == first, "nothing is left out"
             for header, data in groups:
                 head = GroupHead(header.gseq, header.prev_crc, header.header_crc, len(data))
                 if not link.send(Fetched(effect.gid, head), data=data):

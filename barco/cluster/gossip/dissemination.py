@@ -119,6 +119,13 @@ class Store:
         if level is not None:
             del self._levels[level][name]
 
+    def check(self) -> None:
+        """What holds between two messages; without a look at each fact."""
+        assert self.bytes >= 0 and len(self._digests) == BUCKETS
+        assert self.rumours == sum(map(len, self._levels)), "a rumour is told at one level"
+        assert self.bytes > 0 or not any(self._facts.values()), "a fact has bytes"
+        assert self.bytes == 0 or any(self._facts.values()), "and only facts have"
+
     # --- Anti-entropy -----------------------------------------------------------------------------
 
     def digests(self) -> bytes:

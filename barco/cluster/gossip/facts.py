@@ -65,7 +65,9 @@ class Fact:
     def make(cls, kind: str, key: Key, version: Version, body: tuple[Any, ...]) -> Fact:
         """A fact of this broker's own; it has to be one that others will take."""
         packed: bytes = msgpack.packb([kind, key, version, body], use_bin_type=True)
-        return cls.unpack(packed)
+        fact = cls.unpack(packed)
+        assert (fact.kind, fact.key, fact.version) == (kind, key, version), "as it was meant"
+        return fact
 
     @classmethod
     @lru_cache(maxsize=1024)  # Rumours come several times.

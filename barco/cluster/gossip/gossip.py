@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from barco import limits
+from barco.cluster.gossip.direct import Direct, Receipt
 from barco.cluster.gossip.dissemination import Store
 from barco.cluster.gossip.facts import BROKER, BUCKETS, LEFT, BrokerInfo, Fact, following, newer
 from barco.cluster.gossip.membership import Membership, Random
@@ -67,26 +68,6 @@ class Delivered:
 
 
 Effect = Send | Changed | AckWanted | Delivered
-
-
-@dataclass(slots=True)
-class Direct:
-    """News of this broker's own on the way to one other broker, one message at a time."""
-
-    waiting: dict[tuple[str, int | str], Fact] = field(default_factory=dict)
-    under_way: dict[tuple[str, int | str], Fact] = field(default_factory=dict)
-    number: int = 0
-    """Of the message under way; what waits goes with a later one."""
-    next_at: float = 0.0
-
-
-@dataclass(slots=True)
-class Receipt:
-    """Who has not acknowledged a publication: (ordinal, number of the message to wait for)."""
-
-    unseen: set[int]
-    deadline: float
-    fact: Fact
 
 
 class Gossip:
@@ -256,8 +237,21 @@ class Gossip:
         if self.store.rumours and self._tell_at == math.inf:
             self._tell_at = now + limits.GOSSIP_TELL_SECONDS * self._random.random()
         self._wake = max(now, self.deadline())
+        self._check()
         effects, self._out = self._out, []
         return effects
+
+    def _check(self) -> None:
+        self.members.check()
+        self.store.check()
+        me = self.members.me.ordinal
+        assert me not in self._direct and me in self._sought, "nobody tells itself"
+        assert self.store.get(BROKER, me) is not None, "it knows itself"
+        assert len(self._sought) <= self._most, "no ordinal is beyond the ring"
+        assert 0 not in self._receipts, "0 is no receipt"
+        assert not self.store.rumours or self._tell_at < math.inf, "what is news will be told"
+        for direct in self._direct.values():
+            direct.check(self._numbers)
 
     def _send(self, ordinal: int, message: Message) -> None:
         """Send a probe or an answer to one, with news on its back."""

@@ -160,6 +160,17 @@ class Membership:
             if (target := self._next()) is not None:
                 self._probe(target, now)
 
+    def check(self) -> None:
+        """What holds between two messages, whatever they said."""
+        assert self.me.ordinal not in self.up, "this one is not one of the others"
+        assert self._suspects.keys() <= self.up.keys(), "who is suspected may still be there"
+        assert self._own <= self._suspects.keys(), "its own suspicions are told"
+        assert 0 <= self.health <= limits.GOSSIP_HEALTH_MAX
+        assert 0 <= self._turn <= len(self._order)
+        assert len(self._relays) <= limits.GOSSIP_RELAYS_MAX
+        assert all(number <= self._number for number in self._probes), "numbers are given once"
+        assert math.isfinite(self._probe_at), "somebody is always to be asked"
+
     # --- Probing --------------------------------------------------------------------------------
 
     def _next(self) -> int | None:

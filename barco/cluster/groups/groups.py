@@ -228,6 +228,7 @@ class Groups:
             self._removed.pop(member.group, None)
             self._removed[member.group] = self._version
         self._forget()
+        self._check(member.group)
         return True
 
     def silent(self, now: float) -> list[str]:
@@ -341,6 +342,7 @@ class Groups:
         heapq.heappush(self._heard, (member.ends, next(self._heard_number), member))
         self._left.pop((member.group, name), None)
         self._change(affected)
+        self._check(member.group)
 
     def _admit(self, group: str) -> None:
         own_room = self._own_room()
@@ -377,10 +379,24 @@ class Groups:
             self._changed.pop(consumer_id, None)  # The newest come last.
             self._changed[consumer_id] = self._version
 
+    def _check(self, group: str) -> None:
+        """What holds after this group has changed."""
+        assert len(self._changed) == len(self._members), "a view holds who is there"
+        assert self._removed_floor <= self._version
+        assert len(self._groups) <= len(self._members), "a group has members"
+        there = self._groups.get(group)
+        if there is not None:
+            assert there.members, "a group that everybody left is none"
+            assert len(there.members) <= len(self._members)
+            assert there.origins.total() == len(there.members), "each is charged once"
+            assert there.readers, "who is there asked for a topic"
+            assert all(len(each) <= len(there.members) for each in there.readers.values())
+
     def _forget(self) -> None:
         for gone in (self._removed, self._left):
             while len(gone) > REMOVED_MAX:
                 self._removed_floor = max(self._removed_floor, _pop_first(gone))
+            assert len(gone) <= REMOVED_MAX
 
 
 def _pop_first(versions: dict[Any, int]) -> int:

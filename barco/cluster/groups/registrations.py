@@ -162,6 +162,15 @@ class Registrations:
         if info.removed_at:
             self._told.pop(info.consumer_id, None)
         self._out.append(info.fact())
+        self._check()
+
+    def _check(self) -> None:
+        """What holds after each change, by counts: there may be thousands."""
+        assert len(self._known) <= len(self._charged), "whoever is known is charged to somebody"
+        assert self._charges.total() == len(self._charged), "and to one"
+        assert len(self._told) <= len(self._known)
+        assert all(each <= self._taught_max for each in self._taught.values())
+        assert self._counter >= 0
 
     def _second(self) -> int:
         return max(1, int(self._unix_seconds()))
@@ -228,6 +237,7 @@ class Registrations:
         if info.removed_at:
             self._told.pop(info.consumer_id, None)
             self._groups.goodbye(info.consumer_id)
+            self._check()
             return
         if before is not None and before.session == info.session and not before.removed_at:
             self._told[info.consumer_id] = now

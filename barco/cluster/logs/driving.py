@@ -118,6 +118,7 @@ class Role:
         """The core leads it. Whether that is news for all others: it is still wanted."""
         if self.generation != generation:
             return False
+        assert self.name != LEADER, "a generation is opened once"
         self.name, self.unshown, self.restored = LEADER, None, None
         return True
 
@@ -146,6 +147,7 @@ class Role:
         """The core has built its next group, which lies there. What the replica is told."""
         if current is None:
             return None
+        assert head.gseq > 0 and head.bytes > 0, "groups are numbered from 1, and have headers"
         self._recent[head.gseq] = at
         while len(self._recent) > RECENT_GROUPS_MAX:
             self._recent.popitem(last=False)
@@ -186,6 +188,7 @@ class Role:
         gid = logs.current
         if self.name != FOLLOWER or gid is None or self._hides(gid):
             return None
+        assert logs.leading is None, "the core leads nothing that is followed"
         return replica.steady(gid) if logs.rests(gid) else None
 
 

@@ -143,6 +143,10 @@ class Logs:
         self._go_on(core)
         assert self.current is None or self.at(self.current) is At.CORE
         assert self.leading in (None, self.current), "the core leads what it has"
+        assert self._changes or self._step is Step.TURN, "a step is one of a change"
+        assert self._left is None or self._step is Step.BEGIN, "it is left for the next one"
+        assert self.current is not None or not self._keeping, "what is kept is for the core"
+        assert self.pending_bytes >= sum(self._writing.values()), "what is written was counted"
         effects, self._effects = self._effects, []
         return effects
 

@@ -148,9 +148,11 @@ class Acceptor(Leader):
         return True
 
     def _take_up(self, held: Held, wish: Wish) -> None:
+        assert held.member and not held.suspect, "who has no vote takes none up (A3, A4)"
         held.wish = wish
         held.round = max(held.round, wish.ballot.round)
         self._drain(held)
+        assert held.fence is not Fence.OPEN, "no vote before the drain (A1)"
 
     def _on_drained(self, event: Drained) -> None:
         held = self._held[event.gid]
@@ -222,4 +224,5 @@ class Acceptor(Leader):
 
     def _promise(self, held: Held, ballot: Ballot) -> Promise:
         """Tail and accepted value as they are at one moment, after the fence."""
+        assert held.accepted is None or held.accepted[0] <= ballot, "a later vote is another's"
         return Promise(held.generation.gid, ballot, held.tail, held.accepted, False)

@@ -27,6 +27,7 @@ class Catchup(Peers):
         if ordinal is not None:
             held.asked = min(held.target, held.received + FETCH_GROUPS_MAX)
             wanted = (held.received + 1, held.asked, held.generation.session)
+            assert held.received < held.asked <= held.target, "no more than is lacking"
             self._send(ordinal, Fetch(held.generation.gid, *wanted))
 
     def _source(self, held: Held) -> int | None:
@@ -37,6 +38,7 @@ class Catchup(Peers):
             able = [ordinal for ordinal in able if ordinal not in gone.said] or able
         if not able:
             return None
+        assert self._me.ordinal not in able, "nobody asks itself"
         held.fetch_turn += 1
         return able[(held.fetch_turn - 1) % len(able)]
 
@@ -67,6 +69,7 @@ class Catchup(Peers):
         last = min(message.last, held.tail)
         if held.decided is not None:
             last = min(last, held.decided.tail)
+        assert last <= held.tail, "nobody is served what is not stable here"
         if last >= message.first:
             self._effects.append(Serve(ordinal, message.gid, message.first, last))
         elif held.received < message.first <= message.last:
@@ -129,6 +132,7 @@ class Catchup(Peers):
         held.tail = held.received = message.first - 1
         held.tail_crc = held.received_crc = message.prev_crc
         self._effects.append(Skip(message.gid, message.first, message.prev_crc))
+        assert not held.member or held.shut, "and nobody votes on what begins later"
         self._grown(held)
         held.fetch_at = self._now
         self._fetch_due()
@@ -155,6 +159,8 @@ class Catchup(Peers):
         """Append a group if it is the next one and continues the chain (I5)."""
         if not self._follows(held, head):
             return False
+        assert held.leading is None, "who leads takes no groups"
+        assert not held.sealed, "what is sealed lacks nothing"
         self._has_come(held, head.gseq, head.header_crc)
         self._effects.append(AppendForeign(held.generation.gid, head))
         return True

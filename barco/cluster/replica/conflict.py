@@ -44,6 +44,11 @@ class Conflict(Doubt):
         """How often a member of the range has given way, as far as is known here."""
         return self._asides + sum(self._told_of.values())
 
+    def _check_words(self) -> None:
+        super()._check_words()
+        assert len(self._against) <= WORDS_MAX
+        assert self._asides >= 0 and all(each > 0 for each in self._told_of.values())
+
     def _contradicted(self, sender: Identity, gid: Gid, value: Successor) -> None:
         held = self._held.get(gid)
         if held is None or held.generation.is_genesis or not held.member:

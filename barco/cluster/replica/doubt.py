@@ -69,6 +69,13 @@ class Doubt(Standing):
         if not self._members_besides():
             self._settle_doubt()  # Nobody else has heard of anything.
 
+    def _check_words(self) -> None:
+        super()._check_words()
+        assert len(self._stood) <= DISKS_MAX
+        assert self._began_at <= self._position(), "no process tells less than it began with"
+        assert self._began_base <= self._base, "the base only rises"
+        assert self._unsettled or self._doubted != UNKNOWN, "what is not known is not settled"
+
     def accuser(self) -> int:
         """Who has said that this directory is an old copy; negative: nobody, of this process."""
         return self._teller

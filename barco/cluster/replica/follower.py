@@ -47,6 +47,7 @@ class Follower(Catchup):
 
     def _on_followed(self, event: Followed) -> None:
         held = self._held[event.gid]
+        assert held.leading is None, "who leads follows nobody"
         if event.gseq > 0:  # What only became stable is no sign of life of the leader.
             self._note(held.generation.leader, held.generation.session)
         if event.gseq > held.received:

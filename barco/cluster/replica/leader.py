@@ -28,6 +28,7 @@ class Leader(Follower):
         if leading.built == held.committed:
             leading.moved_at = self._clock
         leading.built = event.head.gseq
+        assert held.committed < leading.built, "what is new is not committed"
         leading.pending.append(event.head)
         leading.recent.append(event.head)
         append = self._append_of(held, event.head)

@@ -58,6 +58,11 @@ class Lineage(Acceptor):
         for held in self._current.values():
             self._told_open(held)
 
+    def _check_words(self) -> None:
+        assert len(self._words) <= WORDS_MAX
+        assert self._words.keys().isdisjoint(self._decided), "what is decided needs no word"
+        assert self._followed <= self._held.keys()
+
     def _on_decided(self, sender: Identity, message: Decided) -> None:
         held = self._held.get(message.gid)
         if held is None or not self._is_other(held, message.session):
@@ -128,10 +133,12 @@ class Lineage(Acceptor):
         return any(each.seat(sender.ordinal) is not None for each in known)
 
     def _weigh(self, gid: Gid, value: Successor) -> None:
+        assert gid not in self._decided, "what is decided needs no word"
         held, words = self._held.get(gid), self._words.get(gid, {})
         heard = {ordinal for ordinal, word in words.items() if word == value}
         mine = held is not None and held.accepted is not None and held.accepted[1] == value
         generation = held.generation if held is not None else self._settings.ranges[0]
+        assert self._me.ordinal not in heard, "its own vote is no word of others"
         others = {member.ordinal for member in generation.members} - {self._me.ordinal, *heard}
         sure = len(heard) + mine > 1 or all(map(self._down, others))
         # A disk without a past has nothing to lose by it, and perhaps there is only one left who
@@ -185,6 +192,7 @@ class Lineage(Acceptor):
         if then.what != "decided":
             super()._continue(then)
             return
+        assert then.gid in self._decided, "it is in the journal"
         value = self._decided[then.gid]
         held = self._held.get(then.gid)
         if held is not None:
@@ -210,6 +218,7 @@ class Lineage(Acceptor):
             and len(generation.members) > 1  # Else nobody is there who could be followed.
             and generation.gid not in self._followed
         ):
+            assert generation.leader != self._me or not self._names_me(held)
             self._followed.add(generation.gid)
             self._effects.append(Follow(generation))
             self._acknowledge(held)
@@ -249,6 +258,7 @@ class Lineage(Acceptor):
                 self._missing.add(gid)
             return
         assert self._names_me(held), "nobody leads in another's name"
+        assert held.tail == held.committed == 0, "nobody has had a group of it yet"
         followers = tuple(m.ordinal for m in generation.members if m != self._me)
         held.leading = Leading(followers, self._clock)
         held.lead_at = self._now

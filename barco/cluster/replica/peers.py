@@ -76,6 +76,7 @@ class Peer:
             self._gap = max(self._gap, gap)
         silence = SILENCE_GAPS * max(self._gap, self._gap_before)
         self.silence = min(max(silence, SILENCE_SECONDS_MIN), SILENCE_SECONDS_MAX)
+        assert 0 <= self._gap <= SILENCE_SECONDS_MAX, "an absence is no gap"
 
 
 class Peers(Core):

@@ -65,6 +65,20 @@ class Proposer(Lineage):
     def _start_proposer(self) -> None:
         self._proposals, self._rounds = {}, {}
 
+    def _check_words(self) -> None:
+        super()._check_words()
+        for gid, proposal in self._proposals.items():
+            held = self._held[gid]
+            members = {member.ordinal for member in held.generation.members}
+            assert held.decided is None, "a proposal ends when its generation is decided"
+            assert proposal.ballot.ordinal == self._me.ordinal, "a ballot names who proposes"
+            assert proposal.ballot.session == self._session, "and its very process"
+            assert proposal.ballot.round <= self._rounds[gid], "no round twice"
+            assert proposal.promises.keys() <= members, "each member has one voice (I11)"
+            assert proposal.accepted <= members, "and nobody else has"
+            assert proposal.value is not None or not proposal.accepted, "phase 1, then phase 2"
+            assert proposal.value is None or len(proposal.promises) >= held.generation.quorum
+
     def _propose(
         self,
         held: Held,
@@ -145,6 +159,7 @@ class Proposer(Lineage):
 
     def _tail(self, held: Held, proposal: Proposal) -> int:
         """Rule P2: the highest tail promised; nothing acknowledged is after it."""
+        assert not any(each.suspect for each in proposal.promises.values()), "they have no voice"
         return max(each.tail for each in proposal.promises.values())
 
     def _accept(self, gid: Gid, proposal: Proposal) -> Accept:
@@ -158,6 +173,7 @@ class Proposer(Lineage):
             return
         held, proposal = found
         proposal.accepted.add(sender.ordinal)
+        assert len(proposal.accepted) <= len(held.generation.members), "a member has one voice"
         if len(proposal.accepted) < held.generation.quorum:
             return
         assert proposal.value is not None
@@ -169,6 +185,8 @@ class Proposer(Lineage):
         gid = held.generation.gid
         assert held.decided is None, "a proposal ends when its generation is decided"
         self._learned(gid, value)
+        assert self._decided[gid] == held.decided == value, "it is told as it was decided"
+        assert gid not in self._proposals, "and not proposed any more"
         concerned = {member.ordinal for member in held.generation.members}
         for child in value.children:  # Those of another range are taught by another way (P8).
             if self._is_here(child.gid):
@@ -191,6 +209,7 @@ class Proposer(Lineage):
         del self._proposals[held.generation.gid]
         spread = BACKOFF_SECONDS_MAX - BACKOFF_SECONDS_MIN
         held.retry_at = self._now + BACKOFF_SECONDS_MIN + spread * self._random()
+        assert held.retry_at > self._now, "others get their turn"
 
     def _repeat_proposals(self) -> None:
         """Messages may be lost."""
@@ -230,7 +249,9 @@ class Proposer(Lineage):
     def _split_value(self, held: Held, tail: int, children: tuple[Generation, ...]) -> Successor:
         """Both halves in one register: atomic."""
         parents = (Parent(held.generation.gid, tail),)
-        return Successor(tail, Kind.SPLIT, tuple(self._child(each, parents) for each in children))
+        first, second = (self._child(each, parents) for each in children)
+        assert first.gid.token < first.end == second.gid.token < second.end, "halves, no gap"
+        return Successor(tail, Kind.SPLIT, (first, second))
 
     def _relead_child(
         self, held: Held, tail: int, template: Generation | None = None
@@ -247,6 +268,7 @@ class Proposer(Lineage):
         if template is None:
             members = self._members(generation)
             template = replace(generation, leader=self._me, session=self._session, members=members)
+        assert end >= generation.end, "what is handed over is added"
         return self._child(replace(template, end=end), tuple(parents))
 
     def _child(self, template: Generation, parents: tuple[Parent, ...]) -> Generation:

@@ -128,8 +128,23 @@ class Replica(Conflict):
                 self._receive(self._me, self._session, self._to_myself.popleft())
             if self._ping_at <= self._now and not self._yields:
                 self._ping_all()
+        self._check()
         effects, self._effects = self._effects, []
         return effects
+
+    def _check(self) -> None:
+        """What holds between two steps, whatever happened; of generations, the open ones."""
+        self._check_journal()
+        self._check_held()
+        self._check_words()
+        over = self._stopped or self._yields
+        assert over or self._ping_at > self._now, "a ping that is due has been sent"
+        assert over or not self._to_myself, "it has heard what it said"
+        assert self._started <= self._now, "time does not go back"
+        assert self._me.ordinal not in self._peers, "nobody is a peer of itself"
+        for ordinal, peer in self._peers.items():
+            assert peer.identity.ordinal == ordinal, "a disk speaks for its seat"
+        assert self._lost.isdisjoint(self._peers), "who was heard of has links of its own"
 
     def deadline(self) -> float:
         """When the next `Tick` is due, in seconds on the clock of `now`; infinite: at no time."""
@@ -250,12 +265,14 @@ class Replica(Conflict):
         held = self._held[event.gid]
         held.broken = True
         self._stop_leading(held, event.reason)
+        assert held.leading is None, "the first error ends it (L4)"
         self._ping_at = self._now
 
     def _refused(self, event: Refused) -> None:
         """What came is not what can stand there. Whoever has it is asked again; if that is no
         better, the fault is with the leader, and another generation has to begin before it."""
         held = self._held[event.gid]
+        assert event.gseq >= held.tail, "what is stable was taken"
         held.refusals = held.refusals + 1 if held.refused_at == event.gseq else 1
         held.refused_at = event.gseq
         wanted = max(held.target, held.received)
@@ -277,6 +294,7 @@ class Replica(Conflict):
         held.received, held.received_crc = event.gseq, event.header_crc
         held.suspect, held.sealed = True, False
         held.why, held.accuser = "its log is corrupt", -1
+        assert held.leading is None, "who leads can trust its log"
         held.wish = None  # Nor the vote that waited for groups.
         self._drain(held)
         self._want_all(held)

@@ -314,6 +314,25 @@ class Core:
     def _continue(self, then: Then) -> None:
         raise AssertionError(f"no part goes on with {then.what}")
 
+    def _check_journal(self) -> None:
+        assert 0 <= self._durable <= self._serial, "only what was given becomes stable"
+        assert self._stable_records <= self._recorded
+        assert not self._thens or self._thens[0][0] > self._durable, "what waited has gone on"
+        assert not self._thens or self._thens[-1][0] <= self._serial, "it waits for a record"
+        assert not self._counts or self._counts[-1] == (self._serial, self._recorded)
+
+    def _check_held(self) -> None:
+        for token, held in self._current.items():
+            generation = held.generation
+            assert generation.gid.token == token, "by where it starts"
+            assert self._held[generation.gid] is held, "there is one state of each"
+            if held.decided is None:
+                held.check()
+        assert self._missing.isdisjoint(self._held), "what is known is not asked for"
+        assert self._lacking.keys() <= self._held.keys()
+        assert self._overtaken.keys() <= self._held.keys()
+        assert self._unsealed.keys() <= self._decided.keys(), "only what has ended is sealed"
+
     def _names_me(self, held: Held) -> bool:
         """Whether it is this very process that leads the generation, or will."""
         generation = held.generation

@@ -61,6 +61,15 @@ class Leading:
         self.moved_at = now
         """When `committed` last moved, or the oldest waiting group was built."""
 
+    def check(self) -> None:
+        """What holds between two steps."""
+        assert self.live.keys() == self.appended.keys(), "the followers are the record's"
+        assert self.fenced <= self.appended.keys(), "only followers fence it"
+        assert all(0 <= each <= self.built for each in self.appended.values()), "built, then copied"
+        assert len(self.pending) <= self.built
+        assert not self.pending or self.pending[-1].gseq == self.built, "what was built last waits"
+        assert not self.recent or self.recent[-1].gseq == self.built, "and is the most recent"
+
 
 class Held:
     """One generation as this broker holds it. Made by the machine, changed by all its parts."""
@@ -165,6 +174,49 @@ class Held:
         """When to ask the leader (again)."""
         self.answer_at: dict[int, float] = {}
         """Of who leads it: ordinal to when that member's next GAP is answered."""
+
+    def check(self) -> None:
+        """What holds between two steps, whatever the others have said."""
+        assert 0 <= self.tail <= self.received, "what is stable was taken"
+        assert 0 <= self.shown <= self.tail or self.suspect, "readers see what is stable"
+        assert self.target >= 0 and self.asked >= 0
+        assert self.committed >= 0 and self.witnessed >= 0
+        assert self.why or not self.suspect, "people are told why"
+        assert self.stopped or not self.counted, "only who led it has counted"
+        assert self.stopped or not self.left_alone, "nor was anybody else left alone"
+        assert self.member or self.wish is None, "who has no voice is not asked (A3)"
+        self._check_vote()
+        self._check_end()
+        leading = self.leading
+        if leading is not None:
+            assert not self.stopped, "a process leads a generation once"
+            assert self.promised is None, "who promised does not lead (L5)"
+            assert not self.suspect and not self.broken, "who leads can trust its log"
+            assert self.shown == self.committed, "a leader shows what it counts"
+            assert self.committed <= self.tail, "and counts what is stable here"
+            assert self.member, "who leads has a voice"
+            leading.check()
+
+    def _check_vote(self) -> None:
+        if self.promised is not None:
+            assert self.fence is Fence.SHUT, "no promise before the drain (A1)"
+            assert self.round >= self.promised.round, "the next ballot is higher"
+        if self.accepted is not None:
+            assert self.promised is not None, "a vote is a promise, too"
+            assert self.promised >= self.accepted[0], "which is not taken back"
+        if self.wish is not None:
+            assert self.decided is None, "what is decided is told, not voted on"
+            assert not self.suspect, "a suspect log has no vote (A4)"
+            assert self.fence is not Fence.OPEN, "who waits for a vote drains"
+            assert self.round >= self.wish.ballot.round, "the next ballot is higher"
+
+    def _check_end(self) -> None:
+        if self.decided is not None:
+            assert self.fence is not Fence.OPEN, "nothing comes behind the end"
+            assert self.leading is None, "nobody leads what has ended"
+        if self.sealed:
+            assert self.complete, "what is sealed lacks nothing"
+            assert not self.suspect, "and is repaired (A4)"
 
     @property
     def shut(self) -> bool:

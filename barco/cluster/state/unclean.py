@@ -93,6 +93,8 @@ def unclean_successor(
         parents=(Parent(newest, tail),),
     )
     assert all(child.gid.epoch > gid.epoch for gid in known), "a name is never given again (I9)"
+    assert newest not in decided, "what has ended is not ended again (I1)"
+    assert me in members and len(members) == len(generation.members), "the seats stay"
     value = Successor(tail, Kind.UNCLEAN, (child,))
     return UncleanEnd(
         generation, tail, lost, "", (DecidedRecord(newest, value), OpenedRecord(child))

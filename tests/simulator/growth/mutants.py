@@ -3,21 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
-from barco.cluster.replica.replica import Replica
 from barco.cluster.state.held import Held
 from barco.model.generation import Generation, Kind, Successor
 
-from ..mutants import EpochLookedUp, EpochOwnPlusOne, SplitInTwo
+from ..mutants import EpochLookedUp, EpochOwnPlusOne, SplitInTwo, Unchecked
 
 
-class BelievesOne(Replica):
+class BelievesOne(Unchecked):
     """P8: one member's word on what was decided elsewhere is enough."""
 
     def _is_sure(self, voices: frozenset[int], parent: Generation) -> bool:
         return bool(voices)
 
 
-class MergesEarly(Replica):
+class MergesEarly(Unchecked):
     """I10: the range behind is taken in before its generation is sealed."""
 
     def _handed(self, token: int, taker: Generation) -> Held | None:
@@ -28,7 +27,7 @@ class MergesEarly(Replica):
         return held
 
 
-class OpensAccepted(Replica):
+class OpensAccepted(Unchecked):
     """P3: what one member has accepted is used as if it were decided."""
 
     def _voted(self, held: Held) -> None:
@@ -42,7 +41,7 @@ class Mutant:
     """One rule less."""
 
     name: str
-    replica: Any = Replica
+    replica: Any = Unchecked
     sizes: tuple[int, ...] = (3, 4, 6)
     lies: bool = False
     """A broker tells joiners what was not decided."""

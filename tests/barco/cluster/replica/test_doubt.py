@@ -331,7 +331,7 @@ def test_a_ballot_that_waits_does_not_slip_through() -> None:
     lab = Lab(SEALED)
     lab.ping(A)
     held = lab.replica._held[THREE.gid]
-    held.wish, held.fence = Wish(Ballot(9, 2, 6), 2, None), Fence.SHUT
+    held.wish, held.round, held.fence = Wish(Ballot(9, 2, 6), 2, None), 9, Fence.SHUT
     lab.hear(C, Shrunk(THREE.gid, 12), 6)
     lab.replica._fulfil(held)
     assert held.promised is None

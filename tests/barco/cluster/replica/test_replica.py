@@ -218,7 +218,7 @@ def test_nothing_is_skipped_in_a_generation_that_has_not_ended() -> None:
     gid = Gid(-END, 3)
     replica, _ = told([], logs={gid: Recovered(3, 33)})
     held = replica._held[gid]
-    held.promised, held.fence = Ballot(9, 1, 1), Fence.SHUT
+    held.promised, held.round, held.fence = Ballot(9, 1, 1), 9, Fence.SHUT
     for by in (0, 1, 0, 1):
         effects = expired(replica, gid, 6, by=by)
         assert not any(isinstance(e, Skip) for e in effects)
