@@ -247,9 +247,9 @@ class Worker:
         """The supervisor spreads which generation is open, and who leads it."""
         self._supervision.send({"type": messages.LEADS, "route": route.packed()})
 
-    def _tell_target(self, packed: bytes) -> None:
-        """The supervisor spreads what is wanted."""
-        self._supervision.send({"type": messages.TARGET, "target": packed})
+    def _tell_target(self, packed: bytes, kept: bool) -> None:
+        """The supervisor acts on what is wanted; what is kept here it spreads."""
+        self._supervision.send({"type": messages.TARGET, "target": packed, "kept": kept})
 
     def _workers_asked(self) -> WorkersAsked:
         """What the configuration asks for since it was changed; the supervisor notes it."""

@@ -14,8 +14,9 @@ Worker to supervisor:
                                                                 (`barco.cluster.ring.routes`): it is
                                                                 decided in this worker's journal
     {"type": "topics-digest", "digest", "count"}                of the topic settings it has
-    {"type": "target", "target"}                                it leads slice 0, and keeps this one
-                                                                (`barco.cluster.ring.target`)
+    {"type": "target", "target", "kept"}                        it leads slice 0, and keeps this one
+                                                                (`barco.cluster.ring.target`); or it
+                                                                has asked who does
     {"type": "workers"}                                         the target has as many for this
                                                                 broker as its configuration asks for
 
@@ -34,7 +35,8 @@ Supervisor to worker:
      "sessions": {number: session}}                 this broker's processes are others than before,
                                                     or others of them are ready; sessions of these
                                                     (`barco.model.ranges.to_plain`)
-    {"type": "target", "target"}                    the one that is told by gossip
+    {"type": "target", "target"}                    the one that its keeper has said
+    {"type": "target", "ask": true}                 gossip tells another one: ask its keeper
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view

@@ -482,7 +482,7 @@ class Broker:
         assert cluster is not None, "a single broker lists nobody"
         first = first_target(Cut(identity.ring_size, identity.slices_per_range), identity.workers)
         hosts = {each["ordinal"]: each["host"] for each in cluster.describe()["brokers"]}
-        return HeardCluster(target=cluster.target or first, hosts=hosts)
+        return HeardCluster(target=cluster.aim.target or first, hosts=hosts)
 
     async def _drain(self) -> None:
         """Ask all to finish; who has not after a while is killed, which loses nothing."""

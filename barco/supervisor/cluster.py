@@ -29,13 +29,15 @@ from barco.cluster.gossip.facts import (
     BrokerInfo,
     Fact,
     LeaderInfo,
-    TargetInfo,
     TopicsInfo,
     newer,
+    next_target_fact,
+    target_in,
 )
 from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip
 from barco.cluster.gossip.topology import Topology, broker_to_dict
 from barco.cluster.groups.registrations import Registrations
+from barco.cluster.ring.aim import Aim
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import needed_ranges
 from barco.cluster.ring.heard import HeardRoutes
@@ -53,6 +55,7 @@ from barco.supervisor.datadir import Identity
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
+from barco.supervisor.wire.changes import log_change
 from barco.types import Ordinal
 
 log = logging.getLogger("barco.cluster")
@@ -92,8 +95,9 @@ class Cluster:
         self._forget_at = 0.0
         slices = ring_slices(hello.brokers, hello.slices_per_range)
         self._cut = Cut(hello.brokers, hello.slices_per_range)
-        self.target: Target | None = None
-        """The brokers of which the cluster shall consist; None: nobody has said yet."""
+        self.aim = Aim()
+        """The brokers of which the cluster shall consist."""
+        self._asked = 0
         self._needed: list[HeldRange] = []
         self._needed_for: tuple[object, ...] = ()
         self._registrations = Registrations(
@@ -157,8 +161,8 @@ class Cluster:
         self._told[worker] = self._topology.version
         frames: Sends = [(worker, frame) for frame in self._topology.frames(0)]
         frames[-1][1]["hints"] = [route.packed() for route in self._hints]
-        if self.target is not None:
-            frames.append((worker, _target_frame(self.target)))
+        if self.aim.target is not None:
+            frames.append((worker, _target_frame(self.aim.target)))
         return frames + self._control.worker_ready(worker)
 
     def worker_gone(self, worker: int) -> Sends:
@@ -173,7 +177,7 @@ class Cluster:
             self._leads(message)
             return []
         if kind == messages.TARGET:
-            self._keeps_target(message)
+            self._take_target(message)
             return []
         if kind == messages.TOPICS_DIGEST:
             self._topics_digest(message)
@@ -195,6 +199,7 @@ class Cluster:
                 self.node.machine.forget(CONSUMER, consumer_id)
         self._publish()
         self._store()
+        self._settle_target()
         return self._dispatch(sends)
 
     def renew(self, table: ProcessTable, sessions: Mapping[int, int] | None = None) -> None:
@@ -206,12 +211,12 @@ class Cluster:
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
-        news = (self.target, self.routes.version, self._topology.version)  # It changes in place.
+        news = (target := self.aim.target, self.routes.version, self._topology.version)
         if self._needed_for != news:
             self._needed_for = news
             me, heard = Ordinal(self._ordinal), self._topology.brokers
             up = [each for each, info in heard.items() if info.up]
-            self._needed = needed_ranges(self.target, self.routes, heard, up, me)
+            self._needed = needed_ranges(target, self.routes, heard, up, me)
         return self._needed
 
     # --- What workers tell ------------------------------------------------------------------------
@@ -229,14 +234,34 @@ class Cluster:
         if known is None or newer(fact, known):
             self.node.run(self.node.machine.publish(fact, self.node.now()))
 
-    def _keeps_target(self, message: Mapping[str, Any]) -> None:
+    def _take_target(self, message: Mapping[str, Any]) -> None:
+        """A process keeps this one, or has asked who does."""
         try:
             target = unpack_target(self._cut, message["target"])
-            fact = TargetInfo(version=target.version, packed=target.packed()).fact()
+            if message.get("kept"):
+                self.aim.kept = target
+                if target.version > 0:
+                    self._tell_target(target)
+            if self.aim.said(target):
+                log.info("the target of the cluster is version %d", target.version)
+                self._send([(worker, _target_frame(target)) for worker in self._told])
         except ProtocolError as error:  # A next worker would find the same in its log.
             log.error("the target can not be told, or is too large for it: %s", error)
-            return
+
+    def _tell_target(self, target: Target) -> None:
+        fact = next_target_fact(target, self.node.machine.store.get(TARGET, 0))
         self.node.run(self.node.machine.publish(fact, self.node.now()))
+
+    def _settle_target(self) -> None:
+        """Who keeps the target denies what gossip tells; others ask there, one process in turn."""
+        route = self.routes.at(0)
+        leads = route is not None and route.leader == self._ordinal and self._heard.is_home(0)
+        if (target := self.aim.denied(leads)) is not None:
+            self._tell_target(target)
+        elif self.aim.is_asked_for and self._told:
+            self._asked += 1
+            worker = sorted(self._told)[self._asked % len(self._told)]
+            self._send([(worker, {"type": messages.TARGET, "ask": True})])
 
     def _topics_digest(self, message: Mapping[str, Any]) -> None:
         info = TopicsInfo(
@@ -299,22 +324,13 @@ class Cluster:
                 return False
         kept = self.node.machine.store.get(fact.kind, fact.key)
         stale = kept is not None and not newer(fact, kept)
-        if fact.kind == TARGET and (stale or self._target_in(fact) is None):
+        if fact.kind == TARGET and (stale or target_in(self._cut, fact) is None):
             return False
         if fact.kind == LEADER:
             # Also one that is not the newest: if it says otherwise of one epoch, that is a fault.
             route = checked_route(self._cut, LeaderInfo.of(fact).route)
             self._unstored |= self._heard.hear([route])
         return self._registrations.accept(fact, teller)
-
-    def _target_in(self, fact: Fact) -> Target | None:
-        """None: it is none of this ring."""
-        info = TargetInfo.of(fact)
-        try:
-            target = unpack_target(self._cut, info.packed)
-        except ProtocolError:
-            return None  # A line for each would be a flood.
-        return target if target.version == info.version else None
 
     @property
     def _small(self) -> bool:
@@ -324,7 +340,7 @@ class Cluster:
         """Whether the configuration lists a broker, a range had it when this one last ran, or it is
         to come. After a start it would else be a stranger until it calls by itself: half a minute
         in which nothing that it leads can be reached from here."""
-        target = self.target.brokers if self.target is not None else ()
+        target = self.aim.target.brokers if self.aim.target is not None else ()
         wanted = any(each.ordinal == ordinal for each in target)
         return ordinal < self._listed or ordinal in self._hints.members() or wanted
 
@@ -346,15 +362,14 @@ class Cluster:
         elif fact.kind in (BROKER, LEADER):
             if fact.kind == BROKER and fact.key != self._ordinal:
                 info = BrokerInfo.of(fact)
-                _log_change(info, changed.before)
+                log_change(info, changed.before)
                 if info.host:
                     self.node.meet(info.ordinal, info.host)
             self._topology.apply(fact)
             self._later()
-        elif fact.kind == TARGET and (target := self._target_in(fact)) is not None:
-            self.target = target
-            log.info("the target of the cluster is version %d", target.version)
-            self._send([(worker, _target_frame(target)) for worker in self._told])
+        elif fact.kind == TARGET and (target := target_in(self._cut, fact)) != self.aim.heard:
+            self.aim.heard = target
+            self.node.call_soon(self._settle_target)
 
     def _later(self) -> None:
         """Tell the workers, once for all that comes in this turn of the loop."""
@@ -483,18 +498,3 @@ def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:
         for place in range(brokers)
         for index in range(slices_per_range)
     ]
-
-
-def _log_change(info: BrokerInfo, before: Fact | None) -> None:
-    was = None if before is None else BrokerInfo.of(before)
-    if was is not None and was.state_name == info.state_name and was.session == info.session:
-        return
-    extra = {"broker": info.ordinal, "address": info.address, "incarnation": info.incarnation}
-    if info.state_name == "alive":
-        log.info("broker is alive", extra=extra)
-    elif info.state_name == "left":
-        log.info("broker has left in an orderly way", extra=extra)
-    elif info.state_name == "suspect":
-        log.warning("broker does not answer: it is suspected", extra=extra | {"by": info.by})
-    else:
-        log.error("broker is down", extra=extra)

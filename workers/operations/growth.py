@@ -86,11 +86,10 @@ class Growth:
 
     async def look(self) -> RingStep | None:
         """Take a step if there is one; what was begun. A BarcoError: the target can not be had."""
-        if self.step(self._desk.heard) is None:
+        if not self._desk.is_asked_for and self.step(self._desk.heard) is None:
             return None
         # Before anything is decided its keeper is asked: gossip may be late, or made up.
-        target = await self._desk.ask(self._siblings)
-        self._desk.adopt(target)
+        target = await self._desk.look(self._siblings)
         if (step := self.step(target)) is None or (event := self._event(step)) is None:
             return None
         now = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
 """The brokers of which the cluster shall consist: as this worker has heard, and how it changes.
 
-Whoever leads slice 0 keeps the target (`barco.workers.shard.target`), and tells it by gossip. What
-gossip says is good enough to get ready by, and to be shown; before a step the keeper is asked.
+Whoever leads slice 0 keeps the target (`barco.workers.shard.target`), and tells it by gossip. Where
+gossip tells another one than is known the keeper is asked, and before a step once more.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -55,11 +55,13 @@ class TargetDesk:
         )
         self._leads = False
         self.heard = self._keeper.target
-        """The latest that was told."""
+        """The latest that its keeper has said."""
+        self.is_asked_for = False
+        """Whether the supervisor wants its keeper to be asked."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when another one is heard of."""
-        self.tell: Callable[[bytes], None] = lambda packed: None
-        """Tells the supervisor, and by it all brokers."""
+        self.tell: Callable[[bytes, bool], None] = lambda packed, kept: None
+        """Tells the supervisor; if it is kept here, all brokers by it."""
         self.copies: Callable[[set[int]], Awaitable[Mapping[Gid, Collection[int]]]] = _no_copies
         """Of generations that have ended, for brokers that are to leave: who in reach has all."""
 
@@ -104,22 +106,28 @@ class TargetDesk:
     def _say(self, target: Target) -> None:
         self.heard = target
         self.on_news()
-        if target.version > 0:
-            self.tell(target.packed())
+        self.tell(target.packed(), True)
 
-    def hear(self, packed: bytes) -> None:
-        """The supervisor says what gossip tells."""
+    def hear(self, packed: bytes | None) -> None:
+        """The supervisor says what the keeper has said; None: that it shall be asked."""
+        if packed is None:
+            self.is_asked_for = True
+            self.on_news()
+            return
         try:
             target = unpack_target(self.cut, packed)
         except ProtocolError:
             return  # The supervisor has looked; nothing that it says ends a worker.
-        if target.version > self.heard.version and not self._leads:
+        if target != self.heard and not self._leads:
             self.heard = target
             self.on_news()
 
-    def adopt(self, target: Target) -> None:
-        """Who keeps it has said so itself: that counts, whatever gossip tells."""
-        self.heard = target
+    async def look(self, siblings: SiblingsLike) -> Target:
+        """Ask who keeps it: that counts, whatever gossip tells. The supervisor is told."""
+        self.heard = await self.ask(siblings)
+        self.is_asked_for = False
+        self.tell(self.heard.packed(), False)
+        return self.heard
 
     # --- Operations ----------------------------------------------------------------------------
 

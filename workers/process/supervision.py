@@ -25,8 +25,9 @@ class Supervision:
         """Brokers that changed, and who leads what."""
         self.on_processes: Callable[[dict[str, Any]], None] = lambda news: None
         """This broker runs others than before."""
-        self.on_target: Callable[[bytes], None] = lambda packed: None
-        """The brokers of which the cluster shall consist, as gossip tells."""
+        self.on_target: Callable[[bytes | None], None] = lambda packed: None
+        """The brokers of which the cluster shall consist, as its keeper has said; None: it shall be
+        asked."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -86,7 +87,7 @@ class Supervision:
         elif kind == messages.PROCESSES:
             self.on_processes(message)
         elif kind == messages.TARGET:
-            self.on_target(message["target"])
+            self.on_target(message.get("target"))
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

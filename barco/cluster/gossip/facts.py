@@ -18,7 +18,9 @@ from typing import Any
 import msgpack
 
 from barco import limits
+from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, shaped_route
+from barco.cluster.ring.target import Target, unpack_target
 from barco.errors import ProtocolError
 
 BROKER, LEADER, CONSUMER, TOPICS = "broker", "leader", "consumer", "topics"
@@ -37,9 +39,10 @@ Key = int | str
 Version = tuple[int, ...]
 _VERSION_PARTS = {BROKER: 2, LEADER: 2, CONSUMER: 4, TOPICS: 2, TARGET: 1}
 _MAX = 2**64
-_CIRCLE = {BROKER: 0, CONSUMER: 2}
+_CIRCLE = {BROKER: 0, CONSUMER: 2, TARGET: 0}
 """The part of a version that is answered by the next number (a broker's incarnation; that a
-consumer was heard of). It has no last value: 0 follows 2^64 - 1, so any can be answered."""
+consumer was heard of; how often a target was told). It has no last value: 0 follows 2^64 - 1, so
+any can be answered."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -337,6 +340,7 @@ class TargetInfo:
     """The brokers of which the cluster shall consist; whoever leads slice 0 keeps it."""
 
     version: int
+    """Of what was told: the target's own, or a later one that answers a lie."""
     packed: bytes
     """As `barco.cluster.ring.target` packs it; of at most TARGET_BYTES_MAX."""
 
@@ -360,6 +364,22 @@ class TargetInfo:
     def of(cls, fact: Fact) -> TargetInfo:
         """What a fact says."""
         return cls.parse(fact.key, fact.version, fact.body)
+
+
+def target_in(cut: Cut, fact: Fact) -> Target | None:
+    """What a fact wants; None: it is no target of this ring."""
+    try:
+        return unpack_target(cut, TargetInfo.of(fact).packed)
+    except ProtocolError:
+        return None  # A line for each would be a flood.
+
+
+def next_target_fact(target: Target, known: Fact | None) -> Fact:
+    """Of who keeps it: it wins over what is known, whatever that is."""
+    fact = TargetInfo(version=target.version, packed=target.packed()).fact()
+    if known is None or known.body == fact.body or newer(fact, known):
+        return fact if known is None or known.body != fact.body else known
+    return TargetInfo(version=following(known.version[0]), packed=target.packed()).fact()
 
 
 _PARSERS: dict[str, Any] = {

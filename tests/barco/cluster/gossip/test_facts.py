@@ -18,11 +18,15 @@ from barco.cluster.gossip.facts import (
     ConsumerInfo,
     Fact,
     LeaderInfo,
+    TargetInfo,
     TopicsInfo,
     following,
     newer,
+    next_target_fact,
 )
+from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute
+from barco.cluster.ring.target import Target, first_target
 from barco.errors import ProtocolError
 
 DISK = "a" * 32
@@ -179,3 +183,19 @@ def bad(*parts: Any) -> bytes:
 def test_what_cannot_be_is_refused(packed: bytes) -> None:
     with pytest.raises(ProtocolError):
         Fact.unpack(packed)
+
+
+@pytest.mark.parametrize("version", [0, 4, 5, 6, 2**63 - 1, 2**63, 2**63 + 5, 2**64 - 1])
+def test_who_keeps_the_target_answers_any_lie(version: int) -> None:
+    """And tells the same again where it is told already."""
+    cut = Cut(3, 8)
+    brokers = first_target(cut, 1).brokers
+    mine, lie = Target(5, cut, brokers), Target(2**63 - 1, cut, brokers)
+    told = TargetInfo(version=version, packed=lie.packed()).fact()
+    answer = next_target_fact(mine, told)
+    assert newer(answer, told) and not newer(told, answer)
+    assert TargetInfo.of(answer).packed == mine.packed()
+    assert next_target_fact(mine, answer) == answer
+    later = next_target_fact(replace(mine, version=6), answer)
+    assert newer(later, answer)
+    assert next_target_fact(mine, None).version == (5,)

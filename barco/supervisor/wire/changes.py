@@ -1,0 +1,23 @@
+"""What is logged of other brokers as they come and go."""
+
+import logging
+
+from barco.cluster.gossip.facts import BrokerInfo, Fact
+
+log = logging.getLogger("barco.cluster")
+
+
+def log_change(info: BrokerInfo, before: Fact | None) -> None:
+    """One line if a broker is in another state than before, or has begun another life."""
+    was = None if before is None else BrokerInfo.of(before)
+    if was is not None and was.state_name == info.state_name and was.session == info.session:
+        return
+    extra = {"broker": info.ordinal, "address": info.address, "incarnation": info.incarnation}
+    if info.state_name == "alive":
+        log.info("broker is alive", extra=extra)
+    elif info.state_name == "left":
+        log.info("broker has left in an orderly way", extra=extra)
+    elif info.state_name == "suspect":
+        log.warning("broker does not answer: it is suspected", extra=extra | {"by": info.by})
+    else:
+        log.error("broker is down", extra=extra)
