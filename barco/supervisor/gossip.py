@@ -50,7 +50,8 @@ GREETINGS_MAX = 64
 
 STRANGERS_MAX = 16
 """Connections from addresses that no broker is known to have, all together, before they have
-proved who they are. One that joins has such an address: this keeps out newcomers only."""
+proved who they are. One that joins has such an address. The next one takes the place of the oldest
+of the address that has most: one address keeps no other out."""
 
 LINKS_PER_PEER_MAX = 4
 """Two brokers that call each other at once have two connections; more are closed, oldest first."""
@@ -102,7 +103,8 @@ class GossipNode:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._greeting: Counter[str] = Counter()
-        self._strangers = 0
+        self._strangers: dict[asyncio.Task[None], str] = {}
+        """Who greets from where, the oldest first."""
         self._said: dict[str, float] = {}
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -269,16 +271,29 @@ class GossipNode:
         host = host_of(writer)
         hosts = [self._bind, *(peer.host for peer in self._peers.values())]
         stranger = not any(same_host(each, host) for each in hosts)
-        full = stranger and self._strangers >= STRANGERS_MAX
-        if self._closed or full or self._greeting[host] >= GREETINGS_MAX:
+        if self._closed or self._greeting[host] >= GREETINGS_MAX:
             writer.transport.abort()
             return
         self._greeting[host] += 1
-        self._strangers += stranger
-        self._spawn(self._serve(reader, writer, host, stranger))
+        task = self._spawn(self._serve(reader, writer, host))
+        if stranger:
+            self._make_room(host)
+            self._strangers[task] = host
+
+    def _make_room(self, host: str) -> None:
+        """For one more stranger, from there."""
+        if len(self._strangers) < STRANGERS_MAX:
+            return
+        held = Counter(self._strangers.values())
+        most = max(held.values())
+        crowded = [each for each in self._strangers.values() if held[each] == most]
+        address = host if held[host] == most else crowded[0]
+        oldest = next(task for task, each in self._strangers.items() if each == address)
+        del self._strangers[oldest]
+        self._loop.call_soon(oldest.cancel)  # It has begun by then, and ends as others do.
 
     async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, stranger: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
     ) -> None:
         try:
             async with asyncio.timeout(limits.GOSSIP_HELLO_SECONDS_MAX):
@@ -291,9 +306,13 @@ class GossipNode:
             self._say(f"gossip: {host_of(writer)} breaks the protocol: {error}")
             writer.transport.abort()
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
             self._greeting -= Counter([host])  # Who has none left is forgotten.
-            self._strangers -= stranger
+            if (task := asyncio.current_task()) is not None:
+                self._strangers.pop(task, None)
         self._linked(peer, link)
         await self._listen(peer, link)
 

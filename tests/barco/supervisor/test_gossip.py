@@ -280,3 +280,34 @@ async def test_strangers_fill_neither_the_log_nor_what_is_kept() -> None:
         node._greeting["10.0.0.1"] += 1
         node._greeting -= Counter(["10.0.0.1"])
         assert not node._greeting
+
+
+@in_loop
+async def test_one_that_joins_gets_in_beside_strangers_who_say_nothing() -> None:
+    """Each place is taken again as soon as it is free, from one address and from forty."""
+    async with lab_of(4) as lab:
+        node = await lab.start(0, listed=3, most=24)
+        flood = [asyncio.create_task(say_nothing(lab, number)) for number in range(40)]
+        flood += [asyncio.create_task(say_nothing(lab, 0)) for _ in range(40)]
+        await until(lambda: len(node._strangers) == module.STRANGERS_MAX)
+        await lab.start(3, most=24)
+        await until(lambda: lab.state(0, 3) == "alive", 30.0)
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+        await until(lambda: not node._strangers and not node._greeting)
+
+
+async def say_nothing(lab: Lab, number: int) -> None:
+    """From an address that no broker has, again and again."""
+    while True:
+        reader, writer = await asyncio.open_connection(
+            *lab.addresses[0], local_addr=(f"127.0.1.{number + 1}", 0)
+        )
+        try:
+            await reader.read()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+        await asyncio.sleep(0.2)
