@@ -13,6 +13,7 @@ from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import next_starts
 from barco.cluster.ring.target import first_target
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError, ProtocolError
@@ -227,9 +228,7 @@ class Broker:
         """Processes for what the target and the routes want of this broker."""
         if self._stop.is_set():
             return
-        for held in self._control.needed():
-            if self._table.holding(held.token) is not None:
-                continue
+        for held in next_starts(self._control.needed(), [each.token for each in self._table]):
             try:
                 made = self.add_range(held)
             except BarcoError as error:

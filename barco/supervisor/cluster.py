@@ -39,7 +39,7 @@ from barco.cluster.gossip.topology import Topology, broker_to_dict
 from barco.cluster.groups.registrations import Registrations
 from barco.cluster.ring.aim import Aim
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.growing import needed_ranges
+from barco.cluster.ring.growing import Needs
 from barco.cluster.ring.heard import HeardRoutes
 from barco.cluster.ring.routes import RouteTable, checked_route, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
@@ -98,8 +98,7 @@ class Cluster:
         self.aim = Aim()
         """The brokers of which the cluster shall consist."""
         self._asked = 0
-        self._needed: list[HeldRange] = []
-        self._needed_for: tuple[object, ...] = ()
+        self._needs = Needs(Ordinal(hello.ordinal))
         self._registrations = Registrations(
             slices,
             ordinal=hello.ordinal,
@@ -211,13 +210,14 @@ class Cluster:
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
-        news = (target := self.aim.target, self.routes.version, self._topology.version)
-        if self._needed_for != news:
-            self._needed_for = news
-            me, heard = Ordinal(self._ordinal), self._topology.brokers
-            up = [each for each, info in heard.items() if info.up]
-            self._needed = needed_ranges(target, self.routes, heard, up, me)
-        return self._needed
+        heard = self._topology.brokers
+        return self._needs.look(
+            self.aim.target,
+            self.routes,
+            ([each for each, info in heard.items() if info.up], heard),
+            self._heard.is_home,
+            [token for _, token, _ in self._processes],
+        )
 
     # --- What workers tell ------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Alone:
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
-        return needed_ranges(self.target, self.routes, (), (), Ordinal(0))
+        return needed_ranges(self.target, self.routes, ((),), Ordinal(0))
 
     def worker_ready(self, worker: int) -> Sends:
         """A worker is there: it gets the whole view, the routes and the target."""

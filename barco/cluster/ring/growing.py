@@ -1,12 +1,19 @@
 """The processes that a broker needs for a ring that is wanted. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from barco.cluster.ring.cut import Cut, Wanted
 from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import Target
 from barco.model.ranges import HeldRange
 from barco.types import Ordinal
+
+STARTS_MAX = 3
+"""Processes that are begun at one look: each reads files, and the others go on meanwhile."""
+
+HEARSAY_MAX = 6
+"""Ranges that a broker has a process for only because of a route that somebody else has told. Who
+is named a member had its process before, so this takes a new disk, or a lie."""
 
 
 def wanted_ranges(wanted: Wanted, ordinal: Ordinal) -> tuple[HeldRange, ...]:
@@ -41,30 +48,81 @@ def depot_range(wanted: Wanted, first: int, ordinal: Ordinal) -> HeldRange:
     return held_range(cut, first, end - first, (*others, ordinal))
 
 
+def targeted_ranges(
+    target: Target | None,
+    routes: RouteTable,
+    present: Iterable[Iterable[int]],
+    ordinal: Ordinal,
+) -> dict[int, HeldRange]:
+    """By token: those of which a broker shall be a member by the target, and whose depot it is.
+
+    present: brokers, this one aside: that are up, and that were heard of. Leaders plan a ring of
+    the first; one that came, holds nothing and is away may be back before its range could be ready.
+    """
+    found: dict[int, HeldRange] = {}
+    if target is None or ordinal not in target.workers:
+        return found
+    for brokers in present:
+        wanted = target.wanted(target.joined(routes, [*brokers, ordinal]))
+        found = {each.token: each for each in wanted_ranges(wanted, ordinal)} | found
+    # What it shall be a member of it has a process for already.
+    for first in (first for first, depot in target.depots if depot == ordinal):
+        made = depot_range(wanted, first, ordinal)
+        found.setdefault(made.token, made)
+    return found
+
+
 def needed_ranges(
     target: Target | None,
     routes: RouteTable,
-    heard: Iterable[int],
-    up: Iterable[int],
+    present: Iterable[Iterable[int]],
     ordinal: Ordinal,
 ) -> list[HeldRange]:
-    """The ranges for which a broker needs a process: of which it shall be a member, of which it is
-    one by the routes, and whose depot it is. By token, each once.
-
-    heard, up: brokers, this one aside. Leaders plan a ring of those that are up; one that was heard
-    of, holds nothing and is away may be back before its range could be ready.
-    """
-    found: dict[int, HeldRange] = {}
-    if target is not None and ordinal in target.workers:
-        for present in (up, heard):
-            wanted = target.wanted(target.joined(routes, [*present, ordinal]))
-            found = {each.token: each for each in wanted_ranges(wanted, ordinal)} | found
-        kept = (first for first, depot in target.depots if depot == ordinal)
-        for made in (depot_range(wanted, first, ordinal) for first in kept):
-            found.setdefault(made.token, made)
+    """The ranges for which a broker needs a process: those of the target (`targeted_ranges`), and
+    those of which it is a member by the routes. By token, each once."""
+    found = targeted_ranges(target, routes, present, ordinal)
     for route in routes:
         if ordinal in route.members and route.token not in found:
             made = held_range(routes.cut, route.first, route.slices, route.members)
             found[made.token] = made
     assert all(ordinal in each.members for each in found.values()), "it holds no other's range"
     return [found[token] for token in sorted(found)]
+
+
+class Needs:
+    """The ranges for which one broker needs a process, as news come in."""
+
+    def __init__(self, ordinal: Ordinal) -> None:
+        self._ordinal = ordinal
+        self._hearsay: set[int] = set()
+        """Tokens of those that routes of others alone name; the processes may be there."""
+
+    def look(
+        self,
+        target: Target | None,
+        routes: RouteTable,
+        present: tuple[Collection[int], Collection[int]],
+        vouched: Callable[[int], bool],
+        there: Collection[int],
+    ) -> list[HeldRange]:
+        """As `needed_ranges`, without what would be too much by hearsay. vouched: whether a process
+        of this broker says itself how a range is led. there: tokens of what there is a process
+        for: those of earlier hearsay count until they have ended."""
+        sure = targeted_ranges(target, routes, present, self._ordinal).keys() | {
+            each.token for each in routes if vouched(each.first)
+        }
+        self._hearsay = {each for each in self._hearsay - sure if each in there}
+        found = []
+        for each in needed_ranges(target, routes, present, self._ordinal):
+            if each.token not in sure | self._hearsay and each.token not in there:
+                if len(self._hearsay) >= HEARSAY_MAX:
+                    continue
+                self._hearsay.add(each.token)
+            found.append(each)
+        assert len(self._hearsay) <= HEARSAY_MAX, "what is more is passed over"
+        return found
+
+
+def next_starts(needed: Iterable[HeldRange], present: Collection[int]) -> list[HeldRange]:
+    """Those that are begun now, of the ones that there is no process for yet."""
+    return [each for each in needed if each.token not in present][:STARTS_MAX]
