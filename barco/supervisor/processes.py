@@ -154,7 +154,7 @@ class Keeper:
         message: Callable[[int, dict[str, Any]], None],
         needed: Callable[[int], bool] = lambda worker: True,
     ) -> None:
-        """needed: whether the broker can not do without it, so that its crash loop is the broker's."""
+        """needed: whether the broker can not do without it: it ends with its crash loop."""
         self.worker = launch.worker
         self.life: Life | None = None
         self.restarts = 0

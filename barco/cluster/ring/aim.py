@@ -33,4 +33,6 @@ class Aim:
     def denied(self, leads: bool) -> Target | None:
         """What others have to be told instead of what gossip tells. leads: whether a process of
         this broker leads slice 0 now."""
-        return self.kept if leads and self.heard not in (None, self.kept) else None
+        told = self.kept if leads and self.heard not in (None, self.kept) else None
+        assert told is None or told != self.heard, "nobody says again what is told"
+        return told

@@ -66,7 +66,9 @@ def copied_by(log: EndedLog, staying: Collection[int], depots: Sequence[int]) ->
     depots = [each for each in dict.fromkeys(depots) if each in staying]
     depots = [each for each in depots if each not in log.members]
     have = len((log.holders & frozenset(staying)) - set(depots))
-    return depots[: max(0, COPIES_MIN - have)]
+    chosen = depots[: max(0, COPIES_MIN - have)]
+    assert not log.members.intersection(chosen), "a member is no depot"
+    return chosen
 
 
 def draining(
@@ -104,6 +106,8 @@ def draining(
             copies[log.gid] = chosen
         if lacking:
             left = max(left, 1)  # An empty one, or one that has to be looked at, is no less.
+    assert len(set(named)) == len(named), "each is named once"
+    assert all(len(chosen) <= COPIES_MIN for chosen in copies.values()), "no copy too many"
     return Draining(copies, tuple(named), helpless, left, total)
 
 
@@ -113,4 +117,5 @@ def _spots(
     """Who may become a depot, the best first: whoever leads these slices reads from it."""
     near = wanted.at(first).members
     found = [*near, *(each for each in wanted.brokers if each not in near)]
+    assert len(set(found)) == len(found), "each once"
     return [each for each in found if each in staying and each in up and each not in log.members]

@@ -45,6 +45,7 @@ def depot_range(wanted: Wanted, first: int, ordinal: Ordinal) -> HeldRange:
     cut, now = wanted.cut, wanted.at(first)
     end = min(now.end, first - first % cut.slices_per_range + cut.slices_per_range)
     others = [each for each in now.members if each != ordinal][:2]
+    assert end > first, "the wanted range that holds a slice ends behind it"
     return held_range(cut, first, end - first, (*others, ordinal))
 
 
@@ -69,6 +70,7 @@ def targeted_ranges(
     for first in (first for first, depot in target.depots if depot == ordinal):
         made = depot_range(wanted, first, ordinal)
         found.setdefault(made.token, made)
+    assert all(ordinal in each.members for each in found.values()), "it holds no other's range"
     return found
 
 
@@ -125,4 +127,6 @@ class Needs:
 
 def next_starts(needed: Iterable[HeldRange], present: Collection[int]) -> list[HeldRange]:
     """Those that are begun now, of the ones that there is no process for yet."""
-    return [each for each in needed if each.token not in present][:STARTS_MAX]
+    found = [each for each in needed if each.token not in present][:STARTS_MAX]
+    assert len({each.token for each in found}) == len(found), "each range is needed once"
+    return found

@@ -77,6 +77,7 @@ def far(
     for gid, generation in journal.records.items():
         if gid.token == token and generation.seat(ordinal) is not None:
             for parent in _with_groups(journal, generation):
+                assert parent.tail > 0, "an empty one hands on its own"
                 look(parent)
     for parents in lodged.values():
         for parent in parents:
