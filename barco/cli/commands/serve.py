@@ -126,8 +126,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--workers",
         metavar="N",
         type=_number(1, limits.WORKERS_MAX),
-        help="worker processes, fixed when the directory is formatted (default: one for each"
-        " core, at most one for each slice)",
+        help="ranges that this broker leads, each by a process; another number than the last is"
+        " carried out while it serves (default: as it has; at first one for each core)",
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from memory_spool import MemorySpool
 
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.growing import held_range
 from barco.cluster.ring.routes import RangeRoute
 from barco.cluster.ring.target import Target, TargetBroker, first_target
 from barco.cluster.state import events as ev
@@ -195,3 +196,28 @@ def test_nothing_is_done_while_nobody_keeps_the_target() -> None:
     with pytest.raises(NoLeaderError):
         lab.look()
     assert lab.driver.posted == []
+
+
+def test_a_single_broker_that_was_split_guesses_nobody_at_a_start() -> None:
+    """The first of its processes does not have everything any more."""
+    cut = Cut(1, 8)
+    first = Broker().options(0)
+    first = dataclasses.replace(
+        first, ring_size=1, slices_per_range=8, workers=1, worker=0, processes=None, brokers=[],
+        shard_endpoints={0: ""},
+    )  # fmt: skip
+    whole, half = first.table, held_range(cut, 4, 4, (0,))
+    both = dataclasses.replace(
+        first, processes=whole.with_range(half), shard_endpoints={0: "", 1: ""}
+    )
+    for options, leader in ((first, (0, 0)), (both, None)):
+        service = ShardService(
+            options,
+            reactor=MemoryReactor(),
+            reader=None,
+            supervisor=None,
+            spool=MemorySpool(),
+            **dict.fromkeys(("now_us", "wall_us"), lambda: 0),
+        )
+        assert options.never_split is (leader is not None)
+        assert service.leaders.leader(cut.token(0)) == leader
