@@ -182,6 +182,7 @@ def test_a_broker_leaves_while_another_is_down(cluster: JoinedCluster) -> None:
     assert read.stdout.splitlines() == [value.decode() for value in values]
 
 
+@pytest.mark.chaos
 def test_a_broker_that_has_no_process_for_a_range_gets_one_as_its_depot(
     cluster: JoinedCluster,
 ) -> None:

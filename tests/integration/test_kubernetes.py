@@ -46,6 +46,9 @@ class Pods(JoinedCluster):
         return [line for line in lines if words in line]
 
 
+pytestmark = pytest.mark.chaos  # A minute of brokers that start; what decides is tested by itself.
+
+
 @pytest.fixture(scope="module")
 def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]:
     root = tmp_path_factory.mktemp("pods")
