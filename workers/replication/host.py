@@ -228,13 +228,11 @@ class ReplicaHost:
         machine, generation = self.driver.machine, self.driver.generation
         if machine is None:
             return []
-        lacking = machine.lacking()
-        key = (
-            generation and generation.gid,
-            machine.decisions(),
-            lacking,
-            self._lodging.changes,
-        )
+        logs = self.driver.logs  # The core's is read as it grows, a copy only once it is sealed.
+        arrived = machine.arrived() | logs.machine.sealing
+        lacking = machine.lacking() | (arrived - {logs.current})
+        named = generation and generation.gid
+        key = (named, machine.decisions(), lacking, self._lodging.changes)
         if self._far_known[0] != key:
             token = self._options.held.token
             lodged = lodged_here(token, self._store.lineage)

@@ -103,9 +103,9 @@ class Logs:
         return self._at.get(gid, At.AWAITED)
 
     @property
-    def sealing(self) -> int:
+    def sealing(self) -> frozenset[Gid]:
         """Generations whose files are about to become part of what is read."""
-        return sum(1 for each in self._changes if isinstance(each.what, fx.Seal))
+        return frozenset(each.what.gid for each in self._changes if isinstance(each.what, fx.Seal))
 
     def copied(self, gid: Gid) -> bool:
         """Whether its log is one of files, with nothing under way."""

@@ -192,6 +192,12 @@ class Replica(Conflict):
         gone = {gid for gid, held in self._unsealed.items() if not (held.sealed or held.complete)}
         return frozenset(gone | self._missing)
 
+    def arrived(self) -> frozenset[Gid]:
+        """Generations that have ended, of which all groups are here and are not sealed yet."""
+        return frozenset(
+            gid for gid, held in self._unsealed.items() if held.complete and not held.sealed
+        )
+
     def unclean(self) -> int:
         """How many generations ended on an operator's word (D9), or without groups that a member
         had committed (`barco.cluster.replica.conflict`), as far as is known here."""
