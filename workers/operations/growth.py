@@ -9,6 +9,7 @@ import contextlib
 import logging
 from typing import Any, Protocol
 
+from barco.cluster.ring.depots import COPIES_MIN
 from barco.cluster.ring.plan import Planner, RingStep, StepKind
 from barco.cluster.ring.routes import RangeRoute
 from barco.cluster.ring.target import Target
@@ -26,8 +27,6 @@ LOOK_SECONDS = 1.0
 
 AGAIN_SECONDS = 5.0
 """Before the same step of the same generation is asked of the machine once more."""
-
-COPIES_MIN = 2
 
 log = logging.getLogger("barco.worker")
 

@@ -202,12 +202,7 @@ class TargetDesk:
     def described(self, packed: bytes | None = None) -> dict[str, Any]:
         """As documents have it: as it was heard, or as the one who keeps it has answered."""
         target = self.heard if packed is None else unpack_target(self.cut, packed)
-        brokers = []
-        for each in target.brokers:
-            told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
-            told |= {"host": each.host} if each.host else {}
-            told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
-            brokers.append(told)
+        brokers = [each.described() for each in target.brokers]
         found: dict[str, Any] = {"version": target.version, "brokers": brokers}
         if target.depots:
             found["depots"] = [{"first": at, "ordinal": ordinal} for at, ordinal in target.depots]

@@ -1,12 +1,13 @@
-"""Routes and target as GET /v1/topology tells them: pure."""
+"""Routes and target as GET /v1/topology tells them, and the steps from the one to the other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barco.cluster.ring.cut import Cut
+from barco.cluster.ring.plan import RingStep, plan
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Target, TargetBroker, check_shape
-from barco.errors import ProtocolError
+from barco.errors import ConflictError, ProtocolError
 from barco.limits import SLICES_PER_RANGE_MAX
 from barco.model.placement import RING_SIZE_MAX
 
@@ -66,3 +67,51 @@ def target_of(topology: Mapping[str, Any], cut: Cut) -> Target | None:
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"GET /v1/topology: {error!r}") from error
     return target
+
+
+def routes_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
+    """The routes; the only broker of a ring of one counts as broker 0, whatever it is called."""
+    told = table_of(topology, cut)
+    if cut.brokers > 1:
+        return told
+    table = RouteTable(cut)
+    for route in told:
+        table.merge(route._replace(leader=0, members=(0,)))
+    return table
+
+
+def current_target(topology: Mapping[str, Any]) -> Target:
+    """The target; ProtocolError if a broker tells none."""
+    target = target_of(topology, cut_of(topology))
+    if target is None:
+        raise ProtocolError("this broker tells no target: it is older than this command")
+    return target
+
+
+# --- Plans ----------------------------------------------------------------------------------------
+
+
+def rounds_to(topology: Mapping[str, Any], wanted: Target) -> list[list[RingStep]]:
+    """The steps to a target, in rounds; ConflictError while the routes are not whole."""
+    table = routes_of(topology, wanted.cut)
+    if faults := table.faults():
+        raise ConflictError(f"there is no plan while the ring is not whole: {'; '.join(faults)}")
+    return plan(table, wanted.wanted())
+
+
+def steps_of(rounds: Sequence[Sequence[RingStep]]) -> list[dict[str, Any]]:
+    """For JSON; rounds count from 1."""
+    return [
+        {"round": number, "kind": step.kind.value, "by": step.by, "words": str(step)}
+        for number, steps in enumerate(rounds, 1)
+        for step in steps
+    ]
+
+
+def print_rounds(rounds: Sequence[Sequence[RingStep]], none: str) -> None:
+    """A line for each step; none: why there is none."""
+    for number, steps in enumerate(rounds, 1):
+        for step in steps:
+            print(f"round {number}  {step}")
+    if not rounds:
+        print(f"no steps: {none}")

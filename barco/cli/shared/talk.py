@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,12 @@ def _checked(check: Any, text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+def news(args: argparse.Namespace, words: str, facts: Mapping[str, Any]) -> None:
+    """A line of work that goes on: with the time, or as JSON if `--json` was given."""
+    if args.json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        print(f"{time.strftime('%H:%M:%S')}  {words}")
+    sys.stdout.flush()

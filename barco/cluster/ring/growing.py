@@ -1,6 +1,6 @@
 """The processes that a broker needs for a ring that is wanted. Pure."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from barco.cluster.ring.cut import Cut, Wanted
 from barco.cluster.ring.routes import RouteTable
@@ -66,10 +66,10 @@ def targeted_ranges(
     for brokers in present:
         wanted = target.wanted(target.joined(routes, [*brokers, ordinal]))
         found = {each.token: each for each in wanted_ranges(wanted, ordinal)} | found
-    # What it shall be a member of it has a process for already.
-    for first in (first for first, depot in target.depots if depot == ordinal):
-        made = depot_range(wanted, first, ordinal)
-        found.setdefault(made.token, made)
+    for first, depot in target.depots:
+        if depot == ordinal:  # What it shall be a member of it has a process for already.
+            made = depot_range(wanted, first, ordinal)
+            found.setdefault(made.token, made)
     assert all(ordinal in each.members for each in found.values()), "it holds no other's range"
     return found
 
@@ -82,7 +82,13 @@ def needed_ranges(
 ) -> list[HeldRange]:
     """The ranges for which a broker needs a process: those of the target (`targeted_ranges`), and
     those of which it is a member by the routes. By token, each once."""
-    found = targeted_ranges(target, routes, present, ordinal)
+    return _with_routes(targeted_ranges(target, routes, present, ordinal), routes, ordinal)
+
+
+def _with_routes(
+    found: Mapping[int, HeldRange], routes: RouteTable, ordinal: Ordinal
+) -> list[HeldRange]:
+    found = dict(found)
     for route in routes:
         if ordinal in route.members and route.token not in found:
             made = held_range(routes.cut, route.first, route.slices, route.members)
@@ -110,12 +116,11 @@ class Needs:
         """As `needed_ranges`, without what would be too much by hearsay. vouched: whether a process
         of this broker says itself how a range is led. there: tokens of what there is a process
         for: those of earlier hearsay count until they have ended."""
-        sure = targeted_ranges(target, routes, present, self._ordinal).keys() | {
-            each.token for each in routes if vouched(each.first)
-        }
+        targeted = targeted_ranges(target, routes, present, self._ordinal)
+        sure = targeted.keys() | {each.token for each in routes if vouched(each.first)}
         self._hearsay = {each for each in self._hearsay - sure if each in there}
         found = []
-        for each in needed_ranges(target, routes, present, self._ordinal):
+        for each in _with_routes(targeted, routes, self._ordinal):
             if each.token not in sure | self._hearsay and each.token not in there:
                 if len(self._hearsay) >= HEARSAY_MAX:
                     continue

@@ -33,6 +33,13 @@ class TargetBroker:
     disk_uuid: str = ""
     """The disk that asks for the ordinal; empty: whichever has it."""
 
+    def described(self) -> dict[str, Any]:
+        """As GET and PUT /v1/topology have it; what is empty is left out."""
+        assert self.ordinal >= 0 and self.workers > 0, "its shape was looked at"
+        told: dict[str, Any] = {"ordinal": self.ordinal, "workers": self.workers}
+        told |= {"host": self.host} if self.host else {}
+        return told | ({"diskUuid": self.disk_uuid} if self.disk_uuid else {})
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -76,6 +83,12 @@ class Target:
         more = [self.depots] if self.depots else []
         data: bytes = msgpack.packb([FORMAT, self.version, *cut, brokers, *more])
         return data
+
+    def asked(self, cluster: str) -> dict[str, Any]:
+        """As PUT /v1/topology takes it; `cluster` is its mark, and `version` the one seen."""
+        brokers = [each.described() for each in self.brokers]
+        assert brokers, "a cluster has a broker"
+        return {"cluster": cluster, "version": self.version, "brokers": brokers}
 
     def depots_of(self, first: int) -> list[int]:
         """The depots of the range that begins with a slice, in their order."""

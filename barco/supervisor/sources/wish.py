@@ -91,16 +91,8 @@ class Wisher:
         return f"the target, version {target.version}, of {count} brokers, has them already"
 
     async def _put(self, target: Target) -> Mapping[str, Any]:
-        brokers = []
-        for each in target.brokers:
-            told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
-            told |= {"host": each.host} if each.host else {}
-            told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
-            brokers.append(told)
         admin = barco.AsyncAdmin(self._endpoint, timeout_s=ASK_SECONDS)
         try:
-            return await admin.set_target(
-                {"cluster": self._mark, "version": target.version, "brokers": brokers}
-            )
+            return await admin.set_target(target.asked(self._mark))
         finally:
             await admin.close()

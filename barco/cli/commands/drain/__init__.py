@@ -1,14 +1,11 @@
 """`barco drain`: take a broker out of the cluster, with copies of what it holds elsewhere."""
 
 import argparse
-import json
-import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import barco
-from barco.cli.commands.drain.planning import asked, print_plan, targets, told_of
+from barco.cli.commands.drain.planning import print_plan, targets, told_of
 from barco.cli.shared import talk
 from barco.cli.shared.leaving import words_of
 from barco.errors import BarcoError, ConflictError, RequestError
@@ -45,19 +42,13 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "drain", help="take a broker out of the cluster",
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument("ordinal", metavar="ORDINAL", type=_ordinal, help="of the broker")
+    parser.add_argument("ordinal", metavar="ORDINAL", type=talk.ordinal, help="of the broker")
     parser.add_argument("--plan", action="store_true",
                         help="print what would be done, and change nothing")  # fmt: skip
     parser.add_argument("--no-wait", action="store_true", help="do not look on")
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds,
                         help="look on for so long at most")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one line of JSON for each change")
-
-
-def _ordinal(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no ordinal")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
             if args.plan:
                 return print_plan(admin, topology, wanted, args)
             if wanted is not current:
-                told = admin.set_target(asked(topology, wanted))
-                _say(args, f"the target is version {told['version']}", {"target": told})
+                told = admin.set_target(wanted.asked(topology["cluster"]))
+                talk.news(args, f"the target is version {told['version']}", {"target": told})
         except ConflictError as error:
             return talk.fail(error.detail)
         except RequestError as error:
@@ -100,11 +91,11 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace) -> int:
             facts = told or {"ordinal": args.ordinal, "error": "nobody knows of it"}
             words = "nobody knows of it yet" if told is None else words_of(told, rate)
             if told is not None and told["drained"]:
-                _say(args, f"broker {args.ordinal} is {words}", facts)
+                talk.news(args, f"broker {args.ordinal} is {words}", facts)
                 return 0
         if words != said:
             said = words
-            _say(args, words, facts)
+            talk.news(args, words, facts)
         if end is not None and time.monotonic() >= end:
             return talk.fail(f"not drained in {args.timeout:g} s; what was said stays: {words}")
         time.sleep(LOOK_SECONDS)
@@ -112,11 +103,3 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace) -> int:
 
 def _named(admin: "barco.Admin") -> set[int]:
     return {int(each["ordinal"]) for each in admin.topology()["target"]["brokers"]}
-
-
-def _say(args: argparse.Namespace, words: str, facts: Mapping[str, Any]) -> None:
-    if args.json:
-        sys.stdout.write(json.dumps(facts) + "\n")
-    else:
-        print(f"{time.strftime('%H:%M:%S')}  {words}")
-    sys.stdout.flush()

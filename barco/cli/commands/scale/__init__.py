@@ -1,20 +1,17 @@
 """`barco scale`: how many brokers the cluster shall consist of, with how many workers."""
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import barco
-from barco.cli.commands.scale.left import away, facts_of, left, listed, routes_of, words_of
+from barco.cli.commands.scale.left import away, facts_of, left, listed, words_of
 from barco.cli.shared import talk
-from barco.cli.shared.routes import cut_of, target_of
-from barco.cluster.ring.plan import plan
+from barco.cli.shared.routes import current_target, print_rounds, rounds_to, steps_of
 from barco.cluster.ring.target import Target, TargetBroker, check_shape
-from barco.errors import BarcoError, ConflictError, ProtocolError, RequestError
+from barco.errors import BarcoError, ConflictError, RequestError
 from barco.limits import BROKERS_MAX
 
 LOOK_SECONDS = 1.0
@@ -82,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
             wanted = _wanted(topology, args.to, args.workers, args.broker)
             if args.plan:
                 return _print_plan(topology, wanted, as_json=args.json)
-            told = admin.set_target(_asked(topology, wanted))
+            told = admin.set_target(wanted.asked(topology["cluster"]))
         except ConflictError as error:
             return talk.fail(error.detail)
         except RequestError as error:
             return talk.fail(error.detail, 2)
-        _say(args, f"the target is version {told['version']}", {"target": told})
+        talk.news(args, f"the target is version {told['version']}", {"target": told})
         if args.no_wait:
             return 0
         return _look_on(admin, args, int(told["version"]))
@@ -100,10 +97,7 @@ def _wanted(
     them (`only`)."""
     if (size or 0) > BROKERS_MAX:
         raise RequestError(f"{size:,} brokers: a ring has at most {BROKERS_MAX:,}")
-    cut = cut_of(topology)
-    current = target_of(topology, cut)
-    if current is None:
-        raise ProtocolError("this broker tells no target: it is older than this command")
+    current = current_target(topology)
     known = {each.ordinal: each for each in current.brokers}
     usual = max(each.workers for each in current.brokers)
     ordinals = sorted(known) if size is None else range(size)
@@ -115,42 +109,20 @@ def _wanted(
             replace(each, workers=workers) if only in (None, each.ordinal) else each
             for each in brokers
         ]
-    check_shape(cut, brokers)
-    return Target(current.version, cut, tuple(brokers))
-
-
-def _asked(topology: Mapping[str, Any], wanted: Target) -> dict[str, Any]:
-    brokers = []
-    for each in wanted.brokers:
-        told: dict[str, Any] = {"ordinal": each.ordinal, "workers": each.workers}
-        told |= {"host": each.host} if each.host else {}
-        told |= {"diskUuid": each.disk_uuid} if each.disk_uuid else {}
-        brokers.append(told)
-    return {"cluster": topology["cluster"], "version": wanted.version, "brokers": brokers}
+    check_shape(current.cut, brokers)
+    return Target(current.version, current.cut, tuple(brokers))
 
 
 # --- The plan -------------------------------------------------------------------------------------
 
 
 def _print_plan(topology: Mapping[str, Any], wanted: Target, *, as_json: bool) -> int:
-    table = routes_of(topology, wanted.cut)
-    if faults := table.faults():
-        raise ConflictError(f"there is no plan while the ring is not whole: {'; '.join(faults)}")
-    rounds = plan(table, wanted.wanted())
+    rounds = rounds_to(topology, wanted)
     absent = away(topology, wanted)
     if as_json:
-        steps = [
-            {"round": number, "kind": step.kind.value, "by": step.by, "words": str(step)}
-            for number, steps in enumerate(rounds, 1)
-            for step in steps
-        ]
-        talk.print_json({"steps": steps, "missing": absent})
+        talk.print_json({"steps": steps_of(rounds), "missing": absent})
         return 0
-    for number, found in enumerate(rounds, 1):
-        for step in found:
-            print(f"round {number}  {step}")
-    if not rounds:
-        print("no steps: the ring is so already")
+    print_rounds(rounds, "the ring is so already")
     if absent:
         print(f"brokers {listed(absent)} have not joined yet: barco format --join, barco serve")
     return 0
@@ -176,19 +148,11 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> in
                 )
             words, facts = words_of(work), facts_of(work)
             if work.done and work.target.version == version:
-                _say(args, words, facts)
+                talk.news(args, words, facts)
                 return 0
         if words != said:
             said = words
-            _say(args, words, facts)
+            talk.news(args, words, facts)
         if end is not None and time.monotonic() >= end:
             return talk.fail(f"not reached in {args.timeout:g} s; what was said stays: {words}")
         time.sleep(LOOK_SECONDS)
-
-
-def _say(args: argparse.Namespace, words: str, facts: Mapping[str, Any]) -> None:
-    if args.json:
-        sys.stdout.write(json.dumps(facts) + "\n")
-    else:
-        print(f"{time.strftime('%H:%M:%S')}  {words}")
-    sys.stdout.flush()

@@ -3,12 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from barco.cli.shared.routes import cut_of, table_of, target_of
-from barco.cluster.ring.cut import Cut
+from barco.cli.shared.routes import current_target, routes_of
 from barco.cluster.ring.plan import RingStep, plan
-from barco.cluster.ring.routes import RouteTable
 from barco.cluster.ring.target import Target
-from barco.errors import ProtocolError
 
 
 class WorkLeft(NamedTuple):
@@ -30,26 +27,12 @@ class WorkLeft(NamedTuple):
 
 def left(topology: Mapping[str, Any]) -> WorkLeft:
     """What is to be done until the ring is as the target has it."""
-    cut = cut_of(topology)
-    target = target_of(topology, cut)
-    if target is None:
-        raise ProtocolError("this broker tells no target: it is older than this command")
-    table = routes_of(topology, cut)
+    target = current_target(topology)
+    table = routes_of(topology, target.cut)
     missing, faults = away(topology, target), table.faults()
     present = target.workers.keys() - set(missing)
     rounds = [] if faults else plan(table, target.wanted(target.joined(table, present)))
     return WorkLeft(target, missing, rounds, faults)
-
-
-def routes_of(topology: Mapping[str, Any], cut: Cut) -> RouteTable:
-    """The routes; the only broker of a ring of one counts as broker 0, whatever it is called."""
-    told = table_of(topology, cut)
-    if cut.brokers > 1:
-        return told
-    table = RouteTable(cut)
-    for route in told:
-        table.merge(route._replace(leader=0, members=(0,)))
-    return table
 
 
 def words_of(work: WorkLeft) -> str:

@@ -237,6 +237,15 @@ def test_a_leader_is_heard_by_its_groups_and_not_by_what_the_own_disk_does() -> 
     assert 0 in replica.status()[0]["down"]
 
 
+def test_what_has_arrived_is_readable_elsewhere_until_it_is_sealed() -> None:
+    """A copy is whole a moment before its files are read; readers went past it."""
+    replica, gid = told([])
+    replica._held[gid].tail = 9
+    assert replica.catching_up() and not replica.lacking() and replica.arrived() == {gid}
+    replica._held[gid].sealed = True
+    assert not replica.arrived(), "from then on the logs have it in hand"
+
+
 def test_a_generation_of_which_nothing_is_left_is_sealed() -> None:
     replica, gid = told([])
     expired(replica, gid, 10, 0)
