@@ -153,4 +153,7 @@ print(json.dumps(log_line), flush=True)
 say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
 if "die-ready" in modes:
     sys.exit(3)
-Worker().run()
+try:
+    Worker().run()
+except (BrokenPipeError, ConnectionResetError):
+    sys.exit(0)  # The supervisor ended between a word of ours and its answer; its last word is what counts.
