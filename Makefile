@@ -30,8 +30,8 @@ cluster-demo: setup ## Empty .cluster, start it anew, load the flights, SIGKILL 
 elastic: setup ## Three brokers become six while flights flow in: nothing is lost, pictures and a table
 	@$(PYTHON) scripts/elastic_demo.py
 
-test: setup native-test ## Run the tests (TESTS=path for some of them)
-	$(PYTHON) -m pytest $(TESTS)
+test: setup native-test ## Run the tests, in two processes (TESTS=path for some of them, in one)
+	$(PYTHON) -m pytest $(or $(TESTS),-n 2 --dist loadgroup)
 
 check: setup ## Lint, types, house rules
 	$(PYTHON) -m ruff check .

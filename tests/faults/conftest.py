@@ -142,20 +142,32 @@ def module_disks(disk_program: Path, module_root: Path) -> Iterator[list[FuseDis
         yield found
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def table() -> list[str]:
+    """What was done to brokers, a line for each kind; none if there was nothing."""
     if not TOTALS:
-        return
-    line = terminalreporter.write_line
-    terminalreporter.section("faults")
-    line(f"{'':<24}" + "".join(f"{name:>11}" for name in COLUMNS))
+        return []
+    lines = [f"{'':<24}" + "".join(f"{name:>11}" for name in COLUMNS)]
     for name, row in TOTALS.items():
         cells = [
             f"{row[each]:>11.1f}" if "s" == each[-1:] and " " in each else f"{row[each]:>11.0f}"
             for each in COLUMNS
         ]
-        line(f"{name:<24}" + "".join(cells))
+        lines.append(f"{name:<24}" + "".join(cells))
     if OUTAGES:
-        line(f"{'no write for, s':<24}{'ranges':>11}{'p50':>11}{'p99':>11}{'worst':>11}")
+        lines.append(f"{'no write for, s':<24}{'ranges':>11}{'p50':>11}{'p99':>11}{'worst':>11}")
     for name, seconds in OUTAGES.items():
         figures = [percentile(seconds, share) for share in (0.5, 0.99, 1.0)]
-        line(f"{name:<24}{len(seconds):>11}" + "".join(f"{each:>11.2f}" for each in figures))
+        lines.append(f"{name:<24}{len(seconds):>11}" + "".join(f"{each:>11.2f}" for each in figures))
+    return lines
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands its table over; tests/conftest.py prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = table()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if lines := table():
+        terminalreporter.section("faults")
+        terminalreporter.write("\n".join([*lines, ""]))
