@@ -447,8 +447,8 @@ class ReplicaHost:
             return self.driver.generation == generation and self.driver.leading
 
         await self._turns.until(lambda: core.log_state()["committed"] >= 1 or not goes_on())
-        if core.log_state()["committed"] < 1:
-            return
+        if not goes_on() or core.log_state()["committed"] < 1:
+            return  # Both may come in one turn: what has ended is opened by nobody.
         self._service.open(epoch)
         self._opened()
         self._tell(generation)

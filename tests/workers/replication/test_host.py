@@ -1,12 +1,18 @@
 """What a replica's host tells of what its machine has decided."""
 
+import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute
+from barco.cluster.state.kin import KnownLineage
 from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
 from barco.types import Epoch, Ordinal, Token
+from barco.workers.process.turns import Turns
 from barco.workers.replication.host import ReplicaHost
 
 CUT = Cut(3, 8)
@@ -65,3 +71,95 @@ def test_what_was_handed_over_is_told() -> None:
     assert told_by(0, own.gid, Successor(9, Kind.HANDOFF, ()), own) == [
         (8, 8, (1, 2, 0), True, False)
     ]
+
+
+@pytest.mark.parametrize(("leads", "opens"), [(True, True), (False, False)])
+def test_a_leader_that_has_ended_when_its_first_group_is_committed_opens_nothing(
+    leads: bool, opens: bool
+) -> None:
+    """Both may come in one turn: `follow` has been called by then."""
+    led, told = generation(0, 8, 5, 0, 1, 2), []
+    host, core = object.__new__(ReplicaHost), {"committed": 0}
+    host._reactor = SimpleNamespace(log_state=lambda: core)  # type: ignore[assignment]
+    host._turns = Turns()
+    host.driver = SimpleNamespace(generation=led, leading=True)  # type: ignore[assignment]
+
+    async def adopt(siblings: Any) -> int:
+        return 0
+
+    async def done() -> None:
+        pass
+
+    staging = SimpleNamespace(take_over=done)
+    service = SimpleNamespace(open=told.append, adopt_topics=adopt, staging=staging)
+    host._service = service  # type: ignore[assignment]
+    host._opened = lambda: None
+    host._network = SimpleNamespace(siblings=None)  # type: ignore[assignment]
+    host._tell = lambda generation: None  # type: ignore[method-assign, assignment]
+    host.history = SimpleNamespace(look=done)  # type: ignore[assignment]
+
+    async def scenario() -> None:
+        opening = asyncio.create_task(host._open_service(led))
+        await asyncio.sleep(0)
+        core["committed"], host.driver.leading = 1, leads  # type: ignore[misc]
+        assert host._turns.look()
+        await opening
+
+    asyncio.run(scenario())
+    assert told == ([5] if opens else [])
+
+
+class Lately:
+    """A member of epochs 5 to 7 of the range at slice 0, as its host sees it: the groups of 5 and 6
+    are on their way, or here and not listed yet."""
+
+    def __init__(self) -> None:
+        first = generation(0, 8, 5, 0, 1, 2)
+        self.first = first.gid
+        second = replace(generation(0, 8, 6, 0, 1, 2), parents=(Parent(self.first, 4),))
+        self.second = second.gid
+        third = replace(generation(0, 8, 7, 0, 1, 2), parents=(Parent(self.second, 9),))
+        records = {each.gid: each for each in (first, second, third)}
+        self.lacks: set[Gid] = set()
+        self.arrived: set[Gid] = set()
+        self.sealing: frozenset[Gid] = frozenset()
+        machine = SimpleNamespace(
+            lacking=lambda: frozenset(self.lacks),
+            arrived=lambda: frozenset(self.arrived),
+            decisions=lambda: 2,
+            journal=lambda: KnownLineage(records, {}),
+        )
+        self.logs = SimpleNamespace(current=third.gid, machine=self)
+        host = self.host = object.__new__(ReplicaHost)
+        host._me = Identity(Ordinal(0), bytes(16))
+        host._options = SimpleNamespace(held=SimpleNamespace(token=CUT.token(0)))  # type: ignore
+        host._far_known = (None, [])
+        lineage = SimpleNamespace(generations=list)
+        host._store = SimpleNamespace(lineage=lineage)  # type: ignore[assignment]
+        host._lodging = SimpleNamespace(changes=0)  # type: ignore[assignment]
+        driver = SimpleNamespace(machine=machine, generation=third, logs=self.logs)
+        host.driver = driver  # type: ignore[assignment]
+
+    def far(self) -> list[Gid]:
+        return [each.gid for each in self.host._far()]
+
+
+def test_what_has_arrived_is_read_elsewhere_until_it_is_listed() -> None:
+    """Whole for the machine a moment before readers find it: they went past it."""
+    seen = Lately()
+    assert seen.far() == []
+    seen.lacks = {seen.first}
+    assert seen.far() == [seen.first]
+    seen.lacks, seen.arrived = set(), {seen.first}
+    assert seen.far() == [seen.first], "all of it is here, and not sealed yet"
+    seen.arrived, seen.sealing = set(), frozenset((seen.first,))
+    assert seen.far() == [seen.first], "it is being sealed"
+    seen.sealing = frozenset()
+    assert seen.far() == [], "and is listed now"
+
+
+def test_what_the_core_has_is_read_here_as_it_grows() -> None:
+    seen = Lately()
+    seen.logs.current = seen.second
+    seen.arrived = {seen.second, seen.first}
+    assert seen.far() == [seen.first]
