@@ -53,6 +53,13 @@ def test_a_tail_that_only_a_gone_member_has() -> None:
     check(run(7771747, SECONDS))
 
 
+def test_an_older_generation_is_not_followed_after_a_newer_one() -> None:
+    """Who had been away heard of the newest generation first, and of one before it while the end of
+    that was on the way: it hid what it had until the older one's first group was here, and then
+    showed the newer one without its state."""
+    check(run(1033, SECONDS, lag=True))
+
+
 def test_work_is_done_at_all() -> None:
     """Without faults the leader never changes and nothing is left behind."""
     outcome = run(0, SECONDS, faults=[])

@@ -30,6 +30,7 @@ from barco.protocol.replication import (
     OpenedRecord,
     Unknown,
 )
+from barco.types import Epoch, Token
 
 WORDS_MAX = 64
 """Generations of which somebody's word is kept in mind; it is given again."""
@@ -43,7 +44,9 @@ class Lineage(Acceptor):
     """Learns successors, tells them, completes sealed generations and opens children."""
 
     _ask_at: float
-    _followed: set[Gid]
+    _followed: dict[Token, Epoch]
+    """By token the newest epoch that was followed. Of one before it a record may come late, by who
+    tells of it while its end is still on the way: that is no news of what to follow."""
 
     _words: dict[Gid, dict[int, Successor]]
     """What single members say was decided, by ordinal."""
@@ -51,7 +54,7 @@ class Lineage(Acceptor):
     def _start_lineage(self) -> None:
         self._words = {}
         self._ask_at = self._now
-        self._followed = set()
+        self._followed = {}
         for held in list(self._held.values()):
             if held.complete and not held.sealed:
                 self._grown(held)  # Complete, and stopped before that was told or carried out.
@@ -61,7 +64,7 @@ class Lineage(Acceptor):
     def _check_words(self) -> None:
         assert len(self._words) <= WORDS_MAX
         assert self._words.keys().isdisjoint(self._decided), "what is decided needs no word"
-        assert self._followed <= self._held.keys()
+        assert all(Gid(*each) in self._held for each in self._followed.items())
 
     def _on_decided(self, sender: Identity, message: Decided) -> None:
         held = self._held.get(message.gid)
@@ -216,10 +219,10 @@ class Lineage(Acceptor):
         elif (
             held.member
             and len(generation.members) > 1  # Else nobody is there who could be followed.
-            and generation.gid not in self._followed
+            and generation.gid.epoch > self._followed.get(generation.gid.token, 0)
         ):
             assert generation.leader != self._me or not self._names_me(held)
-            self._followed.add(generation.gid)
+            self._followed[generation.gid.token] = generation.gid.epoch
             self._effects.append(Follow(generation))
             self._acknowledge(held)
 
