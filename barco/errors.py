@@ -345,6 +345,13 @@ class DataDirError(OperatorError):
     exit_code = 78
 
 
+class CertificateError(OperatorError):
+    """A certificate or a key is not there, is not what it should be, or would be written over."""
+
+    slug = "certificate"
+    title = "Certificate refused"
+
+
 class InUseError(OperatorError):
     """A port or a data directory is held by another process; it may be free later."""
 

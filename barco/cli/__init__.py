@@ -32,6 +32,7 @@ COMMANDS = (
     "dump",
     "recover",
     "replace",
+    "certs",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
