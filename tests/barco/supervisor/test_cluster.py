@@ -435,6 +435,8 @@ def test_others_hear_which_processes_are_ready_and_in_which_session() -> None:
                 lambda: [each[2] for each in sites[0].processes(1)[-1]] == [77, 0, 2**64 - 1]
             )
 
+    asyncio.run(run())
+
 
 def test_only_a_broker_itself_brings_itself_in() -> None:
     """And says where it is; that one of its processes has started again, anybody passes on."""
@@ -460,6 +462,8 @@ def test_only_a_broker_itself_brings_itself_in() -> None:
         many = b"\xdd" + (10**6).to_bytes(4, "big") + b"\x80" * 10**6  # 1 KiB of gossip
         assert not cluster._accept(TargetInfo(version=1, packed=many).fact(), 1)
 
+    asyncio.run(run())
+
 
 def test_a_message_tells_of_one_target_and_of_each_range_once() -> None:
     """Honest ones do, and each is dear to look at: a frame of lies would stop the loop a minute."""
@@ -479,7 +483,5 @@ def test_a_message_tells_of_one_target_and_of_each_range_once() -> None:
             told = Push(facts=(facts[1].packed,))
             cluster.node.machine.receive(1, told, cluster.node.now())
             assert cluster.node.machine.store.get(facts[0].kind, facts[0].key) == facts[1]
-
-    asyncio.run(run())
 
     asyncio.run(run())
