@@ -29,6 +29,7 @@ from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import MEMBERS_MAX, U63
 from barco.types import Epoch, Token
+from barco.workers.operations.hedged import Hedges
 from barco.workers.operations.origins import VOICES, Args, number
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.seams import SiblingsLike
@@ -36,7 +37,7 @@ from barco.workers.storage.reading.readahead import ChunkRun, ReadResult
 from barco.workers.storage.stores.replicas import ReplicaStore
 
 ANSWER_SECONDS = 10.0
-"""For one holder: a read from its disk, behind others."""
+"""For one holder: a read from its disk, behind others. Others are asked long before that."""
 
 ANCESTORS_MAX = 64
 """Of one slice that are elsewhere: one for each time that its range was split or moved."""
@@ -190,6 +191,7 @@ class History:
         """What each of them continues that its holders do not have."""
         self._good: OrderedDict[Gid, int] = OrderedDict()
         """Who has answered last: a reader that goes on is read ahead for there."""
+        self._hedges = Hedges()
 
     # --- Elsewhere ------------------------------------------------------------------------------
 
@@ -333,26 +335,24 @@ class History:
         take: raises a BarcoError for what is no answer; then another is asked."""
         gid = ancestor.gid
         name = {"token": gid.token, "epoch": gid.epoch, "tail": ancestor.tail, "what": what}
-        failure: BarcoError | None = None
-        for peer in self._holders(ancestor):
-            try:
-                answer = await self._siblings.call(
-                    peer, "history", {**name, **args}, ANSWER_SECONDS
-                )
-                if not isinstance(answer, Mapping):
-                    raise ProtocolError("history that is none")
-                taken = take(answer)
-            except BarcoError as error:
-                if failure is None or isinstance(error, CorruptDataError):
-                    failure = error
-                continue
-            self._note(gid, peer)
-            return taken
-        if isinstance(failure, CorruptDataError):
-            raise failure
+
+        async def ask(peer: int) -> Taken:
+            answer = await self._siblings.call(peer, "history", {**name, **args}, ANSWER_SECONDS)
+            if not isinstance(answer, Mapping):
+                raise ProtocolError("history that is none")
+            return take(answer)
+
+        failures: list[BarcoError] = []
+        found = await self._hedges.first_good(self._holders(ancestor), ask, failures)
+        if found is not None:
+            self._note(gid, found[0])
+            return found[1]
+        damaged = [each for each in failures if isinstance(each, CorruptDataError)]
+        if damaged:
+            raise damaged[-1]
+        why = failures[0] if failures else "no process has told of it"
         raise NotReadyError(
-            f"Nobody who holds epoch {gid.epoch} of the range at {gid.token} can be asked: "
-            f"{failure or 'no process has told of it'}"
+            f"Nobody who holds epoch {gid.epoch} of the range at {gid.token} can be asked: {why}"
         )
 
     def _note(self, gid: Gid, peer: int) -> None:

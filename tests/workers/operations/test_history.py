@@ -1,6 +1,7 @@
 """Generations that are elsewhere: real files at those who hold them, asked over real sockets."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -17,7 +18,12 @@ from barco.model.ranges import peer_of, process_of
 from barco.protocol.replication import DecidedRecord
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.operations.history import History, Holding, look_for_children
+from barco.workers.operations.history import (
+    ANSWER_SECONDS,
+    History,
+    Holding,
+    look_for_children,
+)
 from barco.workers.peers.rpc import RpcServer, Siblings
 from barco.workers.shard.whole import WholeExtents, WholeReader
 from barco.workers.storage.files.bulk import BulkIo, open_bulk
@@ -203,6 +209,25 @@ def test_nothing_of_a_child_is_given_before_its_parents(root: Path) -> None:
         with pytest.raises(NotReadyError, match="Nobody who holds epoch 2"):
             await scene.reader.read(*STREAM, 0, 1000)
         scene.holders.pop()
+
+    scene(root, test)
+
+
+def test_a_stopped_holder_costs_one_short_wait(root: Path) -> None:
+    """Of a process that is stopped the kernel goes on to take calls, and nobody reads them."""
+
+    async def test(scene: Scene) -> None:
+        stopped, fine = await scene.hold(2), await scene.hold(2)
+        await scene.own(3, far=(ancestor(2),))
+        time, peers = asyncio.get_running_loop().time, sorted(scene.paths)
+        with socket.socket(socket.AF_UNIX) as listener:
+            scene.paths[peers[0]] = stopped.path + ".stopped"
+            listener.bind(scene.paths[peers[0]])
+            listener.listen()
+            began = time()
+            assert await scene.offsets() == list(range(2 * EACH))
+            assert time() - began < ANSWER_SECONDS / 2 and fine.asked and not stopped.asked
+            assert scene.history._hedges.order(peers) == peers[::-1], "it comes last from now on"
 
     scene(root, test)
 
