@@ -178,22 +178,38 @@ class Origins:
         return sorted(found - {self._peer})
 
     async def _ask(self) -> None:
-        """One round: until two have said the same, or all have answered."""
-        args = {"token": self._token, "ordinal": self._ordinal}
-        tasks = {asyncio.create_task(self._ask_one(peer, args)) for peer in self._asked()}
+        """One round: until two have said the same, or all have answered.
+
+        A hint asks all again who have answered: one that had heard of nothing may have by now, and
+        another, that is just being started, may not answer for as long as it is waited for.
+        """
+        loop, args = asyncio.get_running_loop(), {"token": self._token, "ordinal": self._ordinal}
+        until = loop.time() + ANSWER_SECONDS
         said: list[tuple[Told, set[int]]] = []
+        tasks: dict[asyncio.Task[Any], int] = {}
+        hint = loop.create_task(self._kick.wait())
         try:
-            while tasks:
-                done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for ordinal, told in (task.result() for task in done):
-                    if told is not None:
-                        _note(said, told, ordinal)
-                if self._learn(said):
+            while True:
+                for peer in set(self._asked()) - set(tasks.values()):
+                    tasks[loop.create_task(self._ask_one(peer, args))] = peer
+                while tasks and not hint.done():
+                    watched = (hint, *tasks) if loop.time() < until else tuple(tasks)
+                    done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                    for task in tasks.keys() & done:
+                        ordinal, told = task.result()
+                        del tasks[task]
+                        if told is not None:
+                            _note(said, told, ordinal)
+                    if self._learn(said):
+                        return
+                if not tasks or loop.time() >= until:
                     return
+                self._kick.clear()
+                hint = loop.create_task(self._kick.wait())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for each in (hint, *tasks):
+                each.cancel()
+            await asyncio.gather(hint, *tasks, return_exceptions=True)
 
     async def _ask_one(self, peer: int, args: Args) -> tuple[int, Told | None]:
         """What a process says, and whose it is: no connection is made to any other."""

@@ -1,6 +1,7 @@
 """Who has no generation learns from two members of the parent, over real sockets."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,46 @@ def test_a_hint_is_worth_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         await server.close()
 
     joining(tmp_path, test)
+
+
+def test_a_hint_counts_although_somebody_has_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is just being started takes the question, and is silent for seconds."""
+    monkeypatch.setattr(origins, "ANSWER_SECONDS", 20.0)
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        stopped = str(tmp_path / "stopped")
+        members[1].journal = None
+        asked: list[str] = []
+        members[1].server._operation = _listed(members[1], asked)
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(stopped)
+            silent.listen()
+            joiner.siblings._paths = {**joiner.siblings._paths, members[0].peer: stopped}
+            task = asyncio.create_task(joiner.origins.run())
+            async with asyncio.timeout(10):
+                while not asked:
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(0.05)
+                assert not joiner.told and asked == ["origin"]
+                members[1].journal = KNOWN
+                await joiner.origins.operations["begun_by"]({})
+                await joiner.news.wait()
+            assert joiner.told == [(PARENT, SPLIT, frozenset({1, 2}))]
+            assert len(asked) == 2
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    joining(tmp_path, test)
+
+
+def _listed(member: Member, asked: list[str]) -> Any:
+    async def operation(op: str, args: Mapping[str, Any]) -> Any:
+        asked.append(op)
+        return await member._operation(op, args)
+
+    return operation
 
 
 def test_what_is_asked_and_told_is_looked_at(tmp_path: Path) -> None:
