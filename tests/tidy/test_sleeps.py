@@ -48,6 +48,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.replication.link:_run": "a process that is not there",
     "barco.workers.replication.carrier:_add_segment": "room on the disk",
     "barco.workers.replication.states:fetch": "another broker's state",
+    "barco.workers.replication.states:_sums": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
     "barco.workers.operations.asking:run": "who keeps the target; other steps of the ring",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",

@@ -198,31 +198,35 @@ class States:
         self, asked: Asked, said: dict[int, str], *, alone: bool
     ) -> tuple[Sums | None, list[int]]:
         """The sums that two tell alike, or one where no other has any; and who does. alone: whether
-        one is enough though others may have it."""
+        one is enough though others may have it. Who has refused is asked again while another one
+        has not answered at all: that may take as long as it is waited for."""
         found: dict[Sums, list[int]] = {}
-        tasks = {
-            asyncio.create_task(self._part(member, asked, 0, 0)): member
-            for member in self._holders(asked.gid)
-        }
-        waiting = set(tasks)
+        holders = self._holders(asked.gid)
+        tasks = {asyncio.create_task(self._sums(each, asked)): each for each in holders}
+        silent, pauses = set(holders), dict.fromkeys(holders, ASK_AGAIN_SECONDS)
         try:
-            while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            while silent:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
+                    member = tasks.pop(task)
+                    silent.discard(member)
                     try:
-                        members = found.setdefault(task.result()[0], [])
+                        members = found.setdefault(task.result(), [])
                     except BarcoError as error:
-                        self._refused(asked.gid, tasks[task], str(error), said)
+                        self._refused(asked.gid, member, str(error), said)
+                        again = self._sums(member, asked, after=pauses[member])
+                        tasks[asyncio.create_task(again)] = member
+                        pauses[member] = min(2 * pauses[member], ASK_AGAIN_SECONDS_MAX)
                         continue
-                    members.append(tasks[task])
+                    members.append(member)
                     if len(members) > 1:
-                        return task.result()[0], members
+                        return task.result(), members
         finally:
-            for task in waiting:
+            for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if len(found) == 1:
-            enough = alone or len(tasks) == 1
+            enough = alone or len(holders) == 1
             return next(iter(found.items())) if enough else (None, [])
         for members in found.values():
             for member in members:
@@ -251,6 +255,11 @@ class States:
             raise ProtocolError("the parts are not what was sent")
         # All of it is looked through, and what is of other slices does not come in.
         return await asyncio.to_thread(state_cut, parts, asked.first, asked.slices)
+
+    async def _sums(self, member: int, asked: Asked, after: float = 0.0) -> Sums:
+        """What it says of the whole. BarcoError: why there is none."""
+        await asyncio.sleep(after)
+        return (await self._part(member, asked, 0, 0))[0]
 
     async def _part(self, member: int, asked: Asked, at: int, size: int) -> tuple[Sums, bytes]:
         """A part, and what is said of the whole. BarcoError: why there is none."""

@@ -26,10 +26,11 @@ from leading import Groups, lead, sent_group
 
 from barco._native import ShardState, state_cut
 from barco.errors import NotReadyError, RequestError
-from barco.limits import GROUP_HEADER_BYTES, STATE_PART_BYTES
+from barco.limits import GROUP_HEADER_BYTES, STATE_ANSWER_SECONDS, STATE_PART_BYTES
 from barco.model.generation import Generation, Gid, GroupHead, Kind, Parent, Successor
+from barco.model.ranges import peer_of
 from barco.protocol import replication as r
-from barco.types import Epoch
+from barco.types import Epoch, Ordinal
 from barco.workers.replication import states as module
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
@@ -257,6 +258,42 @@ def test_two_say_the_same_or_only_one_has_it(
         assert await asker.states.fetch(GID9, 60, None) == state
         await others[PEER_B].server.close()
         await asker.close()
+        bulk.close()
+
+    asyncio.run(main())
+
+
+def test_who_learns_of_the_end_late_is_asked_again_at_once(tmp_path: Path, groups: Groups) -> None:
+    """Although a third one has not answered: it is stopped, or busy."""
+    state, asked_first = expected(groups, MINE), asyncio.Event()
+
+    async def give(args: Mapping[str, Any]) -> dict[str, Any]:
+        part = state[args["at"] :][: args["size"]]
+        return {"sums": [len(state), scan.crc32c(state), 7], "part": part}
+
+    async def late(args: Mapping[str, Any]) -> dict[str, Any]:
+        if not asked_first.is_set():
+            asked_first.set()
+            raise NotReadyError("it is not here")
+        return await give(args)
+
+    async def never(args: Mapping[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        bulk, peer_d = open_bulk("threads"), peer_of((Ordinal(3), 0))
+        others = {at: Answering(tmp_path / f"{at}.rpc") for at in (PEER_A, PEER_B, peer_d)}
+        for other, gives in zip(others.values(), (never, late, give), strict=True):
+            other.gives = gives
+            await other.server.start(other.path)
+        asker = Asker(tmp_path, bulk, others)
+        await asker.start()
+        async with asyncio.timeout(STATE_ANSWER_SECONDS / 2):
+            assert await asker.states.fetch(GID9, 60, None) == state
+        assert len(others[PEER_A].asked) == 1
+        await asker.close()
+        for other in others.values():
+            await other.server.close()
         bulk.close()
 
     asyncio.run(main())
