@@ -28,6 +28,10 @@ LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
 """Before the same step of the same generation is asked of the machine once more."""
 
+READY_SECONDS = 5.0
+"""A step that could be taken waits so long for the rest of its members whose brokers are up: who
+is just being started takes the processor from those that its slices wait for."""
+
 log = logging.getLogger("barco.worker")
 
 
@@ -67,6 +71,8 @@ class Growth:
         self._siblings = siblings
         self._kicked = asyncio.Event()
         self._posted: tuple[Gid, float] | None = None
+        self._possible: tuple[Gid, float] | None = None
+        """Of which generation a step was first possible, and since when."""
         self._me = int(options.process[0])
 
     def kick(self) -> None:
@@ -93,6 +99,8 @@ class Growth:
             return None
         now = asyncio.get_running_loop().time()
         gid = Gid(Token(step.ends[0].token), Epoch(step.ends[0].epoch))
+        if self._awaits(step, gid, now):
+            return None
         before = self._posted
         if before is not None and before[0] == gid and now - before[1] < AGAIN_SECONDS:
             return None
@@ -129,6 +137,16 @@ class Growth:
         staying = {member for route in step.opens for member in route.members}
         copies = min(COPIES_MIN, len(step.ends[0].members))  # A single broker's have one.
         return len((whole | {self._me}) & staying) >= copies
+
+    def _awaits(self, step: RingStep, gid: Gid, now: float) -> bool:
+        """Whether members are about to be ready that the step could do without."""
+        if step.kind is StepKind.JOIN:
+            return False  # What was handed over waits.
+        if self._possible is None or self._possible[0] != gid:
+            self._possible = (gid, now)
+        coming = self._ranges.is_coming
+        late = any(coming(each, child.token) for child in step.opens for each in child.members)
+        return late and now - self._possible[1] < READY_SECONDS
 
     # --- For the machine ---------------------------------------------------------------------
 

@@ -225,6 +225,10 @@ class RingRanges:
         """Whether a broker's process for this range has said that it is ready."""
         return self.session_of(ordinal, token) != 0
 
+    def is_coming(self, ordinal: int, token: int) -> bool:
+        """Whether a broker is up, and its process for this range is not ready."""
+        return self._of(Ordinal(ordinal)).up and not self.ready(ordinal, token)
+
     def disk_of(self, ordinal: int) -> bytes:
         """The uuid of a broker's disk, 16 bytes; empty if it has not been heard."""
         return self._of(Ordinal(ordinal)).disk

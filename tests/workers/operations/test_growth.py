@@ -15,6 +15,7 @@ from barco.cluster.ring.target import Target, TargetBroker, first_target
 from barco.cluster.state import events as ev
 from barco.errors import NoLeaderError
 from barco.model.generation import Generation, Gid, Identity
+from barco.workers.operations import growth
 from barco.workers.operations.growth import Growth
 from barco.workers.operations.service import ShardService
 
@@ -84,14 +85,14 @@ class Lab:
         self.service.leaders.hear(FIRSTS)
         self.service.leaders.learn(FIRSTS[ordinal])
 
-    def hear(self, ordinal: int, tokens: list[int], session: int) -> None:
+    def hear(self, ordinal: int, tokens: list[int], session: int, *, state: str = "alive") -> None:
         """A broker tells of its processes."""
         processes = [[number, token, session] for number, token in enumerate(tokens)]
         told = {
             "ordinal": ordinal, "disk_uuid": DISKS[ordinal].hex(), "session": 1,
             "address": f"127.0.0.{ordinal + 1}", "host": f"127.0.0.{ordinal + 1}",
             "ports": {}, "workers": 1, "processes": processes, "version": "0", "incarnation": 1,
-            "state": "alive",
+            "state": state,
         }  # fmt: skip
         news = {"brokers": [told], "routes": [], "hints": [], "version": 1}
         self.service.neighbours.apply(news)
@@ -187,6 +188,30 @@ def test_a_step_waits(change: Callable[[Lab], None]) -> None:
     lab.want(1, 0, 1, 2, 3)
     change(lab)
     assert lab.look() == []
+
+
+def test_a_step_waits_a_while_for_who_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three are enough; who is about to be the third would take the processor from them."""
+    lab = four()
+    lab.want(1, 0, 1, 2, 3)
+    everything = [CUT.token(8 * ((2 - seat) % 3)) for seat in range(3)]
+    lab.hear(2, everything, 71)  # All but the one for the second child.
+    assert lab.look() == []
+    lab.hear(2, [*everything, CUT.token(4)], 71)
+    assert [type(each) for each in lab.look()] == [ev.Split], "it has come"
+
+    lab = four()
+    lab.want(1, 0, 1, 2, 3)
+    lab.hear(2, everything, 71)
+    lab.hear(2, everything, 71, state="dead")
+    assert [type(each) for each in lab.look()] == [ev.Split], "it is away"
+
+    lab = four()
+    lab.want(1, 0, 1, 2, 3)
+    lab.hear(2, everything, 71)
+    assert lab.look() == []
+    monkeypatch.setattr(growth, "READY_SECONDS", 0.0)
+    assert [type(each) for each in lab.look()] == [ev.Split], "it does not come"
 
 
 def test_nothing_is_done_while_nobody_keeps_the_target() -> None:
