@@ -31,7 +31,7 @@ elastic: setup ## Three brokers become six while flights flow in: nothing is los
 	@$(PYTHON) scripts/elastic_demo.py
 
 test: setup native-test ## Run the tests, in two processes (TESTS=path for some of them, in one)
-	$(PYTHON) -m pytest $(or $(TESTS),-n 2 --dist loadgroup)
+	$(PYTHON) -m pytest $(or $(TESTS),-n 2)
 
 check: setup ## Lint, types, house rules
 	$(PYTHON) -m ruff check .

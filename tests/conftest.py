@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE))  # Behind everything else, for tests/barco is not barco.
+sys.path.append(str(Path(__file__).parent))  # Behind everything else, for tests/barco is not barco.
 
 REAL = ("faults", "integration", "scripts", "security", "barco/supervisor", "barco/cli/test_cli.py")
 """Where tests start brokers, or listen where brokers do."""
@@ -21,18 +20,24 @@ FAULTS: list[str] = []
 """Of the process that brokers were hurt in."""
 
 
-def group(path: str) -> str | None:
-    """Whose turn a test waits for, by its path below here."""
+def group(test: str) -> str:
+    """Whose turn a test waits for, by its name."""
+    path = test.partition("::")[0].removeprefix("tests/")
     if path.startswith("spark/") or "test_spark" in path:
         return "spark"
-    return "brokers" if path.startswith(REAL) else None
+    return "brokers" if path.startswith(REAL) else path
 
 
-@pytest.hookimpl(tryfirst=True)  # Before the names are read in which processes share the work.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if found := group(item.path.relative_to(HERE).as_posix()):
-            item.add_marker(pytest.mark.xdist_group(found))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands whole groups out; those with most tests first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid)
+
+    return Groups(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -157,7 +157,9 @@ def table() -> list[str]:
         lines.append(f"{'no write for, s':<24}{'ranges':>11}{'p50':>11}{'p99':>11}{'worst':>11}")
     for name, seconds in OUTAGES.items():
         figures = [percentile(seconds, share) for share in (0.5, 0.99, 1.0)]
-        lines.append(f"{name:<24}{len(seconds):>11}" + "".join(f"{each:>11.2f}" for each in figures))
+        lines.append(
+            f"{name:<24}{len(seconds):>11}" + "".join(f"{each:>11.2f}" for each in figures)
+        )
     return lines
 
 
