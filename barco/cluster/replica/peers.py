@@ -134,7 +134,8 @@ class Peers(Core):
         """Silent for too long, or its process is gone."""
         peer = self._peers.get(ordinal)
         if peer is None:
-            return ordinal in self._lost or self._clock > SILENCE_SECONDS_MAX
+            since = self._expected.get(ordinal, 0.0)
+            return ordinal in self._lost or self._clock - since > SILENCE_SECONDS_MAX
         return peer.lost or self._clock - peer.heard_at > peer.silence
 
     def _doubt(self, ordinal: int, held: Held) -> bool:

@@ -126,6 +126,9 @@ class Core:
         the journal's fsync is under way. They are kept, for the record comes again from another
         member, and the log then goes on where it ends. Nobody counts on them: APPENDED waits for
         the record (`Follower._acknowledge`), a leader for it too (`Lineage._lead`)."""
+        self._expected: dict[int, float] = {}
+        """Ordinals of others, and when (on the clock of the failure view) each became known as a
+        member here: nothing can have been heard of it before."""
         for generation in () if settings.joins else settings.ranges:
             self._hold(generation)
         self._load(journal, logs)
@@ -222,6 +225,8 @@ class Core:
         held = Held(generation, self._me, may_vote=may_vote, here=here)
         held.born = self._serial
         held.good_at, held.known_at = self._clock, self._now
+        for member in generation.members:
+            self._expected.setdefault(member.ordinal, self._clock)
         held.decided = self._decided.get(generation.gid)
         if held.decided is not None:
             held.fence = Fence.SHUT

@@ -17,6 +17,7 @@ from barco.cluster.state.events import (
     Taught,
     Tick,
 )
+from barco.limits import SILENCE_SECONDS_MAX
 from barco.model.generation import (
     Ballot,
     Generation,
@@ -137,6 +138,27 @@ def test_what_it_was_taught_is_there_after_a_start() -> None:
     assert again.leads() == [] and again.replica.record(PARENT.gid) == PARENT
     assert again.replica.successor(PARENT.gid) == SPLIT
     assert [held.generation for held in again.replica._open()] == [SECOND]
+
+
+def test_who_leads_a_child_has_time_to_say_so() -> None:
+    """A process that has waited for its range for long has heard nothing of the others meanwhile,
+    and would have taken the range over at once: its clients then wait for two leaders."""
+
+    def doubts(lab: Lab, seconds: float) -> list[tuple[int, ...]]:
+        found, until = [], lab.now + seconds
+        while lab.now < until:
+            lab.now += 0.05
+            done = lab.step(Tick())
+            pings = [each.message for each in done if isinstance(each, Send)]
+            found += [each.doubts for each in pings if isinstance(each, Ping)]
+        return found
+
+    lab = Lab(1, MIDDLE)
+    doubts(lab, 10)
+    lab.step(Taught(PARENT, SPLIT, by(0, 2)))
+    early = doubts(lab, SILENCE_SECONDS_MAX - 0.1)
+    assert len(early) > 10 and not any(early)
+    assert doubts(lab, 1)[-1] == (3,)
 
 
 def test_a_single_member_is_all_who_can_tell() -> None:
