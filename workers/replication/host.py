@@ -25,7 +25,7 @@ from barco.model.ranges import end_of_slice, peer_of, slices_between, token_of_s
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
-from barco.types import Epoch, MiB, Ordinal, Token
+from barco.types import Epoch, MiB, Token
 from barco.workers.operations.depot import Depot
 from barco.workers.operations.ended import Ended, lodged_here
 from barco.workers.operations.history import History, Holding, look_for_children
@@ -33,6 +33,7 @@ from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.links import open_link
+from barco.workers.peers.strangers import Strangers
 from barco.workers.process.build import arena_bytes, bound_state
 from barco.workers.process.selector import Upcall
 from barco.workers.process.turns import Turns
@@ -107,8 +108,6 @@ class ReplicaHost:
         self._opened, self._fatal = opened, fatal
         self._opening: asyncio.Task[None] | None = None
         self._sealing: set[asyncio.Task[None]] = set()
-        self._strangers: set[Process] = set()
-        """Who has dialled, and was told off: it tries again."""
         self._bulk = bulk
         self._me = me = identity(options.process[0], options.disk_uuid)
         self.recovered_groups, self.recovery_seconds = 0, 0.0
@@ -133,6 +132,8 @@ class ReplicaHost:
             on_decided=self._decided,
             fatal=fatal,
         )
+        links, take = self.driver.links, self.driver.take
+        self._strangers = Strangers(options.held.token, links.__contains__, take)
         self._origins, self._states = self._askers()
         self._far_known: tuple[Any, list[Ancestor]] = (None, [])
         cut, first = options.placement, options.range_index * options.slices_per_range
@@ -328,6 +329,7 @@ class ReplicaHost:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._origins.close()
+        self._strangers.close()
         self._states.close()
         await self.driver.close()
 
@@ -391,22 +393,13 @@ class ReplicaHost:
             if ordinal != self._me.ordinal and self.driver.links.meet(
                 ordinal, functools.partial(self._dial, ordinal)
             ):
+                self._strangers.met(ordinal)
                 staging = self._service.staging
                 staging.others = [*staging.others, functools.partial(self._ask, ordinal)]
 
     def _dialled(self, hello: Hello, end: Any) -> None:
         assert hello.kind == REPLICATION, "others take what is for others"
-        held = self._options.held
-        if hello.token != held.token or hello.ordinal not in self.driver.links:
-            process = (Ordinal(hello.ordinal), hello.worker)
-            if process not in self._strangers and hello.token != held.token:
-                log.error("worker %d/%d holds another range than this one", *process)
-            elif process not in self._strangers:
-                log.info("worker %d/%d is not known yet to hold this range", *process)
-            self._strangers.add(process)
-            end.close()
-            return
-        self.driver.take(hello, end)
+        self._strangers.dialled(hello, end)
 
     # --- What the machine decides ---------------------------------------------------------------
 
