@@ -14,8 +14,9 @@ from barco.cluster.logs import events as le
 from barco.cluster.logs.driving import carried
 from barco.cluster.logs.logs import Logs
 from barco.cluster.state import events as ev
+from barco.cluster.state.kin import Share
 from barco.errors import BarcoError, DiskFullError, NotReadyError
-from barco.model.generation import Generation, Gid, Parent
+from barco.model.generation import Generation, Gid
 from barco.types import Epoch, Token
 from barco.workers.storage.stores.recovery import pack_parents
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -40,12 +41,12 @@ class Carrier:
         eased: Callable[[], None],
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
-        nearest: Callable[[Generation], list[Parent]],
+        shares: Callable[[Generation], list[Share]],
     ) -> None:
         """`tell`: the replica, of any generation. `opened`: GEN_START may be built. `guarded(call,
         *args)`: for what the loop calls. `eased`: fewer bytes are pending. `tail_of`: where one
-        ended, if that is known; `session_of`: whose groups it has. `nearest`: those with a group
-        that a generation continues."""
+        ended, if that is known; `session_of`: whose groups it has. `shares`: of those with a
+        group that a generation continues, what comes of them."""
         self.machine = Logs(tail_of)
         self._reactor = reactor
         self._store = store
@@ -55,9 +56,10 @@ class Carrier:
         self._guarded = guarded
         self._eased = eased
         self._session_of = session_of
-        self._nearest = nearest
-        self.slices_of: Callable[[Generation], range] | None = None
-        """A generation's slices, within its token range; None: the core keeps those that it has."""
+        self._shares = shares
+        self.slices_of: Callable[[int, int], range] | None = None
+        """The slices from a token to before another, within their token range; None: the core keeps
+        those that it has."""
         self.begun: Callable[[range], None] = lambda slices: None
         """Called when the core has begun a generation, and has these slices with it."""
         self._wanting = False
@@ -280,9 +282,11 @@ class Carrier:
         generation = effect.generation
         if self.current is None:  # The state is asked for, if there is any, and of these slices.
             self._set_slices(generation)
-        await self._store.restore_state(self._nearest(generation))
-        if self.slices_of is not None:
-            self._check_state(generation.gid, self.slices_of(generation))
+        shares, of = self._shares(generation), self.slices_of
+        slices = [of(share.token, share.end) for share in shares] if of is not None else []
+        await self._store.restore_state([share.parent for share in shares], slices)
+        if of is not None:
+            self._check_state(generation.gid, of(generation.gid.token, generation.end))
         self.step(le.Done())
 
     def _check_state(self, gid: Gid, slices: range) -> None:
@@ -297,7 +301,7 @@ class Carrier:
 
     def _set_slices(self, generation: Generation) -> None:
         if self.slices_of is not None:
-            slices = self.slices_of(generation)
+            slices = self.slices_of(generation.gid.token, generation.end)
             self._reactor.set_slices(slices.start, slices[-1])
             self.begun(slices)
 

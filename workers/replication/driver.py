@@ -20,7 +20,7 @@ from barco.cluster.replica.replica import Replica
 from barco.cluster.state import effects as fx
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Recovered, Settings
-from barco.cluster.state.kin import nearest
+from barco.cluster.state.kin import shares
 from barco.errors import ConfigError
 from barco.model.generation import Generation, Gid, GroupHead, Successor
 from barco.protocol import replication as r
@@ -95,7 +95,7 @@ class Driver:
             eased=self._inputs.go_on,
             tail_of=self.tail_of,
             session_of=self.session_of,
-            nearest=lambda generation: nearest(self._machine.journal(), generation),
+            shares=lambda generation: shares(self._machine.journal(), generation),
         )
         self._course, self._role = Course(), Role()
         self._timer: asyncio.TimerHandle | None = None

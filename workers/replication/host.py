@@ -67,11 +67,6 @@ def genesis_of(options: WorkerOptions) -> Generation:
     return genesis(held.token, end, held.members)
 
 
-def slices_of(options: WorkerOptions, generation: Generation) -> range:
-    """The slices of a generation, within the token range; ValueError for what is none here."""
-    return slices_between(options.placement, generation.gid.token, generation.end)
-
-
 def _told(gid: Gid, tail: int, members: Iterable[int]) -> dict[str, Any]:
     """A generation, for documents; tail -1: it is open."""
     return {"epoch": gid.epoch, "tail": tail, "token": str(gid.token), "members": list(members)}
@@ -148,7 +143,7 @@ class ReplicaHost:
         service.extend(holding.operations)
         self._lodging, self._depot = self._copies()
         self._tasks: list[asyncio.Task[None]] = []
-        self.driver.logs.slices_of = functools.partial(slices_of, options)
+        self.driver.logs.slices_of = functools.partial(slices_between, options.placement)
         self.driver.logs.begun = self._has
 
     def _askers(self) -> tuple[Origins, States]:

@@ -161,14 +161,17 @@ class States:
 
     # --- Questions ------------------------------------------------------------------------------
 
-    async def fetch(self, gid: Gid, tail: int, header_crc: int | None) -> bytes:
+    async def fetch(
+        self, gid: Gid, tail: int, header_crc: int | None, slices: range | None = None
+    ) -> bytes:
         """As `StateSource`: asks all who may have it, for STATE_WAIT_SECONDS.
 
         The same groups make the same bytes everywhere: what one gives is taken when another says
         that it has the same, or when no other has it.
         """
         assert tail > 0, "without a group there is no state of its own"
-        asked = Asked(gid, tail, *self._reactor.shard_slices(), self._session_of(gid) or 0)
+        of = self._reactor.shard_slices() if slices is None else (slices.start, len(slices))
+        asked = Asked(gid, tail, *of, self._session_of(gid) or 0)
         loop = asyncio.get_running_loop()
         until, said = loop.time() + STATE_WAIT_SECONDS, dict[int, str]()
         pause = ASK_AGAIN_SECONDS

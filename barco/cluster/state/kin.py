@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from barco.model.generation import GENESIS_EPOCH, Generation, Gid, Parent, Successor
+from barco.model.generation import GENESIS_EPOCH, Generation, Gid, Kind, Parent, Successor
 
 TOKEN_END = 2**63
 """Behind the last token."""
@@ -36,6 +36,15 @@ class Ancestor(NamedTuple):
     def covers(self, token: int) -> bool:
         """Whether this point of the ring was in its range."""
         return self.gid.token <= token < self.end
+
+
+class Share(NamedTuple):
+    """What a generation begins with of one of those that it continues."""
+
+    parent: Parent
+    token: int
+    """Where the part of the ring begins that comes from it; of a join each parent has its own."""
+    end: int
 
 
 def origin(journal: KnownLineage, token: int, ordinal: int) -> tuple[Generation, Successor] | None:
@@ -76,7 +85,7 @@ def far(
 
     for gid, generation in journal.records.items():
         if gid.token == token and generation.seat(ordinal) is not None:
-            for parent in _with_groups(journal, generation):
+            for parent in nearest(journal, generation):
                 assert parent.tail > 0, "an empty one hands on its own"
                 look(parent)
     for parents in lodged.values():
@@ -89,16 +98,46 @@ def far(
     return sorted(found.values(), key=lambda each: (-each.gid.epoch, each.gid.token))
 
 
-def _with_groups(journal: KnownLineage, generation: Generation) -> Iterator[Parent]:
-    """The parents that have a group; one without any hands on its own."""
-    for parent in generation.parents:
+def handed(journal: KnownLineage, gid: Gid) -> tuple[Generation, Successor] | None:
+    """That a generation was handed over to its left neighbour, as this journal has it."""
+    value, record = journal.decided.get(gid), journal.records.get(gid)
+    if record is None or value is None or value.kind is not Kind.HANDOFF:
+        return None
+    return record, value
+
+
+def taker(journal: KnownLineage, gid: Gid) -> Gid | None:
+    """Of what was handed over: the generation that has taken it in, if this journal has one."""
+    found = [each.gid for each in journal.records.values() if gid in _others(each)]
+    return min(found, default=None, key=lambda each: each.epoch)
+
+
+def _others(generation: Generation) -> list[Gid]:
+    """What it has taken in."""
+    return [parent.gid for parent in generation.parents[1:]]
+
+
+def shares(journal: KnownLineage, generation: Generation) -> list[Share]:
+    """The generations whose history this one continues, each with a group and with what comes of
+    it, from the left to the right."""
+    return list(_shares(journal, generation, int(generation.gid.token), generation.end))
+
+
+def _shares(journal: KnownLineage, generation: Generation, token: int, end: int) -> Iterator[Share]:
+    for number, parent in enumerate(generation.parents):
+        # A parent that was taken in begins where it does, and ends where the next one begins.
+        after = generation.parents[number + 1 :]
+        first = max(token, int(parent.gid.token)) if number else token
+        last = min(end, int(after[0].gid.token)) if after else end
         record = journal.records.get(parent.gid)
+        if first >= last:
+            continue
         if parent.tail > 0:
-            yield parent
+            yield Share(parent, first, last)
         elif record is not None and parent.gid.epoch > GENESIS_EPOCH:
-            yield from _with_groups(journal, record)
+            yield from _shares(journal, record, first, last)
 
 
 def nearest(journal: KnownLineage, generation: Generation) -> list[Parent]:
     """The generations whose history this one continues, each with a group."""
-    return list(_with_groups(journal, generation))
+    return list(dict.fromkeys(share.parent for share in shares(journal, generation)))

@@ -58,7 +58,7 @@ class Store:
         self.segment_wanted = asyncio.Event()
         self.segment = asyncio.Event()
 
-    async def restore_state(self, parents: Any) -> None:
+    async def restore_state(self, parents: Any, slices: Any) -> None:
         await asyncio.sleep(0)
 
     async def begin(self, epoch: int, session: int, *, followers: bool = True) -> None:
@@ -84,7 +84,7 @@ def carrier(
         eased=lambda: None,
         tail_of=lambda gid: tail,
         session_of=lambda gid: 7,
-        nearest=lambda generation: list(generation.parents),
+        shares=lambda generation: [],
     )
 
 

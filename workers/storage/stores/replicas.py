@@ -11,6 +11,7 @@ A generation is `sealed` in lineage.log when all of its history is here.
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from barco.errors import BarcoError, DiskFullError, NotReadyError
 from barco.model.generation import Parent
@@ -38,16 +39,20 @@ from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.copied import CopiedLog, Position
 from barco.workers.storage.stores.loading import EMPTY_STATE, Load, LogCore, walk_generation
 from barco.workers.storage.stores.recovery import clear_torn, make_stable, sources_of
-from barco.workers.storage.stores.restoring import Restoring, StateAt, StateSource
+from barco.workers.storage.stores.restoring import (
+    Part,
+    Restoring,
+    State,
+    StateAt,
+    StateSource,
+    resolve,
+)
 from barco.workers.storage.stores.retention import Policy
 from barco.workers.storage.stores.scrub import RepairSource
 from barco.workers.storage.stores.shard_files import ShardFiles
 
 CUT_AFTER_SECONDS = 1.0
 """Freeing 128 MiB is 20 to 40 ms of work that a fail-over must not wait for."""
-
-State = tuple[int, int]
-"""(epoch, gseq): the history that the core's state is the sum of; (0, 0): none."""
 
 
 class ReplicaStore(ShardFiles):
@@ -312,13 +317,15 @@ class ReplicaStore(ShardFiles):
         self._close_segment(index)
         return True
 
-    async def restore_state(self, parents: Sequence[Parent]) -> None:
-        """Makes the core's state the sum of the history that ends with these parents."""
-        if far := [each for each in parents if each.gid.token != self._token]:
+    async def restore_state(self, parents: Sequence[Parent], slices: Sequence[range] = ()) -> None:
+        """Makes the core's state the sum of the history that ends with these parents. slices: what
+        comes of each."""
+        if [each.gid.token for each in parents] not in ([], [self._token]):
             self._core.restore(EMPTY_STATE)
-            await self._restoring().restore_far(far, alone=far == list(parents))
+            shares = zip_longest(parents, slices)
+            await self._restoring().restore_joined([self._part(*each) for each in shares])
             return
-        wanted = self._resolve([(each.gid.epoch, each.tail) for each in parents])
+        wanted = resolve(self.lineage, [(each.gid.epoch, each.tail) for each in parents])
         if self.state == wanted:
             return
         self._core.restore(EMPTY_STATE)
@@ -337,21 +344,14 @@ class ReplicaStore(ShardFiles):
             raise NotReadyError(f"the groups of epoch {epoch} are not here")
         return await self._restoring().state_at(generation, self._tags_of(generation), slices)
 
+    def _part(self, parent: Parent, slices: range | None) -> Part:
+        gid = parent.gid
+        here = self.lineage.get(gid.epoch) if gid.token == self._token else None
+        return Part(parent, slices, here, self._tags(gid.epoch))
+
     def _restoring(self) -> Restoring:
         parts = (self._core, self._shard, self._bulk, self.groups, self.scrub, self.states)
         return Restoring(*parts, self._on_error)
-
-    def _resolve(self, parents: Sequence[tuple[int, int]]) -> State:
-        """The nearest ancestor with a group; a generation without any hands on its parents'."""
-        for epoch, tail in parents:
-            generation = self.lineage.get(epoch)
-            if generation is not None and generation.lost is not None:
-                tail = generation.tail or 0  # An operator gave up the rest, perhaps after its end.
-            if tail:
-                return (epoch, tail)
-            if generation is not None and (found := self._resolve(generation.parents)) != (0, 0):
-                return found
-        return (0, 0)
 
     async def keep(self, session: int | None, groups: list[bytes | bytearray]) -> int:
         """Keeps the next groups of the core's generation, of which nothing may be under way.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from barco._native import ShardState, state_cut
+from barco._native import ShardState, state_cut, state_union
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Gid, Parent
@@ -19,6 +19,7 @@ from barco.types import Epoch, Token
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.errors import CorruptLogError, explain
+from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.files.records import Generation
 from barco.workers.storage.index import scan
 from barco.workers.storage.reading.groups import GroupFiles
@@ -36,6 +37,10 @@ REPLAYS_MAX, REPLAY_SECONDS = 20, 0.5
 is asked for, then the process ends and another leads."""
 
 
+State = tuple[int, int]
+"""(epoch, gseq): the history that a state is the sum of; (0, 0): none."""
+
+
 class StateAt(NamedTuple):
     """What a generation has come to."""
 
@@ -44,15 +49,42 @@ class StateAt(NamedTuple):
     state: bytes
 
 
+class Part(NamedTuple):
+    """One of several histories that are continued as one."""
+
+    parent: Parent
+    slices: range | None
+    """What comes of it, numbered in the token range; None: what the core has."""
+    here: Generation | None
+    """As far as its groups are here."""
+    tags: scan.Tags
+
+
 class StateSource(Protocol):
     """Other processes, who may have what is not here."""
 
-    async def fetch(self, gid: Gid, tail: int, header_crc: int | None) -> bytes:
-        """The state behind group `tail`, the last of a generation, of the slices that are led here.
+    async def fetch(
+        self, gid: Gid, tail: int, header_crc: int | None, slices: range | None = None
+    ) -> bytes:
+        """The state behind group `tail`, the last of a generation, of these slices; None: of those
+        that the core has.
 
         `header_crc`: that group's, if it is known. NotReadyError: nobody gives it, and why.
         """
         ...
+
+
+def resolve(lineage: Lineage, parents: Sequence[tuple[int, int]]) -> State:
+    """The nearest ancestor with a group; a generation without any hands on its parents'."""
+    for epoch, tail in parents:
+        generation = lineage.get(epoch)
+        if generation is not None and generation.lost is not None:
+            tail = generation.tail or 0  # An operator gave up the rest, perhaps after its end.
+        if tail:
+            return (epoch, tail)
+        if generation is not None and (found := resolve(lineage, generation.parents)) != (0, 0):
+            return found
+    return (0, 0)
 
 
 def state_at(shard: Path, generation: Generation, tags: scan.Tags, slices: range) -> StateAt:
@@ -125,13 +157,30 @@ class Restoring:
         elif self.states is not None:
             await self._ask(gid, tail, await self.groups.header_crc(epoch, tail))
 
-    async def restore_far(self, parents: Sequence[Parent], *, alone: bool) -> None:
-        """The state behind a generation of another range. As `restore`. `alone`: it has no other
-        parent."""
-        gid, tail = parents[0]
-        if self.states is None or len(parents) > 1 or not alone:
-            raise NotReadyError(f"The state of {gid} can not be had here, or not be joined yet.")
-        await self._ask(gid, tail, None)
+    async def restore_joined(self, parts: Sequence[Part]) -> None:
+        """The states behind several generations as one, or the one behind a generation of another
+        range. As `restore`."""
+        assert parts, "it continues something"
+        state = b""
+        for part in parts:
+            found = await self._part(part)
+            try:
+                state = state_union(state, found) if state else found
+            except ValueError as error:
+                raise NotReadyError(f"{part.parent.gid} can not be joined: {error}") from error
+        self._take(state, parts[0].parent.tail)
+
+    async def _part(self, part: Part) -> bytes:
+        (gid, tail), here = part.parent, part.here
+        if here is not None and here.tail and not here.expired and part.slices is not None:
+            try:
+                return (await self.state_at(here, part.tags, part.slices)).state
+            except (BarcoError, ValueError) as error:
+                self.on_error(NotReadyError(f"The state of {gid} is asked for: {error}"))
+        if self.states is None:
+            raise NotReadyError(f"The state of {gid} can not be had here.")
+        crc = await self.groups.header_crc(gid.epoch, tail) if here is not None else None
+        return await self.states.fetch(gid, tail, crc, part.slices)
 
     async def state_at(self, generation: Generation, tags: scan.Tags, slices: range) -> StateAt:
         """As the function of that name, in a thread; damage is told to who repairs it."""
@@ -176,7 +225,9 @@ class Restoring:
 
     async def _ask(self, gid: Gid, tail: int, header_crc: int | None) -> None:
         assert self.states is not None
-        state = await self.states.fetch(gid, tail, header_crc)
+        self._take(await self.states.fetch(gid, tail, header_crc), tail)
+
+    def _take(self, state: bytes, tail: int) -> None:
         try:
             self.core.restore(state)
         except ValueError as error:
