@@ -154,6 +154,10 @@ def chunks_columns(
     another slice. `projected`: the chunks hold the sections of `columns` only (chunks_project).
     """
 
+def tls_dates(certificate: bytes, key: bytes, client_ca: bytes, /) -> tuple[int, int]:
+    """From when until when a certificate and its chain are valid, in seconds since 1970, after all
+    has been checked that Reactor.set_tls() checks. ValueError: what is wrong."""
+
 def render_json(
     chunks: Sequence[Buffer], from_offset: int, to_offset: int, most: int = ...
 ) -> tuple[bytes, int]:
@@ -338,6 +342,19 @@ class Reactor:
     def set_disk_full(self, full: bool, /) -> None: ...
     def notify(self, on: bool, /) -> None: ...
     def add_host(self, name: str, /) -> None: ...
+    def set_tls(
+        self,
+        certificate: bytes,
+        key: bytes,
+        client_ca: bytes,
+        ticket_keys: bytes,
+        handshakes_per_second: int,
+        handshake_ms: int,
+        /,
+    ) -> None:
+        """Connections that come from now on have this certificate: texts in PEM, `client_ca` may be
+        empty. ValueError says what is wrong with them; then nothing is changed."""
+    def tls_reason(self) -> str: ...
     def shed(self, bytes_: int, /) -> int: ...
     def tail_read(
         self,

@@ -10,6 +10,7 @@
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
+#include "loop/tls.h"
 
 #define SWEEP_MS 500
 #define GATHER_MAX 32
@@ -156,6 +157,7 @@ void reactor_free(struct reactor *reactor)
     if (reactor == NULL)
         return;
     loop_free(&reactor->loop);
+    tls_free(&reactor->loop);
     admit_free(reactor);
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         free(reactor->upcalls[i].head);
@@ -312,6 +314,9 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     const int64_t refuse_ns = refuse_in_us(reactor) * 1000;
     if (refuse_ns < timeout_ns)
         timeout_ns = refuse_ns;
+    const int64_t shake_ns = tls_in_us(&reactor->loop) * 1000;
+    if (shake_ns < timeout_ns)
+        timeout_ns = shake_ns;
     if (reactor->loop.late_first != NULL)
         timeout_ns = 0;
     note_gather(reactor);
@@ -320,6 +325,7 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     tell_stable(reactor);
     tell_settled(reactor);
     unblock(reactor);
+    tls_tend(&reactor->loop);
     loop_tend(&reactor->loop);
     if (refuse_in_us(reactor) == 0) {
         /* What others wait for does not wait for that. */

@@ -18,10 +18,10 @@
 #define SHED_SIZES 9u  /* powers of two from the one to the other */
 #define SHED_HONEST 2u /* of them that are spared */
 
-/* Kept input, answers in memory of our own and what its protocol keeps for it. */
+/* Kept input, pieces of its transport, answers in memory of our own and what its protocol keeps. */
 static size_t held_by(const struct conn *conn)
 {
-    size_t held = conn->in_capacity + conn->protocol->holds(conn);
+    size_t held = conn->in_capacity + conn->wire_bytes + conn->protocol->holds(conn);
     for (const struct output *output = conn->out_first; output != NULL; output = output->next)
         held += output->capacity;
     return held;

@@ -61,6 +61,7 @@ struct conn {
     const struct protocol *protocol;
     const struct transport *transport;
     void *wire; /* the transport's */
+    size_t wire_bytes; /* of pieces that it keeps; counted in *kept too */
     struct conn *next, **prev; /* all connections */
     struct conn *next_dirty, *next_closing, *next_late;
     int fd;

@@ -25,9 +25,12 @@ struct loop_owner {
     void (*accept_failed)(struct loop *loop, struct listener *listener, int error);
 };
 
+struct tls_wires;
+
 struct loop {
     const struct loop_owner *owner;
     struct net *net;
+    struct tls_wires *tls; /* tls.h; NULL: nobody is to seal anything */
     const char *engine_reason; /* why io_uring is not used; NULL where it is */
     struct listener listeners[LISTENERS_MAX];
     uint32_t listener_count;

@@ -10,6 +10,7 @@ int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
 int py_state_init(PyObject *module);
+int py_tls_init(PyObject *module);
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "barco._native",
@@ -28,7 +29,8 @@ PyMODINIT_FUNC PyInit__native(void)
         py_lent_init(module) < 0 ||
         py_reactor_init(module) < 0 ||
         py_render_init(module) < 0 ||
-        py_state_init(module) < 0) {
+        py_state_init(module) < 0 ||
+        py_tls_init(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

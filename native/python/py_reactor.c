@@ -7,6 +7,7 @@
 #include "base/murmur3.h"
 #include "log/clock.h"
 #include "log/replica.h"
+#include "loop/tls.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
 #include <strings.h>
@@ -144,6 +145,7 @@ static const struct {
 } listener_kinds[] = {
     {&client_protocol, &plain_transport},
     {&peer_protocol, &plain_transport},
+    {&client_protocol, &tls_transport},
 };
 
 static PyObject *Reactor_listen(PyObject *self, PyObject *args)
@@ -154,6 +156,9 @@ static PyObject *Reactor_listen(PyObject *self, PyObject *args)
     if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &kind))
         return NULL;
     const unsigned kinds = sizeof listener_kinds / sizeof *listener_kinds;
+    if (kind < kinds && listener_kinds[kind].transport == &tls_transport &&
+        tls_figures(&reactor->loop) == NULL)
+        return PyErr_Format(PyExc_ValueError, "there is no certificate yet");
     if (kind >= kinds || loop_listen(&reactor->loop, fd, listener_kinds[kind].protocol,
                                      listener_kinds[kind].transport) < 0)
         return PyErr_Format(PyExc_ValueError, "kinds are below %u; at most %d listeners", kinds,
@@ -611,7 +616,8 @@ static PyGetSetDef reactor_getset[] = {
 
 static PyMethodDef reactor_methods[] = {
     {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
-    {"listen", Reactor_listen, METH_VARARGS, "listen(fd, kind): 0 HTTP, 1 hand-off."},
+    {"listen", Reactor_listen, METH_VARARGS,
+     "listen(fd, kind): 0 HTTP, 1 hand-off, 2 HTTP in TLS."},
     {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
     {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd, peer): takes the fd."},
     {"set_route", Reactor_set_route, METH_VARARGS,
@@ -673,6 +679,8 @@ int py_reactor_init(PyObject *module)
     for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_intake_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_tls_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     PyObject *type = PyType_FromSpec(&reactor_spec);
     if (type == NULL)

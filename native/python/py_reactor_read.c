@@ -9,6 +9,7 @@
 #include "log/clock.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
+#include "loop/tls.h"
 #include "python/py_reactor.h"
 
 static struct stream *find_stream(struct reactor *reactor, const char *name, Py_ssize_t len,
@@ -451,6 +452,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
     if (reactor == NULL)
         return NULL;
     const struct log *log = reactor->log;
+    const struct tls_figures *known = tls_figures(&reactor->loop);
+    const struct tls_figures tls = known != NULL ? *known : (struct tls_figures){0};
     const struct {
         const char *name;
         uint64_t value;
@@ -490,6 +493,15 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"connections_shed", reactor->shed},
         {"connections_idle_closed", reactor->admission.ousted},
         {"connections_refused", reactor->admission.refused},
+        {"tls_handshakes", tls.handshakes},
+        {"tls_handshakes_resumed", tls.resumed},
+        {"tls_handshakes_failed", tls.failed},
+        {"tls_handshakes_late", tls.late},
+        {"tls_handshakes_refused", tls.refused},
+        {"tls_handshakes_open", tls.under_way},
+        {"tls_handshakes_waiting", tls.in_line},
+        {"tls_plain_refused", tls.plain},
+        {"tls_cuts", tls.cut},
         {"turns", reactor->loop.turns},
     };
     PyObject *dict = PyDict_New();

@@ -7,6 +7,8 @@
 
 #include "broker/reactor.h"
 #include "loop/source.h"
+#include "loop/tls.h"
+#include "tests/tls_testing.h"
 #include "transport_testing.h"
 
 #define SAID_MAX (256u << 10)
@@ -37,6 +39,8 @@ struct transcript {
 
 static struct reactor *reactor;
 static int engine;
+static struct made authority;
+static SSL_CTX *others; /* of the other ends that speak TLS */
 
 /* ---- the worker ---- */
 
@@ -50,6 +54,9 @@ static void start(void)
     const char *error;
     reactor = reactor_new(&options, &error);
     CHECK(reactor != NULL);
+    const struct tls_options tls = options_of(&authority, 1000);
+    char why[TLS_WHY_BYTES];
+    CHECK(tls_set(&reactor->loop, &tls, why));
     const int fd = memfd_create("segment", MFD_CLOEXEC);
     CHECK(fd >= 0 && reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
     log_add_segment(reactor->log, 0, fd, 24u << 20);
@@ -116,15 +123,19 @@ static void answer_from_source(struct conn *conn)
 struct other_end {
     int fd;
     bool sealed;
+    SSL *ssl;      /* or NULL */
     uint8_t *wire; /* all that it will send */
     size_t wire_len, wire_sent;
     struct unsealing in;
+    unsigned turns;
 };
 
 static void prepare(struct other_end *end, const struct dialogue *d)
 {
     uint8_t count = 0;
     end->wire = malloc(2 * d->len + 64);
+    if (end->ssl != NULL)
+        SSL_set_fd(end->ssl, end->fd);
     if (!end->sealed) {
         memcpy(end->wire, d->said, end->wire_len = d->len);
         return;
@@ -142,6 +153,18 @@ static void say_more(struct other_end *end, const struct dialogue *d)
 {
     if (end->wire_sent == end->wire_len)
         return;
+    if (end->ssl != NULL) {
+        /* Records of 1 byte to 16 KiB. */
+        const size_t left = end->wire_len - end->wire_sent, most = 1u << (end->turns++ % 15);
+        const int len = SSL_write(end->ssl, end->wire + end->wire_sent,
+                                  (int)(left < most ? left : most));
+        end->wire_sent += len > 0 ? (size_t)len : 0;
+        if (end->wire_sent == end->wire_len && (d->how & HALF_CLOSE)) {
+            CHECK(SSL_shutdown(end->ssl) == 0);
+            shutdown(end->fd, SHUT_WR);
+        }
+        return;
+    }
     const ssize_t sent = send(end->fd, end->wire + end->wire_sent, end->wire_len - end->wire_sent,
                               MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0)
@@ -150,9 +173,20 @@ static void say_more(struct other_end *end, const struct dialogue *d)
         shutdown(end->fd, SHUT_WR);
 }
 
+static bool hear_sealed(struct other_end *end, struct transcript *t)
+{
+    const int got = SSL_read(end->ssl, t->bytes + t->len, (int)(SAID_MAX - t->len));
+    t->len += got > 0 ? (size_t)got : 0;
+    t->bye = (SSL_get_shutdown(end->ssl) & SSL_RECEIVED_SHUTDOWN) != 0;
+    t->ended |= got <= 0 && SSL_get_error(end->ssl, got) != SSL_ERROR_WANT_READ;
+    return got > 0;
+}
+
 static bool hear_more(struct other_end *end, struct transcript *t)
 {
     uint8_t bytes[4096];
+    if (end->ssl != NULL)
+        return hear_sealed(end, t);
     const ssize_t got = recv(end->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     t->ended |= got == 0 || (got < 0 && errno == ECONNRESET);
     for (ssize_t i = 0; i < got; i++) {
@@ -180,6 +214,10 @@ static struct transcript talk(const struct dialogue *d, const struct transport *
     start();
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     end.fd = ends[1];
+    if (transport == &tls_transport) {
+        CHECK((end.ssl = SSL_new(others)) != NULL);
+        SSL_set_connect_state(end.ssl);
+    }
     prepare(&end, d);
     struct conn *conn = loop_adopt(&reactor->loop, ends[0], d->protocol, transport);
     CHECK(conn != NULL);
@@ -207,6 +245,7 @@ static struct transcript talk(const struct dialogue *d, const struct transport *
         take_upcalls(&t);
     }
     stop();
+    SSL_free(end.ssl);
     free(end.wire);
     return t;
 }
@@ -228,12 +267,18 @@ static void check_same(const struct dialogue *d, const struct transport *transpo
     CHECK(plain.len == other.len && memcmp(plain.bytes, other.bytes, plain.len) == 0);
     CHECK(plain.ended == other.ended);
     CHECK(plain.len > 0 || plain.ended);
-    CHECK(other.bye == ((d->how & SAYS_BYE) && transport == &sealed_transport));
+    if (transport == &sealed_transport)
+        CHECK(other.bye == ((d->how & SAYS_BYE) != 0));
+    if (transport == &tls_transport) /* it is said before each end that is not an error */
+        CHECK(other.bye == other.ended);
     free(plain.bytes);
     free(other.bytes);
 }
 
-#define POST "POST /v1/topic/t/messages HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+/* With a key: without one the slice would follow from how many groups there were before. */
+#define POST \
+    "POST /v1/topic/t/messages?partitionKey=k HTTP/1.1\r\nHost: h\r\nContent-Type: " \
+    "application/json\r\n"
 #define TEXT(text) (const uint8_t *)text, sizeof text - 1
 
 static uint8_t large[70000];
@@ -312,6 +357,8 @@ static void test_an_end_that_was_not_announced(void)
 int main(void)
 {
     make_large();
+    make_certificate(&authority, NULL, 30);
+    CHECK((others = SSL_CTX_new(TLS_client_method())) != NULL);
     for (engine = 1; engine <= 2; engine++) {
         const char *reason = NULL;
         if (engine == 1) {
@@ -325,7 +372,13 @@ int main(void)
         }
         test_all(&sealed_transport);
         test_all(&trickle_transport);
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+            CHECK(SSL_CTX_set_max_proto_version(others, version) == 1);
+            test_all(&tls_transport);
+        }
         test_an_end_that_was_not_announced();
     }
+    SSL_CTX_free(others);
+    made_free(&authority);
     return 0;
 }

@@ -62,6 +62,8 @@ GAUGES = {
     "storage_sealed_segments": Gauge("Sealed segments."),
     "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
     "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
+    "tls_handshakes_open": Gauge("TLS handshakes under way."),
+    "tls_handshakes_waiting": Gauge("Connections that wait for their TLS handshake to begin."),
     "topics": Gauge("Topics, internal ones included.", shared=True),
 }
 
@@ -102,6 +104,13 @@ COUNTERS = {
     "storage_scrub_bytes": "Bytes of sealed segments read again to find damage.",
     "storage_scrub_passes": "Times that all sealed segments were looked through.",
     "storage_rebuilt_indexes": "Indexes that had to be made again from their segment.",
+    "tls_cuts": "TLS connections that ended without saying so.",
+    "tls_handshakes": "TLS handshakes that were finished.",
+    "tls_handshakes_failed": "TLS connections that failed, by an error or an alert.",
+    "tls_handshakes_late": "TLS handshakes that took too long.",
+    "tls_handshakes_refused": "Connections closed as too many wait for a TLS handshake.",
+    "tls_handshakes_resumed": "TLS handshakes that resumed an earlier session.",
+    "tls_plain_refused": "Connections that spoke without TLS to a port with it.",
     "turns": "Turns of the event loops.",
     "value_bytes": "Bytes of the events' values.",
 }

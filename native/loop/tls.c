@@ -1,0 +1,673 @@
+/* TLS between an engine and a connection: what came goes through OpenSSL to loop_received(), what
+ * is said goes through it to the engine.
+ *
+ * OpenSSL sees no socket. It reads from the engine's own buffer, for as long as a call of
+ * received() lasts, and keeps what is no whole record; it writes into a piece that is sent when
+ * the call ends. A piece that is being sent is not touched: what is said meanwhile is the next. */
+#include "loop/tls.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "loop/loop.h"
+#include "loop/tls_context.h"
+
+#define RECORD_BYTES 16384u       /* of what is said, at most */
+#define RECORD_OVERHEAD 64u       /* more than any cipher adds */
+#define SEALED_AT_ONCE 65536u     /* what a piece holds of what is said */
+#define OWN_BYTES_MAX (64u << 10) /* of what OpenSSL says itself: a chain, or what nobody reads */
+#define HEARD_MAX 16384u          /* of one that waits in line */
+#define HANDSHAKE 22              /* the first byte of who speaks TLS */
+#define PLAIN_BYTES 65536u
+
+#define HANDSHAKES_MAX 256u
+#define HANDSHAKE_OLD_MS 1000 /* then it makes room for others */
+#define WAITING_MAX 1024u
+#define TURN_US 2000 /* for handshakes that begin */
+#define BURST_SHARE 4 /* of a second's handshakes, at once */
+
+struct piece {
+    uint8_t *bytes;
+    uint32_t len, capacity, sent;
+};
+
+/* Who waits, oldest first. */
+struct list {
+    struct tls *first, **end;
+    uint32_t count;
+};
+
+struct tls {
+    SSL *ssl; /* NULL: nothing was heard, or it waits in line */
+    struct conn *conn;
+    const uint8_t *in; /* of the engine's buffer, not read yet */
+    size_t in_len;
+    struct piece out, next; /* being sent; to be sent after it */
+    struct piece heard;     /* while it waits in line */
+    uint32_t said;          /* bytes of the protocol that `out` has */
+    bool established, flushing, held, ended, ending, shut, failed;
+    struct list *list;
+    struct tls *next_listed, **prev_listed;
+    int64_t since_ms; /* in that list */
+};
+
+struct tls_wires {
+    SSL_CTX *context;
+    struct tls_figures figures;
+    struct list line, under_way;
+    uint32_t per_s;
+    int64_t handshake_ms;
+    int64_t allowed; /* millionths of handshakes that may begin */
+    int64_t counted_us, turn_us, spent_us;
+    uint8_t plain[PLAIN_BYTES]; /* what was heard */
+    uint8_t together[SEALED_AT_ONCE]; /* what is to be said */
+};
+
+static struct tls *tls_of(const struct conn *conn) { return conn->wire; }
+
+static struct tls_wires *wires_of(const struct conn *conn) { return conn->loop->tls; }
+
+/* ---- lists ---- */
+
+static void enlist(struct list *list, struct tls *tls)
+{
+    assert(tls->list == NULL);
+    tls->list = list;
+    tls->since_ms = tls->conn->loop->now_ms;
+    tls->next_listed = NULL;
+    tls->prev_listed = list->end;
+    *list->end = tls;
+    list->end = &tls->next_listed;
+    list->count++;
+}
+
+static void delist(struct tls *tls)
+{
+    struct list *list = tls->list;
+    if (list == NULL)
+        return;
+    *tls->prev_listed = tls->next_listed;
+    if (tls->next_listed != NULL)
+        tls->next_listed->prev_listed = tls->prev_listed;
+    else
+        list->end = tls->prev_listed;
+    list->count--;
+    tls->list = NULL;
+}
+
+/* ---- pieces ---- */
+
+static bool piece_add(struct conn *conn, struct piece *piece, const uint8_t *bytes, size_t len,
+                      size_t most)
+{
+    assert(piece->len <= most);
+    if (len > most - piece->len)
+        return false;
+    if (piece->len + len > piece->capacity) {
+        size_t capacity = piece->len + len > 2 * piece->capacity ? piece->len + len
+                                                                 : 2 * piece->capacity;
+        capacity = capacity < most ? capacity : most;
+        uint8_t *grown = realloc(piece->bytes, capacity);
+        if (grown == NULL)
+            return false;
+        const size_t more = capacity - piece->capacity;
+        conn->wire_bytes += more;
+        *conn->kept += more;
+        piece->bytes = grown;
+        piece->capacity = (uint32_t)capacity;
+    }
+    if (len > 0 && bytes != NULL) {
+        memcpy(piece->bytes + piece->len, bytes, len);
+        piece->len += (uint32_t)len;
+    }
+    return true;
+}
+
+static void piece_drop(struct conn *conn, struct piece *piece)
+{
+    conn->wire_bytes -= piece->capacity;
+    if (conn->kept != NULL)
+        *conn->kept -= piece->capacity;
+    free(piece->bytes);
+    *piece = (struct piece){0};
+}
+
+static size_t piece_max(void)
+{
+    return SEALED_AT_ONCE + (SEALED_AT_ONCE / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX;
+}
+
+/* ---- what OpenSSL takes for a socket ---- */
+
+static int bio_read(BIO *bio, char *out, int capacity)
+{
+    struct tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if (tls->in_len == 0 || capacity <= 0) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    const size_t len = tls->in_len < (size_t)capacity ? tls->in_len : (size_t)capacity;
+    memcpy(out, tls->in, len);
+    tls->in += len;
+    tls->in_len -= len;
+    return (int)len;
+}
+
+static int bio_write(BIO *bio, const char *bytes, int len)
+{
+    struct tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if (len < 0 || !piece_add(tls->conn, &tls->next, (const uint8_t *)bytes, (size_t)len,
+                              piece_max()))
+        return -1;
+    return len;
+}
+
+static long bio_control(BIO *bio, int what, long number, void *pointer)
+{
+    return what == BIO_CTRL_FLUSH;
+}
+
+static int bio_create(BIO *bio)
+{
+    BIO_set_init(bio, 1);
+    return 1;
+}
+
+static BIO_METHOD *bio_method(void)
+{
+    static BIO_METHOD *method;
+    if (method != NULL)
+        return method;
+    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "barco");
+    if (method != NULL) {
+        BIO_meth_set_read(method, bio_read);
+        BIO_meth_set_write(method, bio_write);
+        BIO_meth_set_ctrl(method, bio_control);
+        BIO_meth_set_create(method, bio_create);
+    }
+    return method;
+}
+
+static bool make_ssl(struct tls *tls)
+{
+    BIO *bio = BIO_new(bio_method());
+    SSL *ssl = bio != NULL ? SSL_new(wires_of(tls->conn)->context) : NULL;
+    if (ssl == NULL) {
+        BIO_free(bio);
+        return false;
+    }
+    BIO_set_data(bio, tls);
+    SSL_set_bio(ssl, bio, bio); /* which is freed with it */
+    SSL_set_accept_state(ssl);
+    tls->ssl = ssl;
+    return true;
+}
+
+/* ---- sending ---- */
+
+static void push(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    struct net *net = conn->loop->net;
+    assert(tls->out.sent < tls->out.len);
+    tls->flushing = conn->sending = true;
+    if (conn->send_ms == 0)
+        conn->send_ms = conn->loop->now_ms;
+    net->send(net, conn, tls->out.bytes + tls->out.sent, tls->out.len - tls->out.sent);
+}
+
+static void flush(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    if (tls->flushing || tls->next.len == 0 || conn->closed)
+        return;
+    assert(tls->out.bytes == NULL);
+    tls->out = tls->next;
+    tls->next = (struct piece){0};
+    push(conn);
+}
+
+/* Nothing more goes by OpenSSL but the alert that says why. */
+static void fail(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    struct tls_figures *figures = &wires_of(conn)->figures;
+    const char *reason = ERR_reason_error_string(ERR_peek_error());
+    figures->failed++;
+    figures->reason = reason != NULL ? reason : "the connection could not go on";
+    tls->failed = true;
+    ERR_clear_error();
+    conn_close(conn);
+}
+
+static void seal(struct conn *conn, const void *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    assert(len > 0 && !tls->flushing && tls->said == 0);
+    if (tls->ending) { /* it was said that nothing follows */
+        conn_close(conn);
+        return;
+    }
+    const size_t room = len + (len / RECORD_BYTES + 1) * RECORD_OVERHEAD;
+    ERR_clear_error();
+    const int sealed = piece_add(conn, &tls->next, NULL, room, piece_max())
+                           ? SSL_write(tls->ssl, bytes, (int)len)
+                           : -1;
+    if (sealed <= 0) {
+        conn->sending = false;
+        fail(conn);
+        return;
+    }
+    assert((size_t)sealed == len);
+    tls->said = (uint32_t)len;
+    flush(conn);
+}
+
+static void tls_send(struct conn *conn, const void *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    if (!tls->established) {
+        tls->held = true; /* asked for again after the handshake */
+        return;
+    }
+    seal(conn, bytes, len < SEALED_AT_ONCE ? len : SEALED_AT_ONCE);
+}
+
+/* Pieces of the log lie apart only where its memory begins anew, and where chunks begin: what is
+ * short is put together, so that not each is a record. */
+static void tls_send_now(struct conn *conn, const struct msghdr *message)
+{
+    uint8_t *together = wires_of(conn)->together;
+    const struct iovec *piece = message->msg_iov;
+    size_t len = 0;
+    assert(message->msg_iovlen > 0);
+    if (!tls_of(conn)->established || piece->iov_len >= RECORD_BYTES || message->msg_iovlen == 1) {
+        tls_send(conn, piece->iov_base, piece->iov_len);
+        return;
+    }
+    for (size_t i = 0; i < message->msg_iovlen && len < SEALED_AT_ONCE; i++) {
+        const size_t room = SEALED_AT_ONCE - len;
+        const size_t taken = piece[i].iov_len < room ? piece[i].iov_len : room;
+        memcpy(together + len, piece[i].iov_base, taken);
+        len += taken;
+    }
+    seal(conn, together, len);
+}
+
+static void tls_sent(struct conn *conn, int64_t result)
+{
+    struct tls *tls = tls_of(conn);
+    assert(tls->flushing);
+    if (result < 0) {
+        tls->flushing = false;
+        loop_sent(conn, result);
+        return;
+    }
+    tls->out.sent += (uint32_t)result;
+    assert(tls->out.sent <= tls->out.len);
+    if (tls->out.sent < tls->out.len) {
+        push(conn);
+        return;
+    }
+    tls->flushing = false;
+    piece_drop(conn, &tls->out);
+    if (tls->next.len > 0) {
+        flush(conn);
+        return;
+    }
+    if (tls->ending && !tls->shut) {
+        tls->shut = true;
+        shutdown(conn->fd, SHUT_WR);
+    }
+    const uint32_t said = tls->said;
+    tls->said = 0;
+    tls->held = false; /* it may be sent again from now on */
+    if (conn->out_first == NULL)
+        conn->send_ms = 0;
+    loop_sent(conn, said);
+}
+
+static void tls_shutdown(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    if (tls->ending || tls->failed)
+        return;
+    tls->ending = true;
+    if (!tls->established) {
+        tls->shut = true;
+        shutdown(conn->fd, SHUT_WR);
+        return;
+    }
+    ERR_clear_error();
+    SSL_shutdown(tls->ssl);
+    ERR_clear_error();
+    flush(conn);
+}
+
+/* The last word is tried once: close_notify, or the alert that OpenSSL has written. */
+static void tls_close(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    struct net *net = conn->loop->net;
+    delist(tls);
+    if (tls->established && !tls->failed && !tls->ending) {
+        ERR_clear_error();
+        SSL_shutdown(tls->ssl);
+        ERR_clear_error();
+    }
+    if (!tls->flushing && tls->next.len > 0)
+        send(conn->fd, tls->next.bytes, tls->next.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    net->close(net, conn);
+}
+
+/* ---- receiving ---- */
+
+/* The other end has said that it says nothing more: the socket is not read further. */
+static void heard_the_end(struct conn *conn)
+{
+    struct net *net = conn->loop->net;
+    tls_of(conn)->ended = true;
+    if (conn->receiving)
+        net->recv_stop(net, conn);
+    loop_receive_ended(conn, 0);
+}
+
+static void hear(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    uint8_t *plain = wires_of(conn)->plain;
+    for (;;) {
+        size_t have = 0;
+        int got = 1;
+        ERR_clear_error();
+        while (PLAIN_BYTES - have >= RECORD_BYTES &&
+               (got = SSL_read(tls->ssl, plain + have, (int)(PLAIN_BYTES - have))) > 0)
+            have += (size_t)got;
+        const int why = got > 0 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, got);
+        if (have > 0)
+            loop_received(conn, plain, have);
+        if (conn->closed)
+            return;
+        if (why == SSL_ERROR_WANT_READ)
+            return;
+        if (why == SSL_ERROR_ZERO_RETURN) {
+            heard_the_end(conn);
+            return;
+        }
+        if (why != SSL_ERROR_NONE) {
+            fail(conn);
+            return;
+        }
+    }
+}
+
+static void shake(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    struct tls_figures *figures = &wires_of(conn)->figures;
+    ERR_clear_error();
+    const int done = SSL_do_handshake(tls->ssl);
+    if (done == 1) {
+        delist(tls);
+        tls->established = true;
+        figures->handshakes++;
+        figures->resumed += SSL_session_reused(tls->ssl) == 1;
+    } else if (SSL_get_error(tls->ssl, done) != SSL_ERROR_WANT_READ) {
+        fail(conn);
+    }
+}
+
+static void feed(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    tls->in = bytes;
+    tls->in_len = len;
+    if (!tls->established)
+        shake(conn);
+    if (tls->established && !conn->closed)
+        hear(conn);
+    assert(conn->closed || tls->ended || tls->in_len == 0);
+    tls->in = NULL;
+    tls->in_len = 0;
+    flush(conn);
+    if (tls->held && tls->established && !tls->flushing && !conn->closed) {
+        tls->held = false;
+        loop_sent(conn, 0);
+    }
+}
+
+/* ---- whose turn it is ---- */
+
+static void count_time(struct loop *loop, struct tls_wires *wires)
+{
+    const int64_t now_us = loop->monotonic_us;
+    if (wires->turn_us != now_us)
+        wires->spent_us = 0;
+    wires->turn_us = now_us;
+    int64_t passed_us = now_us - wires->counted_us;
+    if (passed_us > 1000000)
+        passed_us = 1000000;
+    const int64_t most = (int64_t)(wires->per_s / BURST_SHARE + 1) * 1000000;
+    wires->counted_us = now_us;
+    wires->allowed += passed_us * wires->per_s;
+    if (wires->allowed > most)
+        wires->allowed = most;
+}
+
+/* One that has begun long ago goes, if there is no other place. */
+static bool has_place(struct loop *loop, struct tls_wires *wires)
+{
+    struct tls *oldest = wires->under_way.first;
+    if (wires->under_way.count < HANDSHAKES_MAX)
+        return true;
+    if (loop->now_ms - oldest->since_ms < HANDSHAKE_OLD_MS)
+        return false;
+    wires->figures.late++;
+    conn_close(oldest->conn);
+    return true;
+}
+
+static bool may_begin(struct loop *loop, struct tls_wires *wires)
+{
+    count_time(loop, wires);
+    return wires->allowed >= 1000000 && wires->spent_us < TURN_US && has_place(loop, wires);
+}
+
+static void begin(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    struct tls_wires *wires = wires_of(conn);
+    const int64_t began_us = monotonic_us();
+    wires->allowed -= 1000000;
+    if (!make_ssl(tls)) {
+        conn_close(conn);
+        return;
+    }
+    enlist(&wires->under_way, tls);
+    feed(conn, bytes, len);
+    wires->spent_us += monotonic_us() - began_us;
+}
+
+static void stand_in_line(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    struct tls_wires *wires = wires_of(conn);
+    if (tls->list == NULL && wires->line.count < WAITING_MAX)
+        enlist(&wires->line, tls);
+    if (tls->list == NULL || !piece_add(conn, &tls->heard, bytes, len, HEARD_MAX)) {
+        wires->figures.refused++;
+        conn_close(conn);
+    }
+}
+
+/* To who speaks HTTP without TLS it is said in HTTP; nobody else is told anything. */
+static void heard_no_tls(struct conn *conn, uint8_t first)
+{
+    static const char text[] = "this port speaks TLS: call it as https://\n";
+    char answer[256];
+    wires_of(conn)->figures.plain++;
+    if (first >= 'A' && first <= 'Z') {
+        const int len = snprintf(answer, sizeof answer,
+                                 "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
+                                 "Content-Length: %zu\r\nConnection: close\r\n\r\n%s",
+                                 sizeof text - 1, text);
+        assert(len > 0 && (size_t)len < sizeof answer);
+        send(conn->fd, answer, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    conn_close(conn);
+}
+
+static void tls_received(struct conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    struct tls_wires *wires = wires_of(conn);
+    if (tls->ended)
+        return;
+    if (tls->ssl != NULL)
+        feed(conn, bytes, len);
+    else if (tls->list == NULL && bytes[0] != HANDSHAKE)
+        heard_no_tls(conn, bytes[0]);
+    else if (tls->list == NULL && wires->line.count == 0 && may_begin(conn->loop, wires))
+        begin(conn, bytes, len);
+    else
+        stand_in_line(conn, bytes, len);
+}
+
+/* Whoever cuts a connection looks like one who ends it: only who says so does. */
+static void tls_receive_ended(struct conn *conn, int error)
+{
+    struct tls *tls = tls_of(conn);
+    if (tls->ended) {
+        if (error != 0)
+            conn_close(conn);
+        return;
+    }
+    wires_of(conn)->figures.cut += tls->established;
+    loop_receive_ended(conn, error != 0 ? error : ECONNRESET);
+}
+
+static void close_late(struct loop *loop, struct list *list, struct tls_figures *figures)
+{
+    const int64_t limit_ms = loop->tls->handshake_ms;
+    while (list->first != NULL && loop->now_ms - list->first->since_ms > limit_ms) {
+        figures->late++;
+        conn_close(list->first->conn); /* which takes it out of the list */
+    }
+}
+
+void tls_tend(struct loop *loop)
+{
+    struct tls_wires *wires = loop->tls;
+    if (wires == NULL)
+        return;
+    close_late(loop, &wires->under_way, &wires->figures);
+    close_late(loop, &wires->line, &wires->figures);
+    while (wires->line.first != NULL && may_begin(loop, wires)) {
+        struct tls *tls = wires->line.first;
+        struct piece heard = tls->heard;
+        delist(tls);
+        tls->heard = (struct piece){0};
+        begin(tls->conn, heard.bytes, heard.len);
+        piece_drop(tls->conn, &heard);
+    }
+}
+
+int64_t tls_in_us(struct loop *loop)
+{
+    struct tls_wires *wires = loop->tls;
+    if (wires == NULL || wires->line.first == NULL)
+        return INT32_MAX;
+    count_time(loop, wires);
+    if (wires->under_way.count == HANDSHAKES_MAX)
+        return 1000 * (int64_t)HANDSHAKE_OLD_MS / 4;
+    if (wires->allowed < 1000000)
+        return (1000000 - wires->allowed) / wires->per_s + 1;
+    return 0;
+}
+
+/* ---- life ---- */
+
+static bool tls_opened(struct conn *conn)
+{
+    struct tls *tls = calloc(1, sizeof *tls);
+    if (tls == NULL)
+        return false;
+    assert(wires_of(conn) != NULL); /* a listener has the transport after tls_set() */
+    tls->conn = conn;
+    conn->wire = tls;
+    return true;
+}
+
+static void tls_freed(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    delist(tls);
+    SSL_free(tls->ssl);
+    piece_drop(conn, &tls->out);
+    piece_drop(conn, &tls->next);
+    piece_drop(conn, &tls->heard);
+    assert(conn->wire_bytes == 0);
+    free(tls);
+}
+
+const struct transport tls_transport = {
+    .opened = tls_opened,
+    .freed = tls_freed,
+    .received = tls_received,
+    .receive_ended = tls_receive_ended,
+    .sent = tls_sent,
+    .send = tls_send,
+    .send_now = tls_send_now,
+    .shutdown = tls_shutdown,
+    .close = tls_close,
+};
+
+bool tls_set(struct loop *loop, const struct tls_options *options, char *why)
+{
+    assert(options->handshakes_per_s > 0);
+    assert(options->handshakes_per_s <= TLS_HANDSHAKES_PER_S_MAX && options->handshake_ms > 0);
+    SSL_CTX *context = tls_context_new(options, why);
+    struct tls_wires *wires = loop->tls;
+    if (context != NULL && wires == NULL && (wires = calloc(1, sizeof *wires)) != NULL) {
+        wires->line.end = &wires->line.first;
+        wires->under_way.end = &wires->under_way.first;
+        loop->tls = wires;
+    }
+    if (context == NULL || wires == NULL) {
+        SSL_CTX_free(context);
+        return false;
+    }
+    SSL_CTX_free(wires->context); /* connections that have it keep it */
+    wires->context = context;
+    wires->per_s = options->handshakes_per_s;
+    wires->handshake_ms = options->handshake_ms;
+    return true;
+}
+
+void tls_free(struct loop *loop)
+{
+    if (loop->tls == NULL)
+        return;
+    SSL_CTX_free(loop->tls->context);
+    free(loop->tls);
+    loop->tls = NULL;
+}
+
+const struct tls_figures *tls_figures(const struct loop *loop)
+{
+    struct tls_wires *wires = loop->tls;
+    if (wires == NULL)
+        return NULL;
+    wires->figures.under_way = wires->under_way.count;
+    wires->figures.in_line = wires->line.count;
+    return &wires->figures;
+}

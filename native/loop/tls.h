@@ -1,0 +1,36 @@
+/* tls: the transport that seals what is said, by OpenSSL (docs/tls.md). For who accepts.
+ *
+ * A handshake costs its server a signature: so they are begun in the order in which they were asked
+ * for, so many a second, so many at a time, and for a part of each turn only. */
+#ifndef BARCO_TLS_H
+#define BARCO_TLS_H
+
+#include "loop/transport.h"
+
+#define TLS_HANDSHAKES_PER_S_MAX 100000u
+
+struct tls_options;
+
+struct tls_figures { /* since start */
+    uint64_t handshakes, resumed;
+    uint64_t failed, plain, late, refused; /* refused: there was no place in the line */
+    uint64_t cut;                          /* ended without a word, after a handshake */
+    uint32_t under_way, in_line;           /* now */
+    const char *reason;                    /* of the last that failed; NULL: none did */
+};
+
+extern const struct transport tls_transport;
+
+/* Connections that come from now on have this certificate. False, and `why` (TLS_WHY_BYTES) says
+ * what is wrong: nothing is changed. Before a listener has the transport. */
+bool tls_set(struct loop *loop, const struct tls_options *options, char *why);
+/* After the connections. */
+void tls_free(struct loop *loop);
+/* Once a turn: who waits for a handshake, and who has taken too long for one. */
+void tls_tend(struct loop *loop);
+/* After so long `tls_tend` may have something to do that nobody tells of. */
+int64_t tls_in_us(struct loop *loop);
+/* NULL: there is no TLS. */
+const struct tls_figures *tls_figures(const struct loop *loop);
+
+#endif

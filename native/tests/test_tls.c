@@ -1,0 +1,326 @@
+/* TLS of a worker: what is refused, what is bounded, what is given back. The other ends are
+ * OpenSSL's clients on real sockets; test_transport.c has the dialogues. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/reactor.h"
+#include "codec_testing.h"
+#include "loop/tls.h"
+#include "tests/tls_testing.h"
+
+#define TURNS_MAX 20000
+#define MANY 40
+
+static struct reactor *reactor;
+static int engine;
+static struct made authority, broker, stranger, visitor;
+static SSL_CTX *visitors;
+
+static bool seal_with(struct tls_options options)
+{
+    char why[TLS_WHY_BYTES] = "";
+    return tls_set(&reactor->loop, &options, why);
+}
+
+static void start(struct tls_options tls)
+{
+    struct reactor_options options = {
+        .log = {.arena_bytes = 8u << 20, .epoch = 1, .session = 1, .acceleration = 1},
+        .request_bytes_max = 256u << 10, .event_bytes_max = 64u << 10, .memory_max = 4u << 20,
+        .workers = 1, .slices = 8, .slice_last = 7, .ring_size = 1, .peers = 3,
+        .connections_max = 2 * MANY, .range_start = INT64_MIN, .engine = engine};
+    const char *error;
+    reactor = reactor_new(&options, &error);
+    CHECK(reactor != NULL && tls_figures(&reactor->loop) == NULL);
+    CHECK(seal_with(tls));
+}
+
+static void stop(void)
+{
+    reactor_free(reactor);
+}
+
+static void turn(void)
+{
+    reactor_run(reactor, 1000000);
+    CHECK(reactor->upcall_count == 0);
+}
+
+struct end {
+    int fd;
+    uint64_t id; /* of the connection in the worker */
+    SSL *ssl;
+};
+
+static struct end come(void)
+{
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    struct conn *conn = loop_adopt(&reactor->loop, ends[0], &client_protocol, &tls_transport);
+    CHECK(conn != NULL);
+    struct end end = {.fd = ends[1], .id = conn_id(conn), .ssl = SSL_new(visitors)};
+    SSL_set_fd(end.ssl, end.fd);
+    SSL_set_connect_state(end.ssl);
+    return end;
+}
+
+static void leave(struct end *end)
+{
+    SSL_free(end->ssl);
+    close(end->fd);
+    for (int n = 0; loop_conn(&reactor->loop, end->id) != NULL; n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+}
+
+static bool is_there(const struct end *end) { return loop_conn(&reactor->loop, end->id) != NULL; }
+
+/* Whether the handshake, and what the worker says to it, comes to a good end. */
+static bool shakes(struct end *end)
+{
+    char byte;
+    for (int n = 0; n < TURNS_MAX; n++) {
+        turn();
+        const int got = SSL_do_handshake(end->ssl);
+        if (got != 1 && SSL_get_error(end->ssl, got) != SSL_ERROR_WANT_READ)
+            return false;
+        /* In TLS 1.3 only what is read next says whether the worker is content. */
+        if (got == 1 && n > 20) {
+            const int read = SSL_read(end->ssl, &byte, 1);
+            return SSL_get_error(end->ssl, read) == SSL_ERROR_WANT_READ;
+        }
+    }
+    return false;
+}
+
+static void test_files(void)
+{
+    char why[TLS_WHY_BYTES];
+    int64_t from_s, until_s;
+    struct tls_options good = options_of(&broker, 1000), bad = good;
+    start(good);
+    bad.key = stranger.key_pem;
+    bad.key_len = stranger.key_len;
+    CHECK(!tls_set(&reactor->loop, &bad, why) && strstr(why, "not that of the certificate"));
+    bad = good;
+    bad.certificate_len /= 2;
+    CHECK(!tls_set(&reactor->loop, &bad, why) && strstr(why, "no PEM file"));
+    bad = good;
+    bad.key_len = 0;
+    CHECK(!tls_set(&reactor->loop, &bad, why) && strstr(why, "are needed"));
+    bad = good;
+    bad.client_ca = good.key;
+    bad.client_ca_len = good.key_len;
+    CHECK(!tls_set(&reactor->loop, &bad, why) && strstr(why, "client_ca"));
+    CHECK(tls_dates(&good, &from_s, &until_s, why));
+    const int64_t now_s = time(NULL);
+    CHECK(from_s < now_s && until_s > now_s + 29 * 86400 && until_s < now_s + 31 * 86400);
+    struct end end = come(); /* what was refused has changed nothing */
+    CHECK(shakes(&end));
+    leave(&end);
+    stop();
+}
+
+static void test_another_certificate_for_who_comes(void)
+{
+    start(options_of(&broker, 1000));
+    struct end before = come(), after;
+    CHECK(shakes(&before));
+    CHECK(seal_with(options_of(&stranger, 1000)));
+    after = come();
+    CHECK(shakes(&after));
+    X509 *has = SSL_get1_peer_certificate(after.ssl);
+    CHECK(X509_cmp(has, stranger.certificate) == 0);
+    X509_free(has);
+    CHECK(SSL_write(before.ssl, "GET", 3) == 3); /* goes on */
+    turn();
+    CHECK(is_there(&before));
+    leave(&before);
+    leave(&after);
+    stop();
+}
+
+static void test_certificates_of_clients(void)
+{
+    struct tls_options options = options_of(&broker, 1000);
+    options.client_ca = authority.certificate_pem;
+    options.client_ca_len = authority.certificate_len;
+    start(options);
+    const struct made *const shown[] = {NULL, &stranger, &visitor};
+    for (int i = 0; i < 3; i++) {
+        struct end end = come();
+        if (shown[i] != NULL)
+            CHECK(SSL_use_certificate(end.ssl, shown[i]->certificate) == 1 &&
+                  SSL_use_PrivateKey(end.ssl, shown[i]->key) == 1);
+        CHECK(shakes(&end) == (i == 2));
+        CHECK(is_there(&end) == (i == 2));
+        leave(&end);
+    }
+    CHECK(tls_figures(&reactor->loop)->failed == 2 && tls_figures(&reactor->loop)->reason != NULL);
+    stop();
+}
+
+static void test_who_speaks_plain(void)
+{
+    char answer[512];
+    start(options_of(&broker, 1000));
+    struct end http = come(), other = come();
+    CHECK(write(http.fd, "GET / HTTP/1.1\r\n\r\n", 18) == 18 &&
+          write(other.fd, "\x01\x02", 2) == 2);
+    for (int n = 0; is_there(&http) || is_there(&other); n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+    const ssize_t len = read(http.fd, answer, sizeof answer - 1);
+    CHECK(len > 0);
+    answer[len] = 0;
+    const char *body = strstr(answer, "\r\n\r\n"), *length = strstr(answer, "Content-Length: ");
+    CHECK(strncmp(answer, "HTTP/1.1 400 ", 13) == 0 && body != NULL && length != NULL);
+    CHECK(strlen(body + 4) == strtoul(length + 16, NULL, 10));
+    CHECK(read(other.fd, answer, sizeof answer) == 0);
+    CHECK(tls_figures(&reactor->loop)->plain == 2 && tls_figures(&reactor->loop)->failed == 0);
+    leave(&http);
+    leave(&other);
+    stop();
+}
+
+static void test_a_cut(void)
+{
+    start(options_of(&broker, 1000));
+    struct end end = come();
+    CHECK(shakes(&end));
+    CHECK(SSL_write(end.ssl, "GET /", 5) == 5);
+    shutdown(end.fd, SHUT_WR);
+    for (int n = 0; is_there(&end); n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+    CHECK(tls_figures(&reactor->loop)->cut == 1);
+    leave(&end);
+    stop();
+}
+
+static void test_who_is_slow(void)
+{
+    struct tls_options options = options_of(&broker, 1000);
+    options.handshake_ms = 50;
+    start(options);
+    struct end end = come(), silent = come();
+    CHECK(write(end.fd, "\x16\x03", 2) == 2);
+    for (int n = 0; is_there(&end); n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+    CHECK(tls_figures(&reactor->loop)->late == 1 && tls_figures(&reactor->loop)->under_way == 0);
+    CHECK(is_there(&silent)); /* costs no more than one without TLS */
+    leave(&end);
+    leave(&silent);
+    stop();
+}
+
+/* Four are begun at once, then one in each 62 ms: nobody is turned away, and nobody overtakes. */
+static void test_many_at_once(void)
+{
+    struct end ends[MANY];
+    unsigned done = 0, waiting = 0;
+    start(options_of(&broker, 16));
+    for (int i = 0; i < MANY / 4; i++)
+        ends[i] = come();
+    for (int n = 0; done < MANY / 4; n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+        const struct tls_figures *figures = tls_figures(&reactor->loop);
+        waiting = figures->in_line > waiting ? figures->in_line : waiting;
+        for (int i = 0; i < MANY / 4; i++)
+            SSL_do_handshake(ends[i].ssl);
+        for (; done < MANY / 4 && SSL_is_init_finished(ends[done].ssl); done++)
+            CHECK(is_there(&ends[done]));
+        for (unsigned i = done + 1; i < MANY / 4; i++)
+            CHECK(!SSL_is_init_finished(ends[i].ssl));
+    }
+    CHECK(waiting >= MANY / 4 - 6 && tls_figures(&reactor->loop)->refused == 0);
+    for (int i = 0; i < MANY / 4; i++)
+        leave(&ends[i]);
+    CHECK(reactor->input_bytes == 0);
+    stop();
+}
+
+/* Each wants an answer that nobody reads. */
+static void test_key_updates_without_an_end(void)
+{
+    uint64_t most = 0;
+    int said = 0;
+    start(options_of(&broker, 1000));
+    struct end end = come();
+    CHECK(shakes(&end));
+    const int little = 4096;
+    setsockopt(loop_conn(&reactor->loop, end.id)->fd, SOL_SOCKET, SO_SNDBUF, &little,
+               sizeof little);
+    for (int n = 0; is_there(&end); n++) {
+        CHECK(n < TURNS_MAX);
+        if (SSL_key_update(end.ssl, SSL_KEY_UPDATE_REQUESTED) == 1 &&
+            SSL_do_handshake(end.ssl) == 1)
+            said++;
+        if (n % 16 == 0)
+            reactor_run(reactor, 0);
+        most = reactor->input_bytes > most ? reactor->input_bytes : most;
+    }
+    CHECK(said > 500 && most < (300u << 10));
+    leave(&end);
+    CHECK(reactor->input_bytes == 0);
+    stop();
+}
+
+static void test_idle_costs_no_piece(void)
+{
+    start(options_of(&broker, 1000));
+    struct end end = come();
+    CHECK(shakes(&end));
+    CHECK(loop_conn(&reactor->loop, end.id)->wire_bytes == 0);
+    leave(&end);
+    stop();
+}
+
+static void test_all(void)
+{
+    test_files();
+    test_another_certificate_for_who_comes();
+    test_certificates_of_clients();
+    test_who_speaks_plain();
+    test_a_cut();
+    test_who_is_slow();
+    test_many_at_once();
+    test_key_updates_without_an_end();
+    test_idle_costs_no_piece();
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    make_certificate(&authority, NULL, 30);
+    make_certificate(&broker, &authority, 30);
+    make_certificate(&stranger, NULL, 30);
+    make_certificate(&visitor, &authority, 30);
+    CHECK((visitors = SSL_CTX_new(TLS_client_method())) != NULL);
+    for (engine = 1; engine <= 2; engine++) {
+        const char *reason = NULL;
+        struct loop loop = {0};
+        struct net *net = engine == 1 ? net_uring_new(&loop, &reason) : NULL;
+        if (engine == 1 && net == NULL) {
+            fprintf(stderr, "only epoll: %s\n", reason);
+            continue;
+        }
+        if (net != NULL)
+            net->free(net);
+        test_all();
+    }
+    SSL_CTX_free(visitors);
+    made_free(&authority);
+    made_free(&broker);
+    made_free(&stranger);
+    made_free(&visitor);
+    return 0;
+}
