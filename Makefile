@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip deb dist
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ MINUTES ?= 60
 SEED ?= 1000
 simulate: setup ## Whole clusters under simulated faults for MINUTES (SEED=first seed)
 	$(PYTHON) -m tests.simulator --minutes $(MINUTES) --from $(SEED) --states 20000
+
+dist: setup ## The sdist and the wheel (manylinux), in dist/
+	@scripts/dist.sh
+
+deb: setup ## A Debian package, in dist/
+	@scripts/deb.sh
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .cluster .elastic .pytest_cache .mypy_cache .ruff_cache .benchmarks

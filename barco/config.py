@@ -76,7 +76,8 @@ class ClusterSection:
         "", "32 hexadecimal digits, the same on every broker; empty: derived from the addresses"
     )
     secret_file: str = _key(
-        "", "file with the brokers' secret, mode 0600; needed unless all are on this machine"
+        "",
+        "file with the brokers' secret, mode 0600, or credential:NAME; needed unless all are here",
     )
     slices_per_range: int = _key(
         limits.SLICES_PER_RANGE,

@@ -416,7 +416,7 @@ class Broker:
     def _chores(self) -> list[Any]:
         chores: list[Any] = [self._tick(), self._reloader.run()]
         if self._notifier.watchdog_seconds is not None:
-            chores.append(self._notifier.watch(self._notifier.watchdog_seconds))
+            chores.append(self._notifier.watch(self._keepers.values))
         if self._open_to_all:
             chores.append(machine.warn_open(self._plan.config))
         if self._cluster is not None:

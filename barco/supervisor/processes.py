@@ -167,6 +167,15 @@ class Keeper:
         self._on_message = message
         self._needed = needed
 
+    def hangs(self, now: float) -> bool:
+        """Whether it was killed for its silence and is still there: it waits in the kernel, say for
+        a disk, and what it waits for does not come."""
+        life = self.life
+        return (
+            life is not None
+            and now - life.heard > life.silence_max() + limits.HEARTBEAT_SILENCE_SECONDS_MAX
+        )
+
     def stop(self) -> None:
         """Let it answer what it has, seal its log and exit; it is not started again."""
         self._stopping.set()

@@ -8,6 +8,7 @@ from pathlib import Path
 from barco.addresses import is_loopback
 from barco.config import Config
 from barco.errors import ConfigError
+from barco.supervisor.systemd import file_named
 
 SECRET_BYTES = 32
 """Of a secret that is made here, as hexadecimal digits."""
@@ -29,14 +30,14 @@ def read_secret(config: Config) -> bytes:
             " secret anybody in their network could write into the log. Set it to the path of a"
             " file; barco format makes one, which you copy to the other brokers (mode 0600)"
         )
-    return _read(Path(name))
+    return _read(file_named(name))
 
 
 def make_secret(config: Config) -> Path | None:
     """Makes the configured file if there is none, durably; its path if it was made."""
     if len(config.cluster.brokers) <= 1 or not config.cluster.secret_file:
         return None
-    path = Path(config.cluster.secret_file)
+    path = file_named(config.cluster.secret_file)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -62,7 +63,9 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"cluster.secret_file: cannot read {path}: {error.strerror}") from None
     try:
         mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode) or mode & 0o077:
+        # systemd lets the service in by an access list: its mask stands in a group's place.
+        given = path.is_relative_to("/run/credentials") and os.fstat(fd).st_uid == 0
+        if not stat.S_ISREG(mode) or mode & (0o037 if given else 0o077):
             raise ConfigError(
                 f"cluster.secret_file: {path} has to be a file that nobody but its owner can use:"
                 f" chmod 600 {path}"

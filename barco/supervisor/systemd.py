@@ -1,8 +1,32 @@
-"""The notification protocol of systemd (sd_notify(3)): datagrams to a socket that it names."""
+"""What systemd and a service say to each other: datagrams to a socket that it names (sd_notify(3)),
+and files that it hands over (LoadCredential=)."""
 
 import asyncio
 import os
 import socket
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+CREDENTIALS = Path("/etc/barco/credentials")
+CREDENTIAL = "credential:"
+
+
+def file_named(value: str, environment: Mapping[str, str] | None = None) -> Path:
+    """The file that a key names: "credential:x" is x of the unit's LoadCredential=barco:..., which
+    systemd hands over under another name, and where it lies for a command by hand."""
+    if not value.startswith(CREDENTIAL):
+        return Path(value)
+    name = value.removeprefix(CREDENTIAL)
+    given = (os.environ if environment is None else environment).get("CREDENTIALS_DIRECTORY")
+    return Path(given, f"barco_{name}") if given else CREDENTIALS / name
+
+
+class Tended(Protocol):
+    """Somebody who is watched, and started again when that helps."""
+
+    def hangs(self, now: float) -> bool:
+        """Whether to start it again did not help, for it cannot even be ended."""
 
 
 class Notifier:
@@ -34,8 +58,11 @@ class Notifier:
             except OSError:
                 pass
 
-    async def watch(self, seconds: float) -> None:
-        """Signs of life, for as long as the loop turns."""
+    async def watch(self, kept: Callable[[], Iterable[Tended]]) -> None:
+        """Signs of life, for as long as the loop turns and nobody hangs beyond help."""
+        assert self.watchdog_seconds, "else nobody waits for them"
+        loop = asyncio.get_running_loop()
         while True:
-            self.send(WATCHDOG=1)
-            await asyncio.sleep(seconds)
+            if not any(each.hangs(loop.time()) for each in kept()):
+                self.send(WATCHDOG=1)
+            await asyncio.sleep(self.watchdog_seconds)

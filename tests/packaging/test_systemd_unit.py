@@ -35,26 +35,24 @@ def analyzed(*args: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_the_contract_with_the_supervisor() -> None:
     lines = UNIT.read_text("utf-8").splitlines()
     told = ("Type=notify", "KillMode=mixed", "RestartPreventExitStatus=2 78", "UMask=0077")
+    told += ("WatchdogSec=15", "LoadCredential=barco:/etc/barco/credentials", "User=barco")
     for line in (*told, "Nice=-10", "ExecReload=/bin/kill -HUP $MAINPID"):
         assert line in lines
 
 
-@with_systemd
-@pytest.mark.parametrize("right", [True, False])
-def test_the_drop_in_of_the_operations_page_is_one(tmp_path: Path, right: bool) -> None:
-    page = (UNIT.parents[2] / "docs" / "operations.md").read_text("utf-8")
-    (drop_in,) = re.findall(r"```ini\n(\[Service\]\n.*?)```", page, re.DOTALL)
-    if not right:  # As one would write it that does not know.
-        drop_in = drop_in.replace("ExecStart=\n", "")
-    unit = tmp_path / "barco.service"
-    (tmp_path / "barco.service.d").mkdir()
-    for path, text in (
-        (unit, UNIT.read_text("utf-8")),
-        (tmp_path / "barco.service.d" / "cluster.conf", drop_in.replace("User=barco", "User=root")),
-    ):
-        path.write_text(text.replace("/usr/bin/barco", "/bin/true"))
-    done = analyzed("verify", "barco.service", SYSTEMD_UNIT_PATH=f"{tmp_path}:")
-    assert (done.returncode == 0) == right, done.stderr
+def test_a_broker_of_several_is_confined_as_one_alone() -> None:
+    """barco@.service is barco.service, for another file and another directory."""
+    alone = UNIT.read_text("utf-8").splitlines()
+    several = UNIT.with_name("barco@.service").read_text("utf-8").splitlines()
+    assert len(alone) == len(several)
+    changed = {(one, other) for one, other in zip(alone, several, strict=True) if one != other}
+    keys = {one.partition("=")[0] for one, _ in changed}
+    assert keys == {
+        *("Description", "AssertPathExists", "ExecStart", "StateDirectory", "RuntimeDirectory"),
+        "MemoryMax",  # Of all that the machine has, each would take the most.
+    }
+    for one, other in changed:
+        assert "%i" in other or one == "MemoryMax=80%"
 
 
 def _filtered(names: list[str]) -> set[str]:
@@ -89,12 +87,13 @@ def test_what_a_worker_asks_of_the_kernel_is_allowed() -> None:
 
 
 @with_systemd
-def test_systemd_accepts_it_and_finds_it_confined(tmp_path: Path) -> None:
-    unit = tmp_path / "barco.service"
-    unit.write_text(UNIT.read_text("utf-8").replace("/usr/bin/barco", "/bin/true"))
+@pytest.mark.parametrize("name", ["barco.service", "barco@.service"])
+def test_systemd_accepts_it_and_finds_it_confined(tmp_path: Path, name: str) -> None:
+    unit = tmp_path / name
+    unit.write_text(UNIT.with_name(name).read_text("utf-8").replace("/usr/bin/barco", "/bin/true"))
     done = analyzed("verify", str(unit))
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     done = analyzed("security", "--offline=yes", str(unit))
-    if (match := re.search(r"exposure level for barco.service: ([0-9.]+)", done.stdout)) is None:
+    if (match := re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)) is None:
         pytest.skip("this systemd-analyze cannot judge a file: systemd 250 or newer can")
     assert float(match[1]) <= EXPOSURE_MAX

@@ -1,7 +1,12 @@
 """The policy of restarts, which is told the time."""
 
+import asyncio
+import socket
+import subprocess
+
 from barco import limits
-from barco.supervisor.processes import RestartPolicy
+from barco.supervisor.channel import Channel
+from barco.supervisor.processes import Keeper, Launch, Life, RestartPolicy
 
 
 def test_back_off_doubles_up_to_its_limit() -> None:
@@ -30,3 +35,26 @@ def test_five_deaths_in_more_than_that_are_not() -> None:
     policy = RestartPolicy()
     times = [0.0, 8.0, 16.0, 24.0, limits.CRASH_LOOP_SECONDS + 0.1, 38.2]
     assert all(policy.died(now, 8.0) is not None for now in times)
+
+
+def test_who_is_silent_for_long_after_it_was_killed_hangs() -> None:
+    """As a process does that waits for a disk: a SIGKILL is no sign of life, nor an end."""
+
+    async def run() -> None:
+        launch = Launch(worker=0, command=[], options=lambda fd: launch.options(fd), inherit=[])
+        nothing = dict.fromkeys(("ready", "gone"), lambda worker: None)
+        keeper = Keeper(launch, **nothing, writable=lambda: None, message=lambda *_: None)
+        assert not keeper.hangs(1e9)  # Nobody is there.
+        ours, theirs = socket.socketpair()
+        with theirs, subprocess.Popen(["sleep", "60"]) as process:  # noqa: ASYNC220
+            ours.setblocking(False)
+            keeper.life = life = Life(process, await Channel.open(ours), 100.0)
+            silence = limits.HEARTBEAT_SILENCE_SECONDS_MAX
+            starts = limits.WORKER_START_SECONDS_MAX + silence
+            assert not keeper.hangs(100.0 + starts) and keeper.hangs(100.1 + starts)
+            life.ready, life.heard = True, 200.0
+            assert not keeper.hangs(200.0 + 2 * silence) and keeper.hangs(200.1 + 2 * silence)
+            process.kill()
+            life.channel.close()
+
+    asyncio.run(run())

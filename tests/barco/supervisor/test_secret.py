@@ -7,6 +7,7 @@ import pytest
 from barco.config import ClusterSection, Config
 from barco.errors import ConfigError
 from barco.supervisor.secret import make_secret, read_secret
+from barco.supervisor.systemd import file_named
 
 LOCAL = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 FAR = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -53,3 +54,17 @@ def test_what_is_no_secret(tmp_path: Path, text: str) -> None:
         read_secret(config(FAR, path))
     with pytest.raises(ConfigError, match="nobody but its owner"):
         read_secret(config(FAR, tmp_path))
+
+
+def test_one_that_systemd_hands_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name that the unit's LoadCredential= gives it; by hand, where it lies."""
+    assert file_named("/a/credential:b") == Path("/a/credential:b")
+    assert file_named("credential:secret", {}) == Path("/etc/barco/credentials/secret")
+    path = tmp_path / "barco_secret"
+    path.write_text("s" * 64)
+    path.chmod(0o400)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert read_secret(config(FAR, "credential:secret")) == b"s" * 64
+    path.chmod(0o440)  # Only in systemd's own directory do these bits mean something else.
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_secret(config(FAR, "credential:secret"))
