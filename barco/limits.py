@@ -20,7 +20,7 @@ CONSUMER_ID_BYTES_MAX = 128
 GROUP_NAME_BYTES_MAX = 128
 """Both are kept in memory by every worker and shown in logs: short."""
 
-TOPICS_MAX = 100_000
+TOPICS_MAX, PRODUCERS_RESTORED_MAX = 100_000, 131_072
 """Topics are labels in one log: this bounds the memory of their counters, nothing else."""
 
 OFFSET_MAX = 2**63 - 1

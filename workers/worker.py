@@ -55,6 +55,12 @@ looking at all of them again and again was 1.2 of 5.1 s after 10,000 generations
 log = logging.getLogger("barco.worker")
 
 
+OF_THE_REPLICA = frozenset(
+    ["built", "landed", "settled", "segment_wanted", "segment_sealed", "frame", "replica_closed"]
+)
+"""Upcalls of the reactor that its replica takes."""
+
+
 class Worker:
     """One worker process. Lives from `run` to its return; the exit status is `run`'s result."""
 
@@ -114,20 +120,12 @@ class Worker:
             opened=self._opened,
             fatal=self._fatal,
         )
-        self._growth = Growth(options, self._service, self._replica.driver, self._network.siblings)
+        asked = self._network.siblings, self._replica.handovers.refusal
+        self._growth = Growth(options, self._service, self._replica.driver, *asked)
         self._service.target.on_news = self._growth.kick
         self._drains = Drains(self._service, self._network.siblings)
         reader.elsewhere = self._replica.history
-        names = (
-            "built",
-            "landed",
-            "settled",
-            "segment_wanted",
-            "segment_sealed",
-            "frame",
-            "replica_closed",
-        )
-        self._upcalls |= dict.fromkeys(names, self._replica.upcall)
+        self._upcalls |= dict.fromkeys(OF_THE_REPLICA, self._replica.upcall)
 
     # --- Life ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the same routes. Who dies is followed by its next in line, which goes on.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from barco.cluster.ring.depots import COPIES_MIN
@@ -62,7 +63,10 @@ class Growth:
         service: ShardService,
         driver: StepTaker,
         siblings: SiblingsLike,
+        refusal: Callable[[int, int], Awaitable[str]],
     ) -> None:
+        """refusal: why the range here can not be taken in by one, by that one's leader and token;
+        empty: it can (`handovers`)."""
         self._options = options
         self._service = service
         self._desk = service.target
@@ -73,6 +77,7 @@ class Growth:
         self._posted: tuple[Gid, float] | None = None
         self._possible: tuple[Gid, float] | None = None
         """Of which generation a step was first possible, and since when."""
+        self._refusal, self._refused = refusal, ""
         self._me = int(options.process[0])
 
     def kick(self) -> None:
@@ -97,6 +102,10 @@ class Growth:
         target = await self._desk.look(self._siblings)
         if (step := self.step(target)) is None or (event := self._event(step)) is None:
             return None
+        if step.kind is StepKind.HAND_OVER and not await self._fits(step.ends[0]):
+            return None
+        if step != self.step(target):
+            return None  # News came while that was asked.
         now = asyncio.get_running_loop().time()
         gid = Gid(Token(step.ends[0].token), Epoch(step.ends[0].epoch))
         if self._awaits(step, gid, now):
@@ -132,7 +141,9 @@ class Growth:
         if not status.get("writable", True):
             return False
         if step.kind is StepKind.HAND_OVER:
-            return False  # Nobody takes it in yet: its slices would have no leader for good.
+            return True  # It is decided by two who have all of it, and they keep it.
+        if step.kind is StepKind.JOIN:
+            return False  # The machine does it by itself, as soon as it is taught (`handovers`).
         whole = {each["ordinal"] for each in status.get("followers", ()) if each.get("synced")}
         staying = {member for route in step.opens for member in route.members}
         copies = min(COPIES_MIN, len(step.ends[0].members))  # A single broker's have one.
@@ -147,6 +158,15 @@ class Growth:
         coming = self._ranges.is_coming
         late = any(coming(each, child.token) for child in step.opens for each in child.members)
         return late and now - self._possible[1] < READY_SECONDS
+    async def _fits(self, own: RangeRoute) -> bool:
+        """Whether the left neighbour can take this range in. A BarcoError: nobody could say."""
+        left = self._ranges.routes.at(own.first - 1)
+        assert left is not None and left.end == own.first, "the plan has looked"
+        why = await self._refusal(left.leader, left.token)
+        if why and why != self._refused:
+            log.error("slices %d to %d can not be joined: %s", left.first, own.end - 1, why)
+        self._refused = why
+        return not why
 
     # --- For the machine ---------------------------------------------------------------------
 
@@ -154,7 +174,8 @@ class Growth:
         """None: somebody who is named has not said which disk and which session it has."""
         generation = self._driver.generation
         assert generation is not None and generation.gid.token == step.ends[0].token
-        assert step.kind is not StepKind.HAND_OVER, "it is not taken (`_spares`)"
+        if step.kind is StepKind.HAND_OVER:
+            return ev.HandOver(generation.gid)
         children = [self._child(route, generation) for route in step.opens]
         made = [child for child in children if child is not None]
         if len(made) < len(children):

@@ -29,6 +29,7 @@ from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import MEMBERS_MAX, U63
 from barco.types import Epoch, Token
+from barco.workers.operations.handovers import was_taken
 from barco.workers.operations.hedged import Hedges
 from barco.workers.operations.origins import VOICES, Args, number
 from barco.workers.peers.ranges import RingRanges
@@ -161,7 +162,11 @@ async def look_for_children(
     for generation in store.lineage.generations():
         parent = (token, generation.epoch)
         for child, has_begun in store.lineage.elsewhere(parent).items():
-            if child is None or has_begun or generation.expired:
+            if has_begun or generation.expired:
+                continue
+            if child is None:
+                if await was_taken(parent, ranges, siblings, ANSWER_SECONDS):
+                    await asyncio.to_thread(store.lineage.begun, parent, None)
                 continue
             peers = [peer_of(process) for process in ranges.processes_of_token(child[0])]
             asked = {"token": child[0], "epoch": child[1]}

@@ -199,7 +199,7 @@ class Origins:
                         ordinal, told = task.result()
                         del tasks[task]
                         if told is not None:
-                            _note(said, told, ordinal)
+                            note_told(said, told, ordinal)
                     if self._learn(said):
                         return
                 if not tasks or loop.time() >= until:
@@ -224,7 +224,8 @@ class Origins:
         return ordinal, None
 
     def _learn(self, said: list[tuple[Told, set[int]]]) -> bool:
-        """Whether enough have said the same, which is told then if it is news."""
+        """Whether enough have said the same, and it is news, which is told then. What is known here
+        may be said again by who is late: of a range that was taken in and split off once more."""
         journal = self._journal()
         assert journal is not None, "who wants to learn has read its own"
         for (parent, value), ordinals in said:
@@ -238,11 +239,12 @@ class Origins:
                 continue
             if journal.decided.get(parent.gid) != value:
                 self._taught(parent, value, voices)
-            return True
+                return True
         return False
 
 
-def _note(said: list[tuple[Told, set[int]]], told: Told, ordinal: int) -> None:
+def note_told(said: list[tuple[Told, set[int]]], told: Told, ordinal: int) -> None:
+    """One more says something; who says the same is counted together."""
     for known, ordinals in said:
         if known == told:
             ordinals.add(ordinal)

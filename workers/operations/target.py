@@ -151,7 +151,6 @@ class TargetDesk:
         def propose(current: Target) -> Target:
             known = replace(self._known(current), copies=copies)
             target = next_target(current, seen, listed, cluster_uuid=cluster, known=known)
-            self._check_stays(current, target)
             try:
                 unpack_target(self.cut, target.packed())  # As whoever opens the log next does.
             except ProtocolError as error:
@@ -181,22 +180,20 @@ class TargetDesk:
             disks=disks | dict(self._disks()),
         )
 
-    def _check_stays(self, current: Target, target: Target) -> None:
-        leaving = current.workers.keys() - target.workers.keys()
-        if holding := sorted(leaving & self.routes().members()):
-            raise ConflictError(
-                f"brokers {', '.join(map(str, holding))} hold ranges: this version does not take"
-                " brokers out of a ring yet"
-            )
-
     def _check_joins(self, target: Target) -> None:
-        """Other workers, say: what is handed over nobody could take in, and it would be led by
-        nobody for good."""
+        """What is handed over and can not be taken in would be led by nobody for good."""
         steps = (step for steps in plan(self.routes(), target.wanted()) for step in steps)
-        if found := [str(step) for step in steps if step.kind is StepKind.HAND_OVER]:
+        ends = (step.ends for step in steps if step.kind is StepKind.JOIN)
+        found = [
+            each for each in ends if len({self.cut.range_of(route.first) for route in each}) > 1
+        ]
+        if found:
+            first, last = found[0][0].first, found[0][-1].end - 1
             raise ConflictError(
-                f"ranges would have to be joined ({found[0]}): this version does not do that yet;"
-                " give each broker as many workers as it has, and a new one as many as the others"
+                f"slices {first} to {last} would have to be joined, and were of two ranges when the"
+                " cluster was formatted: both count their slices from 0, which this version can not"
+                f" unite. A cluster that was formatted with {self.cut.brokers} brokers does not"
+                " shrink below that"
             )
 
     def described(self, packed: bytes | None = None) -> dict[str, Any]:

@@ -199,6 +199,13 @@ class RingRanges:
         found = (self.process_at(ordinal, token) for ordinal in sorted(brokers))
         return [process for process in found if process is not None]
 
+    def left_of(self, token: int, count: int) -> list[int]:
+        """So many tokens before this one, the nearest first: of ranges, and of what brokers have
+        processes for, which may be history."""
+        brokers = {self._me, *map(Ordinal, range(self.cut.brokers)), *self._brokers}
+        known = {each for ordinal in brokers for each in self.tokens_of(ordinal)} | set(self._known)
+        return sorted((each for each in known if each < token), reverse=True)[:count]
+
     def owner(self, token: int) -> Process:
         """The process that is to lead a range; if its broker has told of none, where it was."""
         held = self._known[token]

@@ -101,12 +101,17 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     return reactor
 
 
+def state_bytes_max(options: WorkerOptions) -> int:
+    """Of the state that opens a segment: beyond it clients add nothing, and nothing is joined."""
+    return min(arena_bytes(options) // 2, options.segment_bytes // 4)
+
+
 def bound_state(options: WorkerOptions, reactor: Reactor) -> None:
     """The state of the shard opens each segment, as one group: it must leave room for others.
 
     Raises OperatorError when it does not fit any more.
     """
-    most = min(arena_bytes(options) // 2, options.segment_bytes // 4)
+    most = state_bytes_max(options)
     state = reactor.bound_state(most)
     if state > most * 3 // 2:
         raise OperatorError(

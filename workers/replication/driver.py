@@ -201,6 +201,14 @@ class Driver:
         of a leader, and of who has only history."""
         return self._started and not (self._machine.catching_up() or self.logs.machine.sealing)
 
+    def unread(self) -> frozenset[Gid]:
+        """Generations that have ended and of which not all can be read here yet: the core's is read
+        as it grows, a copy only once it is sealed."""
+        if not self._started:
+            return frozenset()
+        arrived = self._machine.arrived() | self.logs.machine.sealing
+        return self._machine.lacking() | (arrived - {self.logs.current})
+
     def disks(self) -> dict[int, str]:
         """The disk of each member of the shard, by ordinal, as the lineage has them."""
         return self._machine.disks() if self._started else {}

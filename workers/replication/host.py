@@ -16,7 +16,7 @@ from barco._native import Reactor
 from barco.cluster.ring.routes import is_cut, route_of
 from barco.cluster.state import events as ev
 from barco.cluster.state.core import Settings
-from barco.cluster.state.kin import Ancestor, KnownLineage, far, nearest
+from barco.cluster.state.kin import nearest
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
 from barco.model.generation import Generation, Gid, Kind, Successor, genesis
@@ -25,16 +25,18 @@ from barco.model.ranges import end_of_slice, peer_of, slices_between, token_of_s
 from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
-from barco.types import Epoch, MiB, Token
+from barco.types import MiB
 from barco.workers.operations.depot import Depot
-from barco.workers.operations.ended import Ended, lodged_here
+from barco.workers.operations.ended import Ended
+from barco.workers.operations.handovers import HandOvers
 from barco.workers.operations.history import History, Holding, look_for_children
+from barco.workers.operations.kinship import Kinship
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.links import open_link
 from barco.workers.peers.strangers import Strangers
-from barco.workers.process.build import arena_bytes, bound_state
+from barco.workers.process.build import arena_bytes, bound_state, state_bytes_max
 from barco.workers.process.selector import Upcall
 from barco.workers.process.turns import Turns
 from barco.workers.replication.alone import one_line
@@ -47,7 +49,6 @@ from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.files.layout import range_path
 from barco.workers.storage.stores.lodging import Lodging
 from barco.workers.storage.stores.replicas import ReplicaStore
-from barco.workers.storage.stores.shard_files import GENERATIONS_TOLD_MAX
 from barco.workers.watched import watched
 
 RESIGN_SECONDS = 4.0
@@ -65,11 +66,6 @@ def genesis_of(options: WorkerOptions) -> Generation:
     held = options.held
     end = end_of_slice(options.placement, held.numbers[-1])
     return genesis(held.token, end, held.members)
-
-
-def _told(gid: Gid, tail: int, members: Iterable[int]) -> dict[str, Any]:
-    """A generation, for documents; tail -1: it is open."""
-    return {"epoch": gid.epoch, "tail": tail, "token": str(gid.token), "members": list(members)}
 
 
 class ReplicaHost:
@@ -129,19 +125,21 @@ class ReplicaHost:
         )
         links, take = self.driver.links, self.driver.take
         self._strangers = Strangers(options.held.token, links.__contains__, take)
+        self._kin = Kinship(options, service.ranges, store, self.driver)
         self._origins, self._states = self._askers()
-        self._far_known: tuple[Any, list[Ancestor]] = (None, [])
+        self.handovers = self._handing()
         cut, first = options.placement, options.range_index * options.slices_per_range
         self.history = History(
             ranges=service.ranges,
             siblings=network.siblings,
             peer=options.peer,
-            far=self._far,
+            far=self._kin.far,
             token_of=lambda index: token_of_slice(cut, first + index),
         )
-        holding = Holding(options.held.token, store, self._far, self.driver.whole)
+        holding = Holding(options.held.token, store, self._kin.far, self.driver.whole)
         service.extend(holding.operations)
         self._lodging, self._depot = self._copies()
+        self._kin.changes = lambda: self._lodging.changes
         self._tasks: list[asyncio.Task[None]] = []
         self.driver.logs.slices_of = functools.partial(slices_between, options.placement)
         self.driver.logs.begun = self._has
@@ -156,7 +154,7 @@ class ReplicaHost:
             ranges=service.ranges,
             siblings=siblings,
             peer=options.peer,
-            journal=self._journal,
+            journal=self._kin.journal,
             wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
             taught=lambda *told: self.driver.post(ev.Taught(*told)),
         )
@@ -166,7 +164,7 @@ class ReplicaHost:
             self._reactor,
             self._store,
             siblings=siblings,
-            holders=self._others_with,
+            holders=self._kin.others_with,
             tail_of=self.driver.tail_of,
             session_of=self.driver.session_of,
             state_bytes_max=arena_bytes(options),
@@ -175,6 +173,25 @@ class ReplicaHost:
         if options.ring_size > 1 or not options.held.genesis:
             self._store.states = states
         return origins, states
+
+    def _handing(self) -> HandOvers:
+        """What hands this range over, or takes in what was handed to it."""
+        options, driver = self._options, self.driver
+        handovers = HandOvers(
+            options.held.token,
+            store=self._store,
+            reactor=self._reactor,
+            committed=lambda: self._reactor.log_state()["committed"],
+            ranges=self._service.ranges,
+            siblings=self._network.siblings,
+            peer=options.peer,
+            journal=self._kin.journal,
+            leads=lambda: driver.generation if driver.leading else None,
+            taught=lambda *told: driver.post(ev.Taught(*told)),
+            state_bytes_max=state_bytes_max(options),
+        )
+        self._service.extend(handovers.operations)
+        return handovers
 
     def _copies(self) -> tuple[Lodging, Depot]:
         """What is here of generations that this broker was no member of, and what gets it here."""
@@ -191,7 +208,7 @@ class ReplicaHost:
             token,
             lodging,
             record=driver.record,
-            nearest=lambda generation: nearest(self._known(), generation),
+            nearest=lambda generation: nearest(self._kin.known(), generation),
             whole=driver.whole,
         )
         service.extend(ended.operations)
@@ -208,60 +225,10 @@ class ReplicaHost:
         )
         return lodging, depot
 
-    def _others_with(self, gid: Gid) -> list[int]:
-        """The other processes that have a generation, this broker's first, by their numbers in the
-        cluster. Any broker tells of a process for any range: where the members are known, others
-        have no word."""
-        generation = self.driver.record(gid)
-        members = [] if generation is None else [each.ordinal for each in generation.members]
-        found = self._service.ranges.processes_of_token(gid.token)
-        found = [each for each in found if not members or each[0] in members]
-        found.sort(key=lambda each: each[0] != self._me.ordinal)
-        return [peer for peer in map(peer_of, found) if peer != self._options.peer]
-
-    def _far(self) -> list[Ancestor]:
-        """What this range continues and this process does not have, the newest first."""
-        machine, generation = self.driver.machine, self.driver.generation
-        if machine is None:
-            return []
-        logs = self.driver.logs  # The core's is read as it grows, a copy only once it is sealed.
-        arrived = machine.arrived() | logs.machine.sealing
-        lacking = machine.lacking() | (arrived - {logs.current})
-        named = generation and generation.gid
-        key = (named, machine.decisions(), lacking, self._lodging.changes)
-        if self._far_known[0] != key:
-            token = self._options.held.token
-            lodged = lodged_here(token, self._store.lineage)
-            found = far(machine.journal(), token, self._me.ordinal, lacking, lodged)
-            self._far_known = (key, found)
-        return self._far_known[1]
-
     async def look_for_children(self) -> None:
         """Before retention (S8): those of other ranges may have begun."""
         parts = self._store, self._service.ranges, self._network.siblings
         await look_for_children(self._options.held.token, *parts)
-
-    def _line(self) -> list[dict[str, Any]]:
-        """The generations of this range, the oldest first: those that are here, and before them
-        those that are elsewhere, as far as they are known."""
-        token = self._options.held.token
-        found = [_told(each.gid, each.tail, each.members) for each in self.history.known()[::-1]]
-        for each in self._store.topology():
-            gid = Gid(Token(token), Epoch(each["epoch"]))
-            generation = self.driver.record(gid)
-            members = () if generation is None else generation.members
-            found.append(_told(gid, each["tail"], [member.ordinal for member in members]))
-        assert all(each["epoch"] > 0 for each in found), "an epoch is a number from 1"
-        return found[-GENERATIONS_TOLD_MAX:]
-
-    def _known(self) -> KnownLineage:
-        machine = self.driver.machine
-        assert machine is not None, "who asks has waited for the recovery"
-        return machine.journal()
-
-    def _journal(self) -> KnownLineage | None:
-        machine = self.driver.machine
-        return None if machine is None else machine.journal()
 
     async def open(self) -> None:
         """Recovers, listens, takes part."""
@@ -280,7 +247,7 @@ class ReplicaHost:
         self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()
         bound_state(self._options, self._reactor)
-        self._service.lineage = self._line
+        self._service.lineage = lambda: self._kin.line(self.history.known())
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
         self.extents = WholeExtents(self._store.extents, self.history)
         self._service.splits = self.extents.splits
@@ -293,6 +260,8 @@ class ReplicaHost:
         self.driver.start(found)
         what = "who has begun this range was not asked"
         self._tasks.append(watched(self._origins.run(), what, self._fatal))
+        what = "what was handed to this range was not asked"
+        self._tasks.append(watched(self.handovers.run(), what, self._fatal))
         if self._options.ring_size > 1:
             what = "history of brokers that leave is not copied"
             self._tasks.append(watched(self._depot.run(), what, self._fatal))
@@ -325,6 +294,7 @@ class ReplicaHost:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._origins.close()
         self._strangers.close()
+        await self.handovers.close()
         self._states.close()
         await self.driver.close()
 
@@ -475,6 +445,7 @@ class ReplicaHost:
         if value.kind is Kind.HANDOFF:
             self._tell(ended, handed=True)
         self._origins.decided(ended, value)
+        self.handovers.decided(ended, value)
 
     def _tell(self, generation: Generation, *, handed: bool = False, stopped: bool = False) -> None:
         assert not (handed and stopped), "what is handed over was stopped before"

@@ -42,6 +42,11 @@ class Cut:
         number = index * self.slices_per_range + within
         return number if self.token(number) == token else None
 
+    def range_of(self, number: int) -> int:
+        """The token range at format time that a slice is in."""
+        assert 0 <= number < self.slices
+        return number // self.slices_per_range
+
     def position(self, ordinal: int) -> int:
         """The slice at which the range of this broker begins, in a ring of any size.
 

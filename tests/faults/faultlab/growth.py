@@ -91,7 +91,8 @@ class GrowingRing(Ring):
         """Until so many lead."""
         began = time.monotonic()
         while not self.has_grown_to(brokers):
-            assert time.monotonic() < began + STEP_S, f"it does not grow: {self.routes()}"
+            late = time.monotonic() > began + STEP_S
+            assert not late, f"it does not become {brokers}: {self.routes()}"
             time.sleep(0.05)
 
 
@@ -133,8 +134,8 @@ class GrowthScene(RingScene):
         self.waits += [gap.seconds for gap in found]
 
     def grow(self, brokers: int, beside: Callable[[], object] = lambda: None) -> None:
-        """Brokers join until there are so many, then the cluster is scaled; something is done
-        `beside` while it is."""
+        """Brokers join until there are so many, then the cluster is scaled, also to fewer;
+        something is done `beside` while it is."""
         for ordinal in range(len(self.ring.nodes), brokers):
             self.ring.join(ordinal)
 

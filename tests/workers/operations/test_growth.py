@@ -78,7 +78,8 @@ class Lab:
         )
         self.driver = Recorder(FIRSTS[ordinal])
         self.keeper: Target | None = None
-        self.growth = Growth(self.options, self.service, self.driver, self)
+        self.why = ""
+        self.growth = Growth(self.options, self.service, self.driver, self, self.refusal)
         ranges = self.service.ranges
         ranges.tell_own(self.options.table, {each: 70 + each for each in range(3)})
         ranges.reached = lambda peer: True
@@ -96,6 +97,10 @@ class Lab:
         }  # fmt: skip
         news = {"brokers": [told], "routes": [], "hints": [], "version": 1}
         self.service.neighbours.apply(news)
+
+    async def refusal(self, leader: int, token: int) -> str:
+        self.asked = leader, token
+        return self.why
 
     async def call(self, worker: int, op: str, args: Any, timeout: float = 5.0) -> bytes:
         """As siblings: who keeps the target."""
@@ -159,6 +164,43 @@ def test_other_members_are_a_move() -> None:
     assert isinstance(move, ev.Move)
     assert [member.ordinal for member in move.child.members] == [2, 0, 3]
     assert four(1).look() == []
+
+
+def two_pieces() -> Lab:
+    """Slices 0 to 7 are two ranges, both led by broker 0, and shall be one."""
+    lab = four()
+    table = lab.options.table.with_range(held_range(CUT, 4, 4, (0, 1, 2)))
+    lab.service.ranges.tell_own(table, {each: 70 + each for each in table.numbers})
+    left, right = (
+        RangeRoute(at, 4, CUT.token(at), epoch, 0, (0, 1, 2)) for at, epoch in ((0, 3), (4, 4))
+    )
+    lab.service.leaders.learn_all([[each.packed(), False] for each in (left, right)])
+    lab.driver.generation = Recorder(right).generation
+    endpoints = dict.fromkeys(table.numbers, "")
+    lab.growth._options = dataclasses.replace(
+        lab.options, processes=table, worker=3, shard_endpoints=endpoints
+    )
+    lab.want(1, 0, 1, 2)
+    return lab
+
+
+def test_what_is_to_be_joined_is_handed_over_if_there_is_room_for_it() -> None:
+    lab = two_pieces()
+    lab.why = "both are too large"
+    assert lab.look() == [] and lab.asked == (0, CUT.token(0))
+    lab.why = ""
+    assert lab.look() == [ev.HandOver(lab.driver.generation.gid)]
+
+
+def test_a_join_is_the_machines_own() -> None:
+    """As soon as it is taught what was handed over: it knows where that ended, the plan does not."""
+    lab = two_pieces()
+    right = RangeRoute(4, 4, CUT.token(4), 4, 0, (0, 1, 2), handed=True)
+    lab.service.leaders.learn_all([[right.packed(), False]])
+    route = RangeRoute(0, 4, CUT.token(0), 3, 0, (0, 1, 2))
+    lab.driver.generation = Recorder(route).generation
+    lab.growth._options = lab.options
+    assert lab.growth.step(lab.service.target.heard) is None and lab.look() == []
 
 
 def wait(lab: Lab) -> None:

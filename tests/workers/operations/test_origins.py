@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.state.kin import KnownLineage, far, nearest, origin
+from barco.cluster.state.kin import KnownLineage, Share, far, nearest, origin, shares
 from barco.errors import BarcoError, ProtocolError, RequestError
 from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
 from barco.model.ranges import peer_of
@@ -66,6 +66,25 @@ def test_what_is_far_is_what_the_process_never_held() -> None:
     empty = generation(NEW, END, 7, (3, 1, 2), Parent(RIGHT.gid, 0))
     known = KnownLineage({**RECORDS, empty.gid: empty}, KNOWN.decided)
     assert nearest(known, empty) == [Parent(PARENT.gid, 40)]
+
+
+def test_each_parent_of_a_join_gives_its_own_part() -> None:
+    """Also one that ended without a group: what it was split off gives that part."""
+    joined = generation(OLD, END, 8, (0, 3, 1), Parent(LEFT.gid, 50), Parent(RIGHT.gid, 60))
+    parts = [(LEFT.gid, OLD, NEW), (RIGHT.gid, NEW, END)]
+    assert [(each.parent.gid, *each[1:]) for each in shares(KNOWN, joined)] == parts
+    again = generation(OLD, END, 9, (0, 3, 1), Parent(joined.gid, 0))
+    known = KnownLineage({**RECORDS, joined.gid: joined, again.gid: again}, KNOWN.decided)
+    assert [(each.parent.gid, *each[1:]) for each in shares(known, again)] == parts
+    half = generation(NEW, END, 9, (3, 1, 2), Parent(joined.gid, 0))
+    assert shares(known, half) == [Share(Parent(RIGHT.gid, 60), NEW, END)]
+    empty = generation(OLD, END, 8, (0, 3, 1), Parent(LEFT.gid, 50), Parent(RIGHT.gid, 0))
+    parent = Parent(PARENT.gid, 40)
+    assert shares(KNOWN, empty) == [
+        Share(Parent(LEFT.gid, 50), OLD, NEW),
+        Share(parent, NEW, END),
+    ]
+    assert nearest(KNOWN, empty) == [Parent(LEFT.gid, 50), parent]
 
 
 class Member:

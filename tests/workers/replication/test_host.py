@@ -37,6 +37,7 @@ def told_by(me: int, gid: Gid, value: Successor, ended: Generation) -> list[Any]
     links = SimpleNamespace(meet=lambda ordinal, dial: False)
     host.driver = SimpleNamespace(record=journal.get, links=links)  # type: ignore[assignment]
     host._origins = SimpleNamespace(decided=lambda parent, value: None)  # type: ignore[assignment]
+    host.handovers = host._origins  # type: ignore[assignment]
 
     def tell(route: RangeRoute, *, stopped: bool) -> None:
         told.append((route.first, route.slices, route.members, route.handed, stopped))

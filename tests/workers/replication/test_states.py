@@ -30,7 +30,7 @@ from barco.limits import GROUP_HEADER_BYTES, STATE_ANSWER_SECONDS, STATE_PART_BY
 from barco.model.generation import Generation, Gid, GroupHead, Kind, Parent, Successor
 from barco.model.ranges import peer_of
 from barco.protocol import replication as r
-from barco.types import Epoch, Ordinal
+from barco.types import Epoch, Ordinal, Token
 from barco.workers.replication import states as module
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
@@ -129,6 +129,29 @@ def test_a_child_begins_with_the_state_of_its_slices(tmp_path: Path, groups: Gro
         assert clock >= before
         while asker.core.log_state()["stable_gseq"] < 1:
             asker.core.run(0.01)
+
+    asking(tmp_path, groups, test)
+
+
+def test_a_join_begins_with_the_union_of_both(tmp_path: Path, groups: Groups) -> None:
+    """Each parent gives what comes of it, and no more."""
+
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        asked: list[tuple[int, int]] = []
+        real = answering.gives
+
+        async def gives(args: Any) -> Any:
+            asked.append((args["token"], args["first"]))
+            return await real({**args, "token": GID.token})
+
+        answering.gives = gives
+        taken = Parent(Gid(Token(GID.token + 77), Epoch(2)), tail)
+        await asker.store.restore_state([Parent(GID, tail), taken], [range(2), range(2, 4)])
+        assert sorted(asker.core.streams()) == sorted(follower.reactor.streams())
+        assert asker.core.shard_slices() == (0, 4)
+        assert set(asked) == {(GID.token, 0), (taken.gid.token, 2)}
+        with pytest.raises(NotReadyError, match="joined"):
+            await asker.store.restore_state([Parent(GID, tail), taken], [range(1), range(2, 4)])
 
     asking(tmp_path, groups, test)
 
