@@ -389,6 +389,9 @@ class _LateReader:
     def missing(self, topic: str, slice_: int, first: int, end: int, /) -> BarcoError:
         return self._store.reader.missing(topic, slice_, first, end)
 
+    async def epoch_before(self, topic: str, slice_: int, offset: int, /) -> int:
+        return await self._store.reader.epoch_before(topic, slice_, offset)
+
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)
 

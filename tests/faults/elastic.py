@@ -1,7 +1,7 @@
-"""Rings that grow under load, round after round: `make elastic-chaos ROUNDS=20 SECONDS=1800`.
+"""Rings that grow and shrink under load, in rounds: `make elastic-chaos ROUNDS=20 SECONDS=1800`.
 
-Each round is a ring of three that becomes one of four, then of six; in every second one a broker is
-killed in each step and comes back. A line for each, and the bar is zero events lost, stored twice
+Each round is a ring of three that becomes one of four, of six, and of three again; in every second
+one a broker is killed in each step and comes back. A line for each, and the bar is zero events lost, stored twice
 or out of order. A violation keeps the directory. Exit status: 1 after a violation.
 """
 
@@ -22,7 +22,7 @@ from faultlab.scene import EASE
 
 from barco.workers.storage.files import layout
 
-SIZES = (4, 6)
+SIZES = (4, 6, 3)
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:
-    """A ring that grows; whatever goes wrong is in the result."""
+    """A ring that grows and shrinks; whatever goes wrong is in the result."""
     scene = GrowthScene(root, seed, "growth", ease=ease)
     rng = random.Random(seed)
 

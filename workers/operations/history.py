@@ -89,11 +89,17 @@ class Holding:
         return token == self._token and self._store.has_begun(epoch)
 
     async def _history(self, args: Args) -> dict[str, Any]:
+        """Each answer says what it was made without: of two holders one may have been a member of
+        an ancestor, and the other not."""
         epoch, tail = number(args, "epoch", 1, U63), number(args, "tail", 1, U63)
         self._check(number(args, "token", TOKEN_MIN, TOKEN_MAX), epoch, tail)
+        line = [_plain(each) for each in self._far() if each.gid.epoch < epoch]
+        return {"line": line} | await self._answer(args)
+
+    async def _answer(self, args: Args) -> dict[str, Any]:
         what = args.get("what")
         if what == "line":
-            return {"line": [_plain(each) for each in self._far() if each.gid.epoch < epoch]}
+            return {}
         stream = _text(args, "topic"), number(args, "slice", 0, limits.SLICES_PER_RANGE_MAX)
         if what == "read":
             async with self._room:
@@ -186,14 +192,15 @@ class History:
         siblings: SiblingsLike,
         peer: int,
         far: Callable[[], Sequence[Ancestor]],
+        here: Callable[[Gid], bool] = lambda gid: False,
         token_of: Callable[[int], int],
     ) -> None:
         """peer: the own process. `far`: what its range continues and it does not have, the newest
-        first. `token_of`: where a slice begins."""
+        first. `here`: what it has. `token_of`: where a slice begins."""
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
-        self._far, self._token_of = far, token_of
-        self._lines: dict[Gid, list[Ancestor]] = {}
-        """What each of them continues that its holders do not have."""
+        self._far, self._here, self._token_of = far, here, token_of
+        self._lines: dict[Gid, dict[Gid, Ancestor]] = {}
+        """What each of them continues that one of its holders does not have."""
         self._good: OrderedDict[Gid, int] = OrderedDict()
         """Who has answered last: a reader that goes on is read ahead for there."""
         self._hedges = Hedges()
@@ -204,6 +211,12 @@ class History:
         """Whether there are generations of it that were never here, or are not all here yet."""
         far = self._far()
         return bool(far) and any(each.covers(self._token_of(slice_)) for each in far)
+
+    def between(self, slice_: int, after: int, before: int) -> bool:
+        """Whether some of these lie between two epochs."""
+        token = self._token_of(slice_)
+        known = (each for each in self.known() if each.covers(token))
+        return any(after < each.gid.epoch < before for each in known)
 
     async def read(
         self,
@@ -224,12 +237,15 @@ class History:
             later: list[int] = []
             span = {"from": from_offset, "stop": stop, "columns": columns}
             take = partial(_result, topic, slice_, from_offset, columns)
-            for ancestor in await self._ancestors(slice_):
+            ancestors = await self._ancestors(slice_)
+            for ancestor in ancestors:
                 found = await self._ask(ancestor, "read", {**stream, **budget, **span}, take)
                 if isinstance(found, ReadResult):
                     return found
                 if found is not None and found > from_offset:
                     later.append(found)
+            if len(await self._ancestors(slice_)) > len(ancestors):
+                continue  # A holder has said what it lacks.
             if not later or min(later) >= stop:
                 return None
             from_offset = min(later)
@@ -275,7 +291,8 @@ class History:
     def known(self) -> list[Ancestor]:
         """Those of which it is known by now, the newest first."""
         found = {each.gid: each for each in self._far()}
-        found |= {each.gid: each for line in self._lines.values() for each in line}
+        found |= {gid: each for line in self._lines.values() for gid, each in line.items()}
+        found = {gid: each for gid, each in found.items() if not self._here(gid)}
         return sorted(found.values(), key=lambda each: (-each.gid.epoch, each.gid.token))
 
     async def look(self) -> None:
@@ -307,21 +324,21 @@ class History:
         return sorted(found.values(), key=lambda each: -each.gid.epoch)
 
     async def _line(self, ancestor: Ancestor) -> list[Ancestor]:
-        """What an ancestor continues that its holders do not have."""
-        known = self._lines.get(ancestor.gid)
-        if known is None:
-            known = await self._ask(ancestor, "line", {}, partial(_line, ancestor.gid))
-            self._lines[ancestor.gid] = known
-        return known
+        """What an ancestor continues that one of its holders does not have, nor this process."""
+        if ancestor.gid not in self._lines:
+            await self._ask(ancestor, "line", {}, lambda answer: None)
+        line = self._lines[ancestor.gid]
+        return [each for gid, each in line.items() if not self._here(gid)]
 
     # --- Questions ------------------------------------------------------------------------------
 
     async def _oldest(self, what: str, args: Args, slice_: int) -> int | None:
-        """What the first of the ancestors says that says something, the oldest first."""
-        for ancestor in reversed(await self._ancestors(slice_)):
-            if (at := await self._ask(ancestor, what, args, _offset)) is not None:
-                return at
-        return None
+        """The lowest of what the ancestors say: who holds one may hold what came long after."""
+        found: dict[Gid, int | None] = {}
+        while left := [each for each in await self._ancestors(slice_) if each.gid not in found]:
+            for ancestor in left:
+                found[ancestor.gid] = await self._ask(ancestor, what, args, _offset)
+        return min((at for at in found.values() if at is not None), default=None)
 
     def _holders(self, ancestor: Ancestor) -> list[int]:
         """Who may have it, by their numbers in the cluster; who answered last comes first."""
@@ -338,7 +355,7 @@ class History:
         """What somebody who holds it answers, as it was taken. NotReadyError: nobody can be asked.
 
         take: raises a BarcoError for what is no answer; then another is asked."""
-        gid = ancestor.gid
+        gid, take = ancestor.gid, partial(self._taken, ancestor.gid, take)
         name = {"token": gid.token, "epoch": gid.epoch, "tail": ancestor.tail, "what": what}
 
         async def ask(peer: int) -> Taken:
@@ -359,6 +376,17 @@ class History:
         raise NotReadyError(
             f"Nobody who holds epoch {gid.epoch} of the range at {gid.token} can be asked: {why}"
         )
+
+    def _taken(
+        self, gid: Gid, take: Callable[[Mapping[str, Any]], Taken], answer: Mapping[str, Any]
+    ) -> Taken:
+        """The answer, and what it was made without."""
+        taken, line = take(answer), _line(gid, answer)
+        known = self._lines.setdefault(gid, {})
+        known.update({each.gid: each for each in line})
+        if len(known) > 2 * ANCESTORS_MAX:
+            raise ProtocolError("a generation has too many ancestors elsewhere")
+        return taken
 
     def _note(self, gid: Gid, peer: int) -> None:
         self._good[gid] = peer

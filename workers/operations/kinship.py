@@ -71,6 +71,14 @@ class Kinship:
             self._far = (key, far(machine.journal(), self._token, self._me, lacking, lodged))
         return self._far[1]
 
+    def here(self, gid: Gid) -> bool:
+        """Whether this process has, or had, the groups of a generation that has ended."""
+        record = self._driver.record(gid)
+        seated = record is not None and record.seat(self._me) is not None
+        if gid.token != self._token or gid in self._driver.unread():
+            return False
+        return seated or gid in lodged_here(self._token, self._store.lineage)
+
     def others_with(self, gid: Gid) -> list[int]:
         """The other processes that have a generation, this broker's first, by their numbers in the
         cluster. Any broker tells of a process for any range: where the members are known, others

@@ -134,6 +134,7 @@ class ReplicaHost:
             siblings=network.siblings,
             peer=options.peer,
             far=self._kin.far,
+            here=self._kin.here,
             token_of=lambda index: token_of_slice(cut, first + index),
         )
         holding = Holding(options.held.token, store, self._kin.far, self.driver.whole)
@@ -250,6 +251,7 @@ class ReplicaHost:
         self._service.lineage = lambda: self._kin.line(self.history.known())
         self._service.more_stats = lambda: self._store.stats() | self.driver.stats()
         self.extents = WholeExtents(self._store.extents, self.history)
+        self._store.reader.between = self.history.between
         self._service.splits = self.extents.splits
         self._service.health = self._store.health
         self._service.gate = self.driver

@@ -1,8 +1,9 @@
-"""The whole history of a slice: what is here, and before that what other processes hold.
+"""The whole history of a slice: what is here, and what other processes hold.
 
 A range that was split off, or that this broker became a member of, begins with a state; the events
-of the generations before stay where they were written. Positions go on through all of them, so a
-reader asks for an offset, and nothing of what is here is given before what is elsewhere has been.
+of the generations before stay where they were written. What was split off and taken in again lies
+elsewhere between two generations that are here. Positions go on through all of them, so a reader
+asks for an offset, and nothing is given before what is elsewhere and comes first has been.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,10 @@ class Elsewhere(Protocol):
 
     def needed(self, slice_: int) -> bool:
         """Whether there are generations of it that were never here, or are not all here yet."""
+
+    def between(self, slice_: int, after: int, before: int) -> bool:
+        """Whether some of these lie between two epochs: of a slice's generations each has a later
+        one than that which it continues."""
 
     async def read(
         self,
@@ -57,16 +62,24 @@ class Elsewhere(Protocol):
         """(stored bytes from `start` on, where to cut them), about."""
 
 
+class StoredReader(LogReaderLike, Protocol):
+    """What is here (`barco.workers.storage.reading.reader.LogReader`)."""
+
+    async def epoch_before(self, topic: str, slice_: int, offset: int, /) -> int:
+        """The last generation that has a chunk before this offset here; 0: none has."""
+        ...
+
+
 class WholeReader:
     """A `LogReaderLike` of both."""
 
-    def __init__(self, here: LogReaderLike, begins: Begins) -> None:
+    def __init__(self, here: StoredReader, begins: Begins) -> None:
         self._here = here
         self._begins = begins
         self.elsewhere: Elsewhere | None = None
         """Set by the host of a replica."""
         self._gone: set[tuple[str, int]] = set()
-        """Streams of which nothing is here, and when it was last asked nothing elsewhere."""
+        """Streams of which nothing more is here, and when it was last asked nothing elsewhere."""
 
     async def read(
         self,
@@ -87,10 +100,10 @@ class WholeReader:
         self._gone.discard((topic, slice_))
         if elsewhere is not None:
             first = await self._begins(topic, slice_, from_offset)
-            nothing = False
-            if first is None:  # Behind what is here nothing is elsewhere.
-                nothing = await self._begins(topic, slice_, 0) is None
-                first = None if nothing else from_offset
+            if first is None:
+                before = await self._here.epoch_before(topic, slice_, from_offset)
+                if not elsewhere.between(slice_, before, OFFSET_MAX):
+                    first = from_offset  # Behind what is here nothing is elsewhere.
             if first != from_offset:
                 found = await elsewhere.read(
                     topic,
@@ -103,8 +116,8 @@ class WholeReader:
                 )
                 if found is not None:
                     return found
-            if nothing:
-                self._gone.add((topic, slice_))
+                if first is None:
+                    self._gone.add((topic, slice_))
         return await self._here.read(
             topic,
             slice_,
@@ -129,19 +142,17 @@ class WholeReader:
         elsewhere = self._elsewhere(slice_)
         if elsewhere is None:
             return await self._here.earliest(topic, slice_)
-        found = await elsewhere.earliest(topic, slice_)
-        if found is None:
-            found = await self._here.earliest(topic, slice_)
+        found = _first(
+            await elsewhere.earliest(topic, slice_), await self._begins(topic, slice_, 0)
+        )
         return OFFSET_MAX if found is None else found
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         """An offset at or shortly before the first event that is as late as this."""
-        elsewhere = self._elsewhere(slice_)
-        if elsewhere is not None:
-            found = await elsewhere.by_timestamp(topic, slice_, timestamp_us)
-            if found is not None:
-                return found
-        return await self._here.by_timestamp(topic, slice_, timestamp_us)
+        here = await self._here.by_timestamp(topic, slice_, timestamp_us)
+        if (elsewhere := self._elsewhere(slice_)) is None:
+            return here
+        return _first(await elsewhere.by_timestamp(topic, slice_, timestamp_us), here)
 
     def _elsewhere(self, slice_: int) -> Elsewhere | None:
         elsewhere = self.elsewhere
@@ -170,10 +181,10 @@ class WholeExtents:
 
     async def since(self, topic: str, slice_: int, time_us: int) -> int | None:
         """The first chunk that may have been appended as late as this; None when all are older."""
-        found = None
-        if self._elsewhere.needed(slice_):
-            found = await self._elsewhere.since(topic, slice_, time_us)
-        return await self._here.since(topic, slice_, time_us) if found is None else found
+        here = await self._here.since(topic, slice_, time_us)
+        if not self._elsewhere.needed(slice_):
+            return here
+        return _first(await self._elsewhere.since(topic, slice_, time_us), here)
 
     async def within(self, topic: str, slice_: int, bytes_max: int) -> int | None:
         """The oldest of the newest chunks that fit; None when there is nothing."""
@@ -188,6 +199,9 @@ class WholeExtents:
             taken, _ = await self._here.splits(topic, slice_, first, OFFSET_MAX)
         left = max(0, bytes_max - taken)
         found = await self._elsewhere.within(topic, slice_, left) if left else None
+        if found is not None and first is not None and found > first:
+            # Some of what is here is older: counted as newer, it would take the place of others.
+            found = await self._elsewhere.within(topic, slice_, bytes_max)
         return kept if found is None else found
 
     async def splits(
@@ -202,14 +216,19 @@ class WholeExtents:
             before, found = await self._elsewhere.splits(topic, slice_, start, piece_bytes)
         except BarcoError:
             return total, cuts
-        if first is not None:  # What is elsewhere ends here, which is a good place to cut.
-            found = [each for each in found if each[0] < first]
-            found.append((first, max(0, before - sum(size for _, size in found))))
-        return before + total, found + cuts
+        if first is not None:  # Where what is here begins is a good place to cut.
+            cuts.append((first, max(0, before - sum(size for at, size in found if at < first))))
+        merged = {at: (at, size) for at, size in sorted(found + cuts)}
+        return before + total, [merged[at] for at in sorted(merged)]
 
     def forget(self) -> None:
         """Drops what is remembered of segments that are gone."""
         self._here.forget()
+
+
+def _first(elsewhere: int | None, here: int | None) -> int | None:
+    """The lower of two offsets, as far as there are any."""
+    return min((each for each in (elsewhere, here) if each is not None), default=None)
 
 
 def late(of: Callable[[], Any]) -> Begins:

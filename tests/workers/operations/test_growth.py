@@ -193,7 +193,7 @@ def test_what_is_to_be_joined_is_handed_over_if_there_is_room_for_it() -> None:
 
 
 def test_a_join_is_the_machines_own() -> None:
-    """As soon as it is taught what was handed over: it knows where that ended, the plan does not."""
+    """As soon as it is taught what was handed over: where that ended the plan does not know."""
     lab = two_pieces()
     right = RangeRoute(4, 4, CUT.token(4), 4, 0, (0, 1, 2), handed=True)
     lab.service.leaders.learn_all([[right.packed(), False]])

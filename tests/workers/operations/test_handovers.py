@@ -41,7 +41,7 @@ SIZES = {"topics": 10, "producers": 70_000, "state_bytes": 3 << 20}
 
 
 class Ring:
-    """Each range has three processes: of brokers 3, 1 and 2 the right one, of 0, 3 and 1 the left."""
+    """Each range has three processes: the right one of brokers 3, 1, 2, the left one of 0, 3, 1."""
 
     def __init__(self) -> None:
         self.routes = RouteTable(CUT)
@@ -213,7 +213,8 @@ def test_what_was_taken_in_has_begun_when_two_say_so(tmp_path: Path) -> None:
             each.has_begun = lambda epoch: epoch <= 7  # type: ignore[method-assign,assignment]
 
         async def taken() -> bool:
-            return await was_taken(tuple(RIGHT.gid), lab.ring, asking, 5.0)  # type: ignore[arg-type]
+            parent, ring = tuple(RIGHT.gid), lab.ring
+            return await was_taken(parent, ring, asking, 5.0)  # type: ignore[arg-type]
 
         assert not await taken()
         lab.left[0].journal = TAKEN

@@ -1,15 +1,40 @@
 """Checks of stored chunks that are made where they are read."""
 
 import struct
+from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from barco import _native
-from barco.workers.storage.index.sidecar import Location
+from barco.workers.storage.files.bulk import ENTRY_BYTES
+from barco.workers.storage.index.catalog import SegmentKey
+from barco.workers.storage.index.sidecar import Location, location_at
 
 _HEADER_BYTES = 80
 _TOPIC_LENGTH_AT, _SECTION_COUNT_AT = 6, 7
 _SECTION = struct.Struct("<BBHIII")  # id, codec, 0, raw length, stored length, crc: format.h
+
+
+class Plan(NamedTuple):
+    """Chunks of one segment that answer a read."""
+
+    key: SegmentKey
+    path: Path
+    entries: bytes
+    """Of an index, in the layout of sidecars; at least one."""
+
+    def location(self, row: int) -> Location:
+        """Of one of the chunks."""
+        return location_at(self.entries, row * ENTRY_BYTES)
+
+
+class WrongIndexError(Exception):
+    """The index points to something that is not the chunk it describes."""
+
+    def __init__(self, location: Location, why: str) -> None:
+        super().__init__(why)
+        self.location, self.why = location, why
 
 
 def section_damage(chunk: memoryview) -> str:

@@ -8,8 +8,7 @@ Spark load) gets the next megabytes read ahead while its last answer is on its w
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from barco import _native
 from barco.errors import BarcoError, BusyError, CorruptDataError
@@ -17,11 +16,11 @@ from barco.limits import OFFSET_MAX
 from barco.types import MiB
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.buffers import buffer_bytes
-from barco.workers.storage.files.bulk import ENTRY_BYTES, GROUP_BYTES, BulkIo, Group
+from barco.workers.storage.files.bulk import GROUP_BYTES, BulkIo, Group
 from barco.workers.storage.files.errors import CorruptChunkError, DiskError, explain
 from barco.workers.storage.index.catalog import Catalog, SegmentKey, StreamPart
-from barco.workers.storage.index.sidecar import ENTRIES_MAX, Location, entry_of, location_at
-from barco.workers.storage.reading.chunks import chunk_damage
+from barco.workers.storage.index.sidecar import ENTRIES_MAX, Location, entry_of
+from barco.workers.storage.reading.chunks import Plan, WrongIndexError, chunk_damage
 from barco.workers.storage.reading.readahead import (
     ChunkRun,
     ReadAhead,
@@ -68,19 +67,6 @@ class Locate(Protocol):
 LocateTimestamp = Callable[[str, int, int], int | None]
 
 
-class _Plan(NamedTuple):
-    """Chunks of one segment that answer a read."""
-
-    key: SegmentKey
-    path: Path
-    entries: bytes
-    """Of an index, in the layout of sidecars; at least one."""
-
-    def location(self, row: int) -> Location:
-        """Of one of the chunks."""
-        return location_at(self.entries, row * ENTRY_BYTES)
-
-
 class LogReader:
     """Reads the whole history of a shard: sealed segments by index, the open one by the core's."""
 
@@ -98,6 +84,8 @@ class LogReader:
         self.open_epoch = open_epoch
         self._locate = locate
         self._locate_timestamp = locate_timestamp
+        self.between: Callable[[int, int, int], bool] = lambda slice_, after, before: False
+        """Whether generations of a slice that lie between two epochs are elsewhere."""
         self._steps: OrderedDict[tuple[Streamed, int], int] = OrderedDict()
         self._replays: OrderedDict[tuple[Streamed, int], Replay] = OrderedDict()
         self._live: set[Replay] = set()
@@ -169,6 +157,14 @@ class LogReader:
             return None
         return 0 if self._catalog.complete else found[0][3]
 
+    async def epoch_before(self, topic: str, slice_: int, offset: int) -> int:
+        """The last generation that has a chunk before this offset here; 0: none has."""
+        rows = self._locate(topic, slice_, 0, 1) if self._locate else []
+        if rows and rows[0][3] < offset:
+            return self.open_epoch
+        parts = await self._catalog.parts(topic, slice_)
+        return max((part.key.epoch for part in parts if part.first_offset < offset), default=0)
+
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int) -> int | None:
         """The offset of the first event at or after a time; None when all are older."""
         for part in list(await self._catalog.parts(topic, slice_)):
@@ -237,7 +233,7 @@ class LogReader:
             except FileNotFoundError:
                 if self._catalog.get(plan.key) is not None:  # Else retention was faster.
                     await self._catalog.mended(plan.key)
-            except _WrongIndexError as error:
+            except WrongIndexError as error:
                 if attempt < 2 and await self._catalog.mended(plan.key):
                     continue
                 if attempt or plan.key.epoch == self.open_epoch:
@@ -248,9 +244,7 @@ class LogReader:
                     raise
         return ReadResult([], from_offset, 0)
 
-    async def _plan(
-        self, topic: str, slice_: int, from_offset: int, max_bytes: int
-    ) -> _Plan | None:
+    async def _plan(self, topic: str, slice_: int, from_offset: int, max_bytes: int) -> Plan | None:
         part: StreamPart | None = await self._catalog.part_at(topic, slice_, from_offset)
         if part is not None:
             segment = self._catalog.get(part.key)
@@ -258,12 +252,12 @@ class LogReader:
             stream = sidecar.find(topic, slice_)
             if segment is not None and stream is not None:
                 entries = sidecar.entries(stream, from_offset)
-                return _Plan(part.key, segment.path, entries) if entries else None
+                return Plan(part.key, segment.path, entries) if entries else None
         if self._locate is None:
             return None
         return self._plan_open(topic, slice_, from_offset, max_bytes)
 
-    def _plan_open(self, topic: str, slice_: int, from_offset: int, max_bytes: int) -> _Plan | None:
+    def _plan_open(self, topic: str, slice_: int, from_offset: int, max_bytes: int) -> Plan | None:
         assert self._locate is not None
         rows = self._locate(topic, slice_, from_offset, ENTRIES_MAX, max_bytes)
         if not rows:
@@ -271,12 +265,12 @@ class LogReader:
         entries = [entry_of(Location(*row[1:], 0)) for row in rows if row[0] == rows[0][0]]
         key = SegmentKey(self.open_epoch, rows[0][0])
         path = layout.segment_path(self._catalog.shard, *key)
-        return _Plan(key, path, b"".join(entries))
+        return Plan(key, path, b"".join(entries))
 
     async def _read_plan(
         self,
         stream: Streamed,
-        plan: _Plan,
+        plan: Plan,
         groups: list[Group],
         wait: bool,
         spare: bool,
@@ -304,7 +298,7 @@ class LogReader:
                     break
         return result
 
-    async def _single(self, fd: int, stream: Streamed, plan: _Plan, row: int) -> ChunkRun:
+    async def _single(self, fd: int, stream: Streamed, plan: Plan, row: int) -> ChunkRun:
         """A chunk that was not what it should be, by itself: to tell why, if it still is not."""
         topic, slice_, columns = stream
         location = plan.location(row)
@@ -316,15 +310,15 @@ class LogReader:
         if not _native.chunk_is(chunk, topic, slice_, base, count):
             why, wrong_index = chunk_damage(chunk, topic, slice_, location)
             if wrong_index:
-                raise _WrongIndexError(location, why)
-            raise self._corrupt(topic, slice_, plan, _WrongIndexError(location, why))
+                raise WrongIndexError(location, why)
+            raise self._corrupt(topic, slice_, plan, WrongIndexError(location, why))
         _, raw, end = _native.chunks_fit(chunk, stored, 2**63, 2**63, True)
         if columns >= 0:
             return ChunkRun(memoryview(_native.chunks_project(chunk, columns)), raw, end, 0)
         return ChunkRun(chunk, raw, end, buffer_bytes(stored))
 
     async def _explain_hole(
-        self, topic: str, slice_: int, from_offset: int, plan: _Plan
+        self, topic: str, slice_: int, from_offset: int, plan: Plan
     ) -> CorruptChunkError | None:
         """Offsets go on without gaps: what is not there above the earliest is damaged.
 
@@ -333,13 +327,16 @@ class LogReader:
         earliest = await self.earliest(topic, slice_)
         if earliest is None or from_offset < earliest:
             return None  # Retention.
+        before = await self.epoch_before(topic, slice_, from_offset)
+        if self.between(slice_, before, plan.key.epoch):
+            return None  # Others have it, or retention has removed it there.
         after = plan.location(0)
         hole = Location(after.file_offset, 0, from_offset, after.base_offset - from_offset, 0)
         why = "the chunks before it cannot be found"
-        return self._corrupt(topic, slice_, plan, _WrongIndexError(hole, why))
+        return self._corrupt(topic, slice_, plan, WrongIndexError(hole, why))
 
     def _corrupt(
-        self, topic: str, slice_: int, plan: _Plan, error: "_WrongIndexError"
+        self, topic: str, slice_: int, plan: Plan, error: "WrongIndexError"
     ) -> CorruptChunkError:
         self.corrupt_chunks += 1
         location = error.location
@@ -490,11 +487,3 @@ class LogReader:
         self._fetch_more(stream, replay)
         self._keep((stream, replay.next_offset), replay)
         return result
-
-
-class _WrongIndexError(Exception):
-    """The index points to something that is not the chunk it describes."""
-
-    def __init__(self, location: Location, why: str) -> None:
-        super().__init__(why)
-        self.location, self.why = location, why
