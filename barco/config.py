@@ -108,6 +108,13 @@ class ClientsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSection:
+    """[access]: who may do what (docs/access.md)."""
+
+    required: bool = _key(False, "whether each request has to show the token of a user")
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsSection:
     """[topics]: what a topic has that nobody configured."""
 
@@ -156,6 +163,7 @@ class Config:
     cluster: ClusterSection = field(default_factory=ClusterSection)
     ports: PortsSection = field(default_factory=PortsSection)
     clients: ClientsSection = field(default_factory=ClientsSection)
+    access: AccessSection = field(default_factory=AccessSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     storage: StorageSection = field(default_factory=StorageSection)

@@ -32,11 +32,13 @@ CONSUMERS_PER_GROUP_MAX = 1_000
 TOPICS_PER_CONSUMER_MAX = 64
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
 
+USERS_MAX, GRANTS_MAX, ACCESS_BYTES_MAX = 1_000, 64, 256 * KiB
+"""All users are one event, which every process keeps, and looks through for each connection."""
+
 CONSUMER_SESSION_MS_MIN = 5_000
 CONSUMER_SESSION_MS_MAX = 600_000
 CONSUMER_SESSION_MS_DEFAULT = 30_000
-"""A consumer that has not been heard of for so long is no member any more, and others get its
-slices; it chooses that when it registers. Below, a busy broker would take the living for dead."""
+"""Who has not been heard of for so long is no member any more. Below, the living look dead."""
 
 LEADER_WAIT_SECONDS = 6.0
 """A commit, or a change of a topic or a group, waits so long for the next leader of a slice: 3 s
@@ -54,8 +56,7 @@ POSITIONS_MAX = 100_000
 """Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""
 
 POSITION_IDLE_DAYS = 30
-"""Group offsets without a member of the group for so long are forgotten: far beyond the default
-retention, after which they would point at nothing. Names made up once do not stay for ever."""
+"""Group offsets without a member for so long are forgotten: far beyond the default retention."""
 
 # --- Requests (knobs: event_bytes_max, request_bytes_max, memory_bytes) ------------------------
 
@@ -284,7 +285,6 @@ TARGET_BYTES_MAX = 2 * MiB
 
 GOSSIP_FACT_BYTES_MAX = 20 * KiB
 """A broker's processes take 22 bytes each; 64 topics of a consumer with the longest names 9 KiB."""
-
 GOSSIP_PIGGYBACK_BYTES_MAX = 8 * KiB
 GOSSIP_PUSH_BYTES_MAX = 64 * KiB
 GOSSIP_SYNC_BYTES_MAX = 256 * KiB

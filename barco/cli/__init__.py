@@ -24,6 +24,7 @@ COMMANDS = (
     "spark-load",
     "topics",
     "groups",
+    "users",
     "status",
     "ring",
     "scale",

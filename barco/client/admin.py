@@ -19,6 +19,7 @@ from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError
+from barco.model.access import hash_of
 
 Document = dict[str, Any]
 PAUSE_S = 0.1
@@ -28,8 +29,10 @@ TRY_TIMEOUT_S = 15.0
 class AsyncAdmin:
     """Asks any of the brokers it was given. Everything can also be done with curl."""
 
-    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0) -> None:
-        access = Access.of(endpoint)
+    def __init__(
+        self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0, token: str = ""
+    ) -> None:
+        access = Access.of(endpoint, token)
         self._endpoints = access.endpoints
         self._timeout_s = timeout_s
         self._pool = Pool(access, connections_max=2)
@@ -123,6 +126,30 @@ class AsyncAdmin:
         """Forgets a group's positions; it must have no members."""
         await self._request("DELETE", f"/v1/groups/{quote(group, safe='')}")
 
+    async def users(self) -> list[Document]:
+        """Every user and its grants."""
+        return self._list(await self._get("/v1/users"), "users")
+
+    async def set_user(
+        self,
+        name: str,
+        *,
+        token: str = "",
+        grants: Sequence[str] | None = None,
+        keep: bool = False,
+    ) -> Document:
+        """Adds a user, who needs a token and grants, or changes what is given here. Only the
+        token's SHA-256 is sent. keep: the last token goes on as well."""
+        body: Document = {} if grants is None else {"grants": list(grants)}
+        if token:
+            body |= {"sha256": hash_of(token).hex(), "keep": keep}
+        target = f"/v1/users/{quote(name, safe='')}"
+        return self._document(await self._request("PUT", target, body), target)
+
+    async def remove_user(self, name: str) -> None:
+        """Removes a user: its tokens are nobody's."""
+        await self._request("DELETE", f"/v1/users/{quote(name, safe='')}")
+
     async def close(self) -> None:
         """Closes the connections."""
         self._pool.close()
@@ -194,8 +221,10 @@ class AsyncAdmin:
 class Admin:
     """As AsyncAdmin, for threads."""
 
-    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0) -> None:
-        self._admin = AsyncAdmin(endpoint, timeout_s=timeout_s)
+    def __init__(
+        self, endpoint: Endpoints = DEFAULT_ENDPOINT, *, timeout_s: float = 10.0, token: str = ""
+    ) -> None:
+        self._admin = AsyncAdmin(endpoint, timeout_s=timeout_s, token=token)
         self._thread = LoopThread("barco-admin")
 
     def status(self) -> Document:
@@ -277,6 +306,26 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Forgets a group's positions; it must have no members."""
         self._thread.run(self._admin.delete_group(group))
+
+    def users(self) -> list[Document]:
+        """Every user and its grants."""
+        return self._thread.run(self._admin.users())
+
+    def set_user(
+        self,
+        name: str,
+        *,
+        token: str = "",
+        grants: Sequence[str] | None = None,
+        keep: bool = False,
+    ) -> Document:
+        """Adds a user, or changes what is given here; only the token's SHA-256 is sent."""
+        changed = self._admin.set_user(name, token=token, grants=grants, keep=keep)
+        return self._thread.run(changed)
+
+    def remove_user(self, name: str) -> None:
+        """Removes a user: its tokens are nobody's."""
+        self._thread.run(self._admin.remove_user(name))
 
     def close(self) -> None:
         """Closes the connections. Idempotent."""

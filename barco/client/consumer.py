@@ -184,9 +184,10 @@ class AsyncConsumer:
             check_topic(topic)
         if not options.get("consumer_id"):
             options["consumer_id"] = f"{socket.gethostname()[:64]}-{secrets.token_hex(8)}"
+        token = options.pop("token", "")
         self.options = ConsumerOptions(**options)
         self.group = group
-        self._access = Access.of(endpoint)
+        self._access = Access.of(endpoint, token)
         self._directory = Directory(self._access)
         self._pool = Pool(self._access, connections_max=2)
         self._members: list[_Membership] = []

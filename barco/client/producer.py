@@ -37,11 +37,12 @@ class AsyncProducer:
             ack = await producer.send("trips", b'{"id": 1}', key="taxi-7")
 
     `send` does not wait: the future it returns does. A loop that sends much awaits `drain()` now
-    and then, as with asyncio's StreamWriter. Options: see `ProducerOptions`.
+    and then, as with asyncio's StreamWriter. Options: token, and see `ProducerOptions`.
     """
 
     def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
-        self._sender = Sender(Access.of(endpoint), ProducerOptions(**options))
+        access = Access.of(endpoint, options.pop("token", ""))
+        self._sender = Sender(access, ProducerOptions(**options))
 
     async def start(self) -> Self:
         """Finds the brokers. `async with` does it."""
@@ -117,7 +118,8 @@ class Producer:
     """
 
     def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
-        self._sender = Sender(Access.of(endpoint), ProducerOptions(**options))
+        access = Access.of(endpoint, options.pop("token", ""))
+        self._sender = Sender(access, ProducerOptions(**options))
         self._thread = LoopThread("barco-producer")
         try:
             self._thread.run(self._sender.start())

@@ -141,8 +141,8 @@ class AsyncReader:
 
     def __init__(self, topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
         self.topic = check_topic(topic)
+        access = Access.of(endpoint, options.pop("token", ""))
         self.options = ReaderOptions(**options)
-        access = Access.of(endpoint)
         self._admin = AsyncAdmin(access)
         self._pool = Pool(access, connections_max=64)
         self._tasks: dict[asyncio.Task[list[Event]], _SliceReader] = {}

@@ -88,6 +88,9 @@ class WorkerOptions:
     """The address or name of this broker that clients are told; empty: `bind`."""
     clients: dict[str, Any] = field(default_factory=dict)
     """Section [clients] of the configuration, whole: who serves them reads what it needs."""
+    access: dict[str, Any] = field(default_factory=dict)
+    """"required": whether a request has to show who asks; "first": [[name, SHA-256 of a token]] of
+    who is known before anybody was added."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: dict[int, str]

@@ -27,6 +27,7 @@ from barco.supervisor.control import Alone, Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
+from barco.supervisor.files.first_users import access_options
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import Keeper, Launch, ReadyBroker
 from barco.supervisor.secret import read_secret
@@ -92,22 +93,21 @@ class Broker:
         self._table = table
         self._named = datadir.journals_named(plan.data_dir)
         self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
+        self._access = access_options(plan.config, plan.data_dir)
         self._listeners = listeners
         self._open_to_all = open_to_all
         self._on_ready = on_ready
         self._notifier = Notifier.from_environment()
         self._stop = asyncio.Event()
-        self._signals = 0
-        self._announced = False
+        self._signals, self._announced = 0, False
         ring = identity.cut
         self._cluster: Cluster | None = None
         slices = ring_slices(ring.size, identity.slices_per_range)
         cut = Cut(ring.size, identity.slices_per_range)
         self._control: Alone | Cluster = Alone(Control(Groups(slices)), cut)
-        processes = len(table)
         # Of others it is not known yet how many they run: as many, that is.
         brokers = max(1, len(plan.config.cluster.brokers))
-        self._connections_max = connections_max(files, brokers * processes)
+        self._connections_max = connections_max(files, brokers * len(table))
         self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.Cores(identity.ordinal, identity.member, machine.cores())
         self._cores.say(table)
@@ -299,8 +299,7 @@ class Broker:
 
     def _options(self, worker: int, channel_fd: int) -> WorkerOptions:
         config, identity = self._plan.config, self._identity
-        brokers = config.cluster.brokers
-        sockets = self._listeners.by_worker[worker]
+        brokers, sockets = config.cluster.brokers, self._listeners.by_worker[worker]
         return WorkerOptions(
             version=barco.__version__,
             worker=worker,
@@ -327,6 +326,7 @@ class Broker:
             bind=machine.source_of(config),
             advertise=machine.advertised_by(config),
             clients=asdict(config.clients),
+            access=self._access,
             ports=self._listeners.ports,
             shard_endpoints=self._listeners.shard_endpoints,
             engine=config.broker.engine,

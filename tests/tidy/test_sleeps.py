@@ -50,6 +50,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.replication.states:fetch": "another broker's state",
     "barco.workers.replication.states:_sums": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
+    "barco.workers.operations.access:run": "who keeps it, or a connection there",
     "barco.workers.operations.asking:run": "who keeps the target; other steps of the ring",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
     "barco.workers.http.base.waiting:again": "a leader elsewhere",

@@ -13,6 +13,7 @@ from barco.model.options import WorkerOptions
 from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
+from barco.workers.operations.access import AccessDesk
 from barco.workers.operations.target import TargetDesk
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
@@ -122,7 +123,7 @@ class ShardService:
         """The other brokers, as far as the supervisor has heard."""
         heard = (self.ranges, self.leaders, self.neighbours)
         self.target = TargetDesk(options, reactor, self.appends, heard, lambda: self.disks())
-        """The brokers of which the cluster shall consist."""
+        self.access = AccessDesk(options, reactor, self.appends, heard[:2])
         self.membership = GroupView(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
         self.consumption = Consumption(
@@ -162,6 +163,7 @@ class ShardService:
             **self._copies(),
             **self._consumers(),
             **self.target.operations(),
+            **self.access.operations(),
             "ping": self._ping,
             "standing": self._standing,
             "leaders": self._leaders,
@@ -192,6 +194,7 @@ class ShardService:
         self.leading = False
         self.staging.rest()
         self.target.close()
+        self.access.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -201,6 +204,7 @@ class ShardService:
         self.leading = True
         self.topics.open()
         self.target.open()
+        self.access.open()
         self.consumption.open(epoch)
         self.staging.open(self.topics.deleted())
 

@@ -8,22 +8,31 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
+from barco import limits
 from barco.types import KiB, MiB
 
 ANSWER_BYTES = 64 * KiB
 """Of an answer, where nothing else is known of it."""
 
-LARGE: dict[str, int] = {"topics": 8 * MiB, "positions": 2 * MiB, "plan": 2 * MiB, "state": 8 * MiB}
+LARGE: dict[str, int] = {
+    "topics": 8 * MiB,
+    "positions": 2 * MiB,
+    "plan": 2 * MiB,
+    "state": 8 * MiB,
+    "access": limits.ACCESS_BYTES_MAX,
+}
 """Those that may be large, whatever is asked. A state is made in memory before its parts are."""
 
 AS_ASKED = {"read": ("budget", 1), "poll": ("budget", 1), "history": ("bytes", 2)}
 """What says how large they may be, and how often it is there at once: what is read of a disk for
 others is put together first."""
 
-WAITS_ONLY = frozenset(("wait",))
+WAITS_ONLY = frozenset(("wait", "access_wait"))
 """They last long, and are answered by one word."""
 
-ENDS_HERE = frozenset(("history", "state", "origin", "begun", "begun_by", "target", "standing"))
+ENDS_HERE = frozenset(
+    ("history", "state", "origin", "begun", "begun_by", "target", "standing", "access")
+)
 """No other process is asked for them. They have room of their own: the others may wait for one of
 these at the very broker that asks, and would wait for each other."""
 

@@ -192,7 +192,7 @@ def _consume_group(args: argparse.Namespace, printer: _Printer) -> None:
     with barco.Consumer(
         args.topics,
         group=args.group,
-        endpoint=args.endpoint,
+        endpoint=talk.access(args),
         start=args.start,
         session_seconds=args.session,
     ) as consumer:
@@ -220,7 +220,7 @@ def _read_topic(args: argparse.Namespace, topic: str, printer: _Printer) -> None
         return
     for batch in read_batches(
         topic,
-        args.endpoint,
+        talk.access(args),
         start=talk.start_of(args.start),
         follow=args.follow,
         quiet_s=args.timeout,

@@ -58,7 +58,7 @@ def _action(actions: Any, name: str, text: str, *, named: bool = True) -> argpar
 def run(args: argparse.Namespace) -> int:
     """Do one of the actions."""
     actions = {"list": _list, "describe": _describe, "seek": _seek, "delete": _delete}
-    with barco.Admin(args.endpoint) as admin:
+    with barco.Admin(talk.access(args)) as admin:
         return actions[args.action](admin, args)
 
 

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         _progress(args) as progress,
         barco.Producer(
-            args.endpoint,
+            talk.access(args),
             delivery_timeout_s=args.timeout,
             compress=not args.no_compress,
             buffer_bytes=64 * 1024 * 1024,

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     waiting.daemon = True
     try:
         waiting.start()
-        with stream, barco.Producer(args.endpoint, delivery_timeout_s=args.timeout) as producer:
+        with stream, barco.Producer(talk.access(args), delivery_timeout_s=args.timeout) as producer:
             sent.waits = False
             (_send_raw if args.raw else _send_lines)(producer, args, stream, sent)
     except KeyboardInterrupt:

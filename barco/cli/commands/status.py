@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, print."""
-    with barco.Admin(args.endpoint, timeout_s=args.timeout) as admin:
+    with barco.Admin(talk.access(args), timeout_s=args.timeout) as admin:
         status = admin.status()
         ready = status.get("status") == "ready"
         cluster = "peers" in status  # Then the others may serve what this broker does not.

@@ -70,7 +70,7 @@ def _whole(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Do one of the actions."""
     actions = {"list": _list, "create": _create, "describe": _describe, "delete": _delete}
-    with barco.Admin(args.endpoint) as admin:
+    with barco.Admin(talk.access(args)) as admin:
         return actions[args.action](admin, args)
 
 

@@ -21,6 +21,7 @@ from barco.client.wire.access import Access
 from barco.config import endpoint_default
 
 JAVA_MIN = 17
+TOKEN_FILE_BYTES_MAX = 4096
 
 ENDPOINT_HELP = """\
 Brokers:
@@ -61,6 +62,32 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         default=endpoint_default(),
         help="a broker to ask (default: $BARCO_ENDPOINT, else %(default)s)",
     )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        dest="token",
+        type=token_file,
+        default=os.environ.get("BARCO_TOKEN_FILE", ""),
+        help="a file with a user's token, where brokers ask for one (default: $BARCO_TOKEN_FILE)",
+    )
+
+
+def token_file(text: str) -> str:
+    """For argparse: the token that a file has. It is never on a command line."""
+    if not text:
+        return ""
+    try:
+        with open(text, encoding="ascii") as file:
+            found = file.read(TOKEN_FILE_BYTES_MAX).strip()
+        Access.of("127.0.0.1:1", found)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return found
+
+
+def access(args: argparse.Namespace) -> Access:
+    """What --endpoint and --token-file say."""
+    return Access.of(args.endpoint, args.token)
 
 
 def endpoint(text: str) -> str:

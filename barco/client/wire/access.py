@@ -5,13 +5,16 @@ setting of all connections of a program (TLS, one day) is a field here and nothi
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from barco.client.base.names import as_endpoints
 from barco.client.wire.http1 import split_endpoint
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,128}", re.ASCII)
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
@@ -22,19 +25,26 @@ class Access:
     Spark sends it to its tasks."""
 
     endpoints: tuple[str, ...]
+    token: str = field(default="", repr=False)
+    """Shown with each request; empty: none is."""
+
+    def __str__(self) -> str:
+        return ",".join(self.endpoints)
 
     @classmethod
-    def of(cls, given: "Endpoints") -> "Access":
+    def of(cls, given: "Endpoints", token: str = "") -> "Access":
         """What a user gives: one endpoint, several, several in one string with commas; or an
-        access as it is. ValueError without any, or for one that is none."""
+        access as it is. ValueError without any, for one that is none, or for what is no token."""
+        if token and not _TOKEN.fullmatch(token):
+            raise ValueError("a token is 1 to 128 letters, digits and any of - . _ ~ + / =")
         if isinstance(given, Access):
-            return given
+            return replace(given, token=token) if token else given
         found = as_endpoints(given)
         if not found:
             raise ValueError("give at least one endpoint, as 127.0.0.1:9250")
         for each in found:
             split_endpoint(each)
-        return cls(tuple(found))
+        return cls(tuple(found), token)
 
     def to(self, *endpoints: str) -> "Access":
         """An access with these settings to other endpoints."""

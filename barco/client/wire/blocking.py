@@ -32,7 +32,7 @@ class Link:
     def send(self, request: Request) -> None:
         """Ask; the answer is fetched with `receive`. OSError: nobody is there, or not any more."""
         assert not self.pending, "one request at a time"
-        head = request.head(self.endpoint)
+        head = request.head(self.endpoint, self._access.token)
         try:
             if self._socket is None or self._answers.closing:
                 self._open()

@@ -55,9 +55,11 @@ class Request:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
-    def head(self, host: str) -> bytes:
-        """The request line and headers as they go over the wire."""
+    def head(self, host: str, token: str = "") -> bytes:
+        """The request line and headers as they go over the wire. token: who asks, if not empty."""
         lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {host}"]
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
         lines += [f"{name}: {value}" for name, value in self.headers]
         if self.body or self.method in ("POST", "PUT"):
             lines.append(f"Content-Length: {len(self.body)}")

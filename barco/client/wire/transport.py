@@ -25,8 +25,9 @@ CONNECT_TIMEOUT_S = 5.0
 class Connection(asyncio.Protocol):
     """One connection: requests go out as they come, answers resolve them in the same order."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, token: str = "") -> None:
         self.endpoint = endpoint
+        self._token = token
         self.outstanding = 0
         self._waiting: deque[asyncio.Future[Response]] = deque()
         self._transport: asyncio.Transport | None = None
@@ -41,7 +42,7 @@ class Connection(asyncio.Protocol):
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         # In one piece: a system call costs more than the copy.
-        self._transport.write(request.head(self.endpoint) + request.body)
+        self._transport.write(request.head(self.endpoint, self._token) + request.body)
         try:
             await self._writable.wait()
             return await answer
@@ -137,7 +138,9 @@ class _Endpoint:
     async def _open(self) -> Connection:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                connection = await self._access.connect(self.name, lambda: Connection(self.name))
+                connection = await self._access.connect(
+                    self.name, lambda: Connection(self.name, self._access.token)
+                )
         except (OSError, TimeoutError) as error:
             raise ConnectError(
                 f"cannot connect to {self.name}: {_reason(error)}: is a broker running there?"

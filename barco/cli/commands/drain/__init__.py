@@ -53,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what is wanted, and look on until it is so."""
-    with barco.Admin(args.endpoint, timeout_s=30.0) as admin:
+    with barco.Admin(talk.access(args), timeout_s=30.0) as admin:
         try:
             topology = admin.topology()
             current, wanted = targets(topology, args.ordinal)

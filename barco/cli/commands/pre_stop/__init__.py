@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     leaves = leaving(args.kubernetes) if args.kubernetes else ""
     if leaves:
         sys.stderr.write(f"barco: {leaves}\n")
-    with barco.Admin(args.endpoint, timeout_s=5.0) as admin:
+    with barco.Admin(talk.access(args), timeout_s=5.0) as admin:
         while True:
             try:
                 status = admin.status()

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         return talk.fail("--workers belongs to --to: it is a preview", 2)
     if args.watch is not None and args.to is not None:
         return talk.fail("--watch shows the ring as it is, --to a preview: give one of them", 2)
-    with barco.Admin(args.endpoint, timeout_s=args.timeout) as admin:
+    with barco.Admin(talk.access(args), timeout_s=args.timeout) as admin:
         if args.watch is not None:
             _watch(admin, args)
         try:

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         return talk.fail("say how many brokers (--to), or how many workers each (--workers)", 2)
     if args.broker is not None and args.workers is None:
         return talk.fail("--broker belongs to --workers", 2)
-    with barco.Admin(args.endpoint, timeout_s=30.0) as admin:
+    with barco.Admin(talk.access(args), timeout_s=30.0) as admin:
         try:
             topology = admin.topology()
             wanted = _wanted(topology, args.to, args.workers, args.broker)

@@ -1,0 +1,128 @@
+"""Users as each process hears of them: in a whole broker, from its first question on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from barco.errors import ConflictError, NotFoundError, NotReadyError
+from barco.model.access import EVERYBODY, hash_of
+from barco.model.options import WorkerOptions
+from barco.workers.operations.access import AccessDesk
+
+from ..twin import Broker
+
+ROOT, BOB = "barco_root", "barco_bob"
+
+
+class Closed(Broker):
+    """With access on, and root for whom the operator has made a token."""
+
+    def options(self, worker: int) -> WorkerOptions:
+        options = super().options(worker)
+        options.access.update(required=True, first=[["root", hash_of(ROOT).hex()]])
+        return options
+
+    def desk(self, worker: int) -> AccessDesk:
+        service = self.services[worker]
+        assert service is not None
+        return service.access
+
+    async def set(self, name: str, **args: Any) -> Any:
+        return await self.siblings.call(0, "access_set", {"name": name, **args})
+
+
+def run(test: Callable[[Closed], Awaitable[None]]) -> None:
+    async def main() -> None:
+        broker = Closed()
+        desks = [broker.desk(worker) for worker in range(broker.workers)]
+        tasks = [asyncio.create_task(desk.run(broker.siblings)) for desk in desks]
+        try:
+            async with asyncio.timeout(10):
+                await test(broker)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(1):  # The bar: a change is live in a second.
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_closed_until_it_has_been_heard() -> None:
+    desk = Closed().desk(1)
+    for token in (ROOT, BOB, None):
+        with pytest.raises(NotReadyError):
+            desk.who(token)
+
+
+def test_nobody_is_asked_where_it_is_off() -> None:
+    service = Broker().services[1]
+    assert service is not None and service.access.who(None) is EVERYBODY
+
+
+def test_each_process_hears_of_each_change() -> None:
+    async def test(broker: Closed) -> None:
+        for worker in range(broker.workers):
+            await until(lambda worker=worker: broker.desk(worker).table is not None)
+            found = broker.desk(worker).who(ROOT)
+            assert found is not None and found.name == "root"
+            assert broker.desk(worker).who(BOB) is broker.desk(worker).who(None) is None
+        assert await broker.set("bob", hash=hash_of(BOB), grants=["produce:a*"])
+        for worker in range(broker.workers):
+            await until(lambda worker=worker: broker.desk(worker).who(BOB) is not None)
+        assert not await broker.set("bob", grants=["metrics"])  # Was there; the token stays.
+        for worker in range(broker.workers):
+            await until(lambda worker=worker: broker.desk(worker).who(BOB).may("metrics"))
+        await broker.set("bob")
+        for worker in range(broker.workers):
+            await until(lambda worker=worker: broker.desk(worker).who(BOB) is None)
+
+    run(test)
+
+
+def test_tokens_are_replaced_at_once_or_side_by_side() -> None:
+    async def test(broker: Closed) -> None:
+        await until(lambda: broker.desk(1).table is not None)
+        who = broker.desk(1).who
+        await broker.set("bob", hash=hash_of(BOB), grants=[])
+        await broker.set("bob", hash=hash_of("new"), keep=True)
+        await until(lambda: who("new") is not None)
+        assert who(BOB) is who("new")
+        await broker.set("bob", hash=hash_of("newest"))
+        await until(lambda: who("newest") is not None)
+        assert who(BOB) is None and who("new") is None
+
+    run(test)
+
+
+def test_refusals() -> None:
+    async def test(broker: Closed) -> None:
+        with pytest.raises(NotFoundError):
+            await broker.set("bob")
+        with pytest.raises(NotFoundError, match="needs a token and grants"):
+            await broker.set("bob", grants=[])
+        with pytest.raises(ConflictError):
+            await broker.set("root")
+        with pytest.raises(NotReadyError):
+            await broker.siblings.call(1, "access_set", {"name": "bob"})
+
+    run(test)
+
+
+def test_it_is_there_after_a_death_and_the_first_users_count_no_more() -> None:
+    async def test(broker: Closed) -> None:
+        await broker.set("bob", hash=hash_of(BOB), grants=["users"])
+        await broker.set("root")
+        broker.kill(0)
+        broker.start(0)
+        desk = broker.desk(0)
+        await desk.look(broker.siblings)
+        assert desk.who(BOB) is not None and desk.who(ROOT) is None
+
+    run(test)

@@ -1,0 +1,166 @@
+"""Who may do what, as this process has heard, and how that changes.
+
+Whoever leads slice 0 keeps it (`barco.workers.shard.access`). Each process asks there, and then
+waits with its question for the next change: it is live everywhere as soon as it is stable.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from barco.errors import BarcoError, NoLeaderError, NotFoundError, NotReadyError
+from barco.model.access import ALL, EVERYBODY, AccessTable, User
+from barco.model.options import WorkerOptions
+from barco.workers.peers.leaders import Leaders
+from barco.workers.peers.ranges import RingRanges
+from barco.workers.seams import ReactorLike, SiblingsLike
+from barco.workers.shard.access import SLICE, AccessKeeper, packed, unpacked
+from barco.workers.shard.appends import Appends
+
+WAIT_SECONDS = 2.0
+ASK_SECONDS = 5.0
+"""Longer than what waits; in it a connection that is dead is found out."""
+
+AGAIN_SECONDS = 0.2
+
+Operations = dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]
+
+
+class AccessDesk:
+    """Where a worker asks who may do what, and has it changed."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        reactor: ReactorLike,
+        appends: Appends,
+        heard: tuple[RingRanges, Leaders],
+    ) -> None:
+        self._options = options
+        self._ranges, self._leaders = heard
+        first = [
+            User(name, (bytes.fromhex(digest),), ALL)
+            for name, digest in options.access.get("first", [])
+        ]
+        self._keeper = AccessKeeper(reactor, appends, AccessTable.of(first))
+        self._leads = False
+        self._changed = asyncio.Event()
+        self.required = bool(options.access.get("required"))
+        """Whether a request has to show who asks."""
+        self.table: AccessTable | None = None
+        """As its keeper has said; None: nobody has been asked yet."""
+        self.on_news: Callable[[AccessTable], None] = lambda table: None
+        """Called with each table that is another one."""
+
+    # --- Who keeps it ------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """This worker leads its range now."""
+        self._leads = SLICE in self._ranges.numbers_of(self._options.held.token)
+        if self._leads:
+            self._keeper.open()
+        self._wake()
+
+    def close(self) -> None:
+        """It does not any more: who waits here asks elsewhere."""
+        self._leads = False
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _check_leads(self) -> None:
+        if not self._leads:
+            raise NotReadyError("This worker does not lead slice 0 (any more).")
+
+    def operations(self) -> Operations:
+        """By name."""
+        return {"access": self._table, "access_wait": self._wait, "access_set": self._set}
+
+    async def _table(self, args: Mapping[str, Any]) -> bytes:
+        self._check_leads()
+        return packed(self._keeper.table)
+
+    async def _wait(self, args: Mapping[str, Any]) -> bool:
+        """{"seen": its digest}: true as soon as it is another one."""
+        seen: bytes = args["seen"]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while self._leads and self._keeper.table.digest == seen:
+                    await self._changed.wait()
+        self._check_leads()
+        return self._keeper.table.digest != seen
+
+    async def _set(self, args: Mapping[str, Any]) -> bool:
+        """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None}; without hash and
+        grants the user goes. True: it is a new one."""
+        self._check_leads()
+        name, grants = args["name"], args.get("grants")
+        created = name not in self._keeper.table.users
+
+        def propose(current: AccessTable) -> AccessTable:
+            known = current.users.get(name)
+            if args.get("hash") is None and grants is None:
+                if known is None:
+                    raise NotFoundError(f"There is no user {str(name)[:64]!a}.")
+                return current.without(name)
+            after = current.with_user(_merged(known, args))
+            packed(after)  # It may be too large.
+            return current if known is not None and after.users[name] == known else after
+
+        await self._keeper.change(propose)
+        self._wake()
+        return created
+
+    # --- Who asks ----------------------------------------------------------------------------
+
+    def who(self, token: str | None) -> User | None:
+        """Whose token that is; None: nobody's. NotReadyError as long as nobody has said."""
+        if not self.required:
+            return EVERYBODY
+        if self.table is None:
+            raise NotReadyError("Who may do what has not been heard yet.")
+        return None if token is None else self.table.find(token)
+
+    async def run(self, siblings: SiblingsLike) -> None:
+        """Keep up with its keeper; ends when it is cancelled."""
+        while True:
+            try:
+                seen = (await self.look(siblings)).digest
+                while not await self._ask(siblings, "access_wait", {"seen": seen}):
+                    pass
+            except BarcoError:  # Nobody keeps it just now, or does not answer.
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def look(self, siblings: SiblingsLike) -> AccessTable:
+        """The table as its keeper says now; it counts from then on."""
+        try:
+            table = unpacked(await self._ask(siblings, "access", {}))
+        except (ValueError, TypeError) as error:
+            raise NotReadyError(f"Who leads slice 0 has said what is no table: {error}.") from None
+        if table != self.table:
+            self.table = table
+            self.on_news(table)
+        return table
+
+    async def _ask(self, siblings: SiblingsLike, op: str, args: Mapping[str, Any]) -> Any:
+        peer = self._leaders.peer(self._ranges.of_slice(SLICE))
+        if peer is None:
+            raise NoLeaderError("Nobody leads slice 0 at the moment.")
+        return await siblings.call(peer, op, args, ASK_SECONDS)
+
+
+def _merged(known: User | None, args: Mapping[str, Any]) -> User:
+    """The user as it shall be: what is not given stays."""
+    new, grants = args.get("hash"), args.get("grants")
+    if known is None and (new is None or grants is None):
+        raise NotFoundError("There is no such user: a new one needs a token and grants.")
+    hashes = list(known.hashes) if known is not None else []
+    if new is not None:
+        hashes = [new, *hashes[:1]] if args.get("keep") else [new]
+    if grants is None:
+        assert known is not None, "looked at above"
+        grants = list(map(str, known.grants))
+    return User.checked(args["name"], hashes, grants)
