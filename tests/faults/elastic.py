@@ -1,8 +1,9 @@
 """Rings that grow and shrink under load, in rounds: `make elastic-chaos ROUNDS=20 SECONDS=1800`.
 
 Each round is a ring of three that becomes one of four, of six, and of three again; in every second
-one a broker is killed in each step and comes back. A line for each, and the bar is zero events lost, stored twice
-or out of order. A violation keeps the directory. Exit status: 1 after a violation.
+one a broker is killed in each step and comes back. A line for each, and the bar is zero events
+lost, stored twice or out of order. A violation keeps the directory. Exit status: 1 after a
+violation.
 """
 
 import argparse
@@ -76,6 +77,7 @@ def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:
     try:
         for size in SIZES:
             scene.grow(size, partial(hurt) if kills else lambda: None)
+        scene.shed(SIZES[-1])
         return scene.round()
     except (AssertionError, OSError, EOFError) as error:
         return Round(0, scene.took, scene.waits, f"{error!r}"[:3000])

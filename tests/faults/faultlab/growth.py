@@ -67,6 +67,13 @@ class GrowingRing(Ring):
         asked = ("scale", "--to", str(brokers), "--no-wait", "--endpoint", everywhere)
         self.barco(self.nodes[0], *asked)
 
+    def drain(self, ordinal: int) -> None:
+        """Until nothing is on a broker alone."""
+        first = self.nodes[0]
+        endpoint = f"{first.host}:{first.port[1]}"
+        asked = ("drain", str(ordinal), "--timeout", str(STEP_S - 5), "--endpoint", endpoint)
+        self.barco(first, *asked)
+
     def routes(self) -> list[dict[str, object]]:
         """As somebody who runs has them."""
         answer = call(self.port, "GET", "/v1/topology")
@@ -102,13 +109,16 @@ class Round:
 
     acked: int
     took: dict[int, float]
-    """Seconds from the call until so many brokers lead."""
+    """Seconds from the call until so many brokers lead; of -n, until all but n were drained."""
     waits: list[float]
     """For each slice and each growth the longest time without an acknowledgement."""
     wrong: str
 
     def __str__(self) -> str:
-        took = ", ".join(f"{size} brokers after {s:.1f} s" for size, s in self.took.items())
+        took = ", ".join(
+            f"{size} brokers after {s:.1f} s" if size > 0 else f"the others drained in {s:.1f} s"
+            for size, s in self.took.items()
+        )
         worst = max(self.waits, default=0.0)
         return f"{took}; longest wait of a slice {worst:.2f} s; {self.acked} acked; {self.wrong}"
 
@@ -147,6 +157,19 @@ class GrowthScene(RingScene):
             self.took[brokers] = time.monotonic() - began
 
         self.inflict(f"scale to {brokers}", scaled)
+
+    def shed(self, brokers: int) -> None:
+        """Those that are no part of the ring any more are drained, then stopped for good."""
+        began = time.monotonic()
+        leaving = self.ring.nodes[brokers:]
+        for ordinal in range(brokers, len(self.ring.nodes)):
+            self.ring.drain(ordinal)
+        self.took[-brokers] = time.monotonic() - began
+        self.end_load()  # Clients may be at those that go.
+        self.prober.stop()
+        self.ring.nodes = self.ring.nodes[:brokers]
+        for node in leaving:
+            node.close()
 
     def round(self) -> Round:
         """Everything is read back and checked."""
