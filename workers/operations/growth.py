@@ -158,6 +158,7 @@ class Growth:
         coming = self._ranges.is_coming
         late = any(coming(each, child.token) for child in step.opens for each in child.members)
         return late and now - self._possible[1] < READY_SECONDS
+
     async def _fits(self, own: RangeRoute) -> bool:
         """Whether the left neighbour can take this range in. A BarcoError: nobody could say."""
         left = self._ranges.routes.at(own.first - 1)

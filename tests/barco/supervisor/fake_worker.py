@@ -156,4 +156,6 @@ if "die-ready" in modes:
 try:
     Worker().run()
 except (BrokenPipeError, ConnectionResetError):
-    sys.exit(0)  # The supervisor ended between a word of ours and its answer; its last word is what counts.
+    sys.exit(
+        0
+    )  # The supervisor ended between a word of ours and its answer; its last word is what counts.
