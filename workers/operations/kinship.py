@@ -36,9 +36,6 @@ class HoldsLogs(Protocol):
 class Kinship:
     """Of one process."""
 
-    changes: Callable[[], int] = lambda: 0
-    """Another number whenever a copy was lodged here (`Lodging`)."""
-
     def __init__(
         self, options: WorkerOptions, ranges: RingRanges, store: ReplicaStore, driver: HoldsLogs
     ) -> None:
@@ -46,6 +43,8 @@ class Kinship:
         self._me = int(options.process[0])
         self._ranges, self._store, self._driver = ranges, store, driver
         self._far: tuple[Any, list[Ancestor]] = (None, [])
+        self.changes: Callable[[], int] = lambda: 0
+        """Another number whenever a copy was lodged here (`Lodging`)."""
 
     def journal(self) -> KnownLineage | None:
         """What is known here; None before it was read."""

@@ -12,7 +12,9 @@ from barco.cluster.ring.routes import RangeRoute
 from barco.cluster.state.kin import KnownLineage
 from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
 from barco.types import Epoch, Ordinal, Token
+from barco.workers.operations.kinship import Kinship
 from barco.workers.process.turns import Turns
+from barco.workers.replication.driver import Driver
 from barco.workers.replication.host import ReplicaHost
 
 CUT = Cut(3, 8)
@@ -131,18 +133,17 @@ class Lately:
             journal=lambda: KnownLineage(records, {}),
         )
         self.logs = SimpleNamespace(current=third.gid, machine=self)
-        host = self.host = object.__new__(ReplicaHost)
-        host._me = Identity(Ordinal(0), bytes(16))
-        host._options = SimpleNamespace(held=SimpleNamespace(token=CUT.token(0)))  # type: ignore
-        host._far_known = (None, [])
-        lineage = SimpleNamespace(generations=list)
-        host._store = SimpleNamespace(lineage=lineage)  # type: ignore[assignment]
-        host._lodging = SimpleNamespace(changes=0)  # type: ignore[assignment]
-        driver = SimpleNamespace(machine=machine, generation=third, logs=self.logs)
-        host.driver = driver  # type: ignore[assignment]
+        held = SimpleNamespace(token=CUT.token(0))
+        options: Any = SimpleNamespace(held=held, peer=0, process=(0, 0))
+        store: Any = SimpleNamespace(lineage=SimpleNamespace(generations=list))
+        driver: Any = SimpleNamespace(machine=machine, generation=third, logs=self.logs)
+        driver._machine, driver._started = machine, True
+        driver.unread = lambda: Driver.unread(driver)
+        ranges: Any = None
+        self.kin = Kinship(options, ranges, store, driver)
 
     def far(self) -> list[Gid]:
-        return [each.gid for each in self.host._far()]
+        return [each.gid for each in self.kin.far()]
 
 
 def test_what_has_arrived_is_read_elsewhere_until_it_is_listed() -> None:
