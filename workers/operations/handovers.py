@@ -232,10 +232,10 @@ class HandOvers:
         await asyncio.gather(*self._telling, return_exceptions=True)
 
 
-async def was_taken(
+async def who_took(
     parent: tuple[int, int], ranges: RingRanges, siblings: SiblingsLike, seconds: float
-) -> bool:
-    """Whether two brokers say that what was handed over was taken in, and that this has begun."""
+) -> set[int]:
+    """Brokers that say that what was handed over was taken in, and that this has begun."""
     token, epoch = parent
     tokens = [ranges.of_slice(ranges.slice_at(token)), *ranges.left_of(token, LEFT_RANGES)]
     peers = {
@@ -245,7 +245,7 @@ async def was_taken(
     }
     asked = {"token": token, "epoch": epoch}
     said = await siblings.broadcast("taken", dict.fromkeys(sorted(peers), asked), seconds)
-    return len({process_of(peer)[0] for peer, answer in said.items() if answer is True}) >= VOICES
+    return {process_of(peer)[0] for peer, answer in said.items() if answer is True}
 
 
 _SIZES = ("topics", "producers", "bytes", "bytes_max")

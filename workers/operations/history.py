@@ -29,7 +29,7 @@ from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import MEMBERS_MAX, U63
 from barco.types import Epoch, Token
-from barco.workers.operations.handovers import was_taken
+from barco.workers.operations.handovers import who_took
 from barco.workers.operations.hedged import Hedges
 from barco.workers.operations.origins import VOICES, Args, number
 from barco.workers.peers.ranges import RingRanges
@@ -164,21 +164,24 @@ async def look_for_children(
     token: int, store: ReplicaStore, ranges: RingRanges, siblings: SiblingsLike
 ) -> None:
     """Rule S8: asks whether children of other ranges have begun, for retention to go on here. What
-    two brokers say alike is noted; who would lie alone could only keep groups for longer."""
+    two brokers say alike is noted; who would lie alone could only keep groups for longer. A single
+    broker has nobody to say it but itself."""
+    voices_min = 1 if len(ranges.members(token)) == 1 else VOICES
     for generation in store.lineage.generations():
         parent = (token, generation.epoch)
         for child, has_begun in store.lineage.elsewhere(parent).items():
             if has_begun or generation.expired:
                 continue
             if child is None:
-                if await was_taken(parent, ranges, siblings, ANSWER_SECONDS):
+                voices = await who_took(parent, ranges, siblings, ANSWER_SECONDS)
+                if len(voices) >= voices_min:
                     await asyncio.to_thread(store.lineage.begun, parent, None)
                 continue
             peers = [peer_of(process) for process in ranges.processes_of_token(child[0])]
             asked = {"token": child[0], "epoch": child[1]}
             said = await siblings.broadcast("begun", dict.fromkeys(peers, asked), ANSWER_SECONDS)
             voices = {process_of(peer)[0] for peer, answer in said.items() if answer is True}
-            if len(voices) >= VOICES:  # Who its members are now, one alone may have told.
+            if len(voices) >= voices_min:  # Who its members are now, one alone may have told.
                 await asyncio.to_thread(store.lineage.begun, parent, child)
 
 

@@ -14,7 +14,7 @@ from barco.errors import NotReadyError
 from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
 from barco.model.ranges import peer_of
 from barco.types import Epoch, Ordinal
-from barco.workers.operations.handovers import HandOvers, was_taken
+from barco.workers.operations.handovers import HandOvers, who_took
 from barco.workers.peers.rpc import RpcServer, Siblings
 
 CUT = Cut(3, 8)
@@ -206,22 +206,22 @@ def test_who_hands_over_asks_for_room_before(tmp_path: Path) -> None:
     handing(tmp_path, test)
 
 
-def test_what_was_taken_in_has_begun_when_two_say_so(tmp_path: Path) -> None:
+def test_who_took_something_in_says_so_when_that_has_begun(tmp_path: Path) -> None:
     async def test(lab: Lab) -> None:
         asking = lab.right[2].siblings
         for each in lab.left:
             each.has_begun = lambda epoch: epoch <= 7  # type: ignore[method-assign,assignment]
 
-        async def taken() -> bool:
+        async def taken() -> set[int]:
             parent, ring = tuple(RIGHT.gid), lab.ring
-            return await was_taken(parent, ring, asking, 5.0)  # type: ignore[arg-type]
+            return await who_took(parent, ring, asking, 5.0)  # type: ignore[arg-type]
 
-        assert not await taken()
+        assert await taken() == set()
         lab.left[0].journal = TAKEN
-        assert not await taken(), "one alone"
+        assert await taken() == {0}
         lab.left[1].journal = TAKEN
-        assert await taken()
+        assert await taken() == {0, 3}
         lab.left[1].has_begun = lambda epoch: False  # type: ignore[method-assign,assignment]
-        assert not await taken()
+        assert await taken() == {0}
 
     handing(tmp_path, test)

@@ -451,6 +451,50 @@ def test_what_is_asked_has_bounds(root: Path) -> None:
     scene(root, test)
 
 
+async def handed_off(scene: Scene) -> None:
+    """Of what was handed over two brokers have to say that what took it in has begun; a single
+    broker has nobody else."""
+    token = builder.TOKEN
+    members = {token: (0, 1, 2)}
+    has: dict[int, bool] = {}
+
+    class Voices:
+        async def broadcast(self, op: str, args: Any, timeout: float) -> dict[int, Any]:
+            assert op in ("taken", "begun")
+            of_this = op == "taken" and {"token": token, "epoch": 2} in args.values()
+            return {peer: of_this and has.get(process_of(peer)[0], False) for peer in args}
+
+    class Ranges:
+        def processes_of_token(self, at: int) -> list[tuple[int, int]]:
+            return [(each, 3) for each in range(3)]
+
+        def members(self, at: int) -> tuple[int, ...]:
+            return members[at]
+
+        def slice_at(self, at: int) -> int:
+            return 5
+
+        def of_slice(self, number: int) -> int:
+            return token - 9
+
+        def left_of(self, at: int, count: int) -> list[int]:
+            return [at - 7]
+
+    handed = DecidedRecord(ancestor(2).gid, Successor(28, Kind.HANDOFF, ()))
+    scene.store.lineage.add_journal([(2, to_map(handed))])
+    parts: Any = (token, scene.store, Ranges(), Voices())
+    for words, brokers, known in (
+        ({}, 3, False),
+        ({1: True}, 3, False),
+        ({1: True}, 1, True),
+    ):
+        has.clear()
+        has.update(words)
+        members[token] = tuple(range(brokers))
+        await look_for_children(*parts)
+        assert scene.store.lineage.elsewhere((token, 2))[None] is known
+
+
 def test_a_parent_hears_that_its_child_has_begun(root: Path) -> None:
     """S8: of two that say so, once; before that its last generation stays."""
 
@@ -497,6 +541,7 @@ def test_a_parent_hears_that_its_child_has_begun(root: Path) -> None:
             has.update(words)
             await look_for_children(*parts)
             assert scene.store.lineage.elsewhere(parent) == {child: known}
+        await handed_off(scene)
         # And what a child's process says of itself.
         begun = Holding(token, scene.store, lambda: ()).operations["begun"]
         assert await begun({"token": token, "epoch": 2}) is True
