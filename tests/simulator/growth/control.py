@@ -152,7 +152,10 @@ class Control:
         for step in planner.due(node.ordinal):
             process = self.world.at_token.get((node.ordinal, step.ends[0].token))
             generation = self._led(process, step.ends[0]) if process is not None else None
-            if process is not None and generation is not None and self._is_open(step):
+            if process is None or generation is None or not self._is_open(step):
+                continue
+            # Whoever takes a range in needs its state, and not its parents' (`handovers`).
+            if step.kind is not StepKind.HAND_OVER or process.counted.get(generation.gid):
                 self.world.seen.note(f"a {step.kind} is proposed")
                 process.step(self._event(step, generation))
 

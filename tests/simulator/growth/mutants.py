@@ -49,6 +49,8 @@ class Mutant:
     """A reader goes on to a child before it has read its parent to the end."""
     forgets_states: bool = False
     """Who does not have a state leads without one."""
+    one_state: bool = False
+    """A join begins with the state of its first parent alone."""
     early_states: bool = False
     """A state is that of a group before the last."""
 
@@ -59,6 +61,7 @@ MUTANTS = (
     Mutant("a successor opens when one has accepted it", OpensAccepted),
     Mutant("a successor readable early", reads_early=True),
     Mutant("leads without state", forgets_states=True),
+    Mutant("what was handed over is left out of the union", one_state=True, sizes=(3, 4, 3, 4)),
     Mutant("a state at another place than T", early_states=True),
     Mutant("a child's epoch from a look-up of history", EpochLookedUp),
     Mutant("epoch = own + 1", EpochOwnPlusOne, sizes=(3, 4, 3, 4)),

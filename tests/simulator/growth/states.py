@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barco.model.generation import GENESIS_EPOCH, Generation, Parent
+from barco.cluster.state.kin import shares
+from barco.model.generation import Generation, Parent
 
 if TYPE_CHECKING:
     from .process import Process, State
@@ -18,23 +19,29 @@ class States:
         self.world = world
         self.forgets = getattr(world.mutant, "forgets_states", False)
         self.early = getattr(world.mutant, "early_states", False)
+        self.one = getattr(world.mutant, "one_state", False)
 
     def of_parents(self, process: Process, generation: Generation) -> State | None:
-        """The union of the parents' states; None: nobody in reach has one of them."""
+        """The union of what comes of each parent, as the carrier asks for it; None: nobody in reach
+        has one of them, or it is not known whose they are."""
+        assert process.replica is not None, "who makes one is there"
         found: State = {}
-        for parent in generation.parents:
-            state = self._of(process, parent)
+        parts = shares(process.replica.journal(), generation)
+        for share in parts[:1] if self.one else parts:
+            state = self._of(process, share.parent)
             if state is None:
                 return None
-            found |= state
+            slices = self.world.slices_between(share.token, share.end)
+            found |= {number: count for number, count in state.items() if number in slices}
+            assert found.keys() >= set(slices) or self.forgets, "each gives all that comes of it"
+        known = sum(len(self.world.slices_between(*share[1:])) for share in parts)
+        if parts and known < len(self.world.slices_of(generation)):
+            self.world.seen.note("whose a part is, is not known")
+            return None
         return found
 
     def _of(self, process: Process, parent: Parent) -> State | None:
-        if parent.tail == 0:  # It handed on what it began with.
-            if parent.gid.epoch == GENESIS_EPOCH:
-                return {}
-            record = self.world.control.record(process, parent.gid)
-            return self.of_parents(process, record) if record is not None else None
+        assert parent.tail > 0, "one without a group hands on its own parents"
         parent = parent._replace(tail=max(1, parent.tail - 1)) if self.early else parent
         if (mine := process.state_at(parent)) is not None:
             return mine

@@ -189,8 +189,11 @@ class GrowthWorld(World):
 
     def slices_of(self, generation: Generation) -> range:
         """The numbers of its slices."""
-        after = self.slots.get(generation.end, self.cut.slices)
-        return range(self.slots[generation.gid.token], after)
+        return self.slices_between(generation.gid.token, generation.end)
+
+    def slices_between(self, token: int, end: int) -> range:
+        """The numbers of the slices from a token to before another."""
+        return range(self.slots[token], self.slots.get(end, self.cut.slices))
 
     def first_of(self, number: int) -> Generation:
         """The genesis of a slice."""
