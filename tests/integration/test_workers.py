@@ -57,11 +57,6 @@ def logged(cluster: JoinedCluster, broker: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
-def words(cluster: JoinedCluster, broker: int) -> list[str]:
-    """What a broker's processes have logged."""
-    return [str(line["message"]) for line in logged(cluster, broker)]
-
-
 def placed(cluster: JoinedCluster, broker: int) -> bool:
     """Whether each process runs on the core that a broker with this table gives it."""
     told = json.loads((cluster.data(broker) / "processes.json").read_text())["processes"]
@@ -72,9 +67,8 @@ def placed(cluster: JoinedCluster, broker: int) -> bool:
     return all(os.sched_getaffinity(pids[each]) == {cores.of(table, each)} for each in pids)
 
 
-def test_one_worker_becomes_two_and_four_and_one(cluster: JoinedCluster) -> None:
-    """By the command for all, and then by the file of one broker that is restarted, under load; and
-    what was cut is joined again."""
+def test_one_worker_becomes_two_and_four(cluster: JoinedCluster) -> None:
+    """By the command for all, and then by the file of one broker that is restarted, under load."""
     load = Load(cluster)
     load.goes_on()
     at = cluster.endpoints[1]
@@ -85,10 +79,25 @@ def test_one_worker_becomes_two_and_four_and_one(cluster: JoinedCluster) -> None
     ask_in_file(cluster, 0, 1, 4)
     reached(cluster, shape(4, 2, 2))
     load.goes_on()
+    load.end()
+    everything(cluster, load)
     for broker in range(3):
         until("all are where they belong", lambda broker=broker: placed(cluster, broker))
+
+
+@pytest.mark.chaos
+def test_four_and_two_workers_become_one(cluster: JoinedCluster) -> None:
+    """What was cut is joined again, under load: also by the file of one broker."""
+    load = Load(cluster)
+    load.goes_on()
+    at = cluster.endpoints[1]
+    grown = barco("scale", "--workers", 2, "--timeout", 90, "--endpoint", at)
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    ask_in_file(cluster, 0, 1, 4)
+    reached(cluster, shape(4, 2, 2))
     ask_in_file(cluster, 0, 4, 2)
     reached(cluster, shape(2, 2, 2))
+    load.goes_on()
     fewer = barco("scale", "--workers", 1, "--timeout", 90, "--endpoint", at)
     assert fewer.returncode == 0, fewer.stdout + fewer.stderr
     reached(cluster, shape(1, 1, 1))

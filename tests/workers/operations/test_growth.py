@@ -10,10 +10,10 @@ from memory_spool import MemorySpool
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import held_range
-from barco.cluster.ring.routes import RangeRoute
+from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Target, TargetBroker, first_target
 from barco.cluster.state import events as ev
-from barco.errors import NoLeaderError
+from barco.errors import ConflictError, NoLeaderError
 from barco.model.generation import Generation, Gid, Identity
 from barco.workers.operations import growth
 from barco.workers.operations.growth import Growth
@@ -201,6 +201,26 @@ def test_a_join_is_the_machines_own() -> None:
     lab.driver.generation = Recorder(route).generation
     lab.growth._options = lab.options
     assert lab.growth.step(lab.service.target.heard) is None and lab.look() == []
+
+
+def test_no_range_goes_beyond_one_that_was_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both count their slices from 0: who took them in could not tell them apart."""
+    cut, desk = Cut(6, 4), four().service.target
+    members = [(n, (n + 1) % 6, (n + 2) % 6) for n in range(6)]
+    six = [
+        RangeRoute(4 * n, 4, cut.token(4 * n), 2, each[0], each) for n, each in enumerate(members)
+    ]
+    halves = [RangeRoute(at, 2, cut.token(at), 3, 0, (0, 1, 2)) for at in (0, 2)] + six[1:]
+    monkeypatch.setattr(desk, "cut", cut)
+
+    def asked(routes: list[RangeRoute], brokers: int) -> None:
+        monkeypatch.setattr(desk, "routes", lambda: RouteTable(cut, routes))
+        listed = tuple(TargetBroker(ordinal=each, workers=1) for each in range(brokers))
+        desk._check_joins(Target(1, cut, listed))
+
+    asked(halves, 6)
+    with pytest.raises(ConflictError, match="slices 0 to 7 would have to be joined"):
+        asked(six, 3)
 
 
 def wait(lab: Lab) -> None:

@@ -205,6 +205,23 @@ def test_two_that_say_the_same_are_believed(tmp_path: Path) -> None:
     joining(tmp_path, test)
 
 
+def test_old_news_end_no_round(tmp_path: Path) -> None:
+    """A range that was taken in and split off once more: who is late tells of the first time."""
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        joined = generation(OLD, END, 8, (0, 3, 1), Parent(LEFT.gid, 5), Parent(RIGHT.gid, 6))
+        halves = generation(OLD, NEW, 9, (0, 3, 1)), generation(NEW, END, 9, (3, 1, 2))
+        again = Successor(7, Kind.SPLIT, halves)
+        joiner.origins._journal = lambda: KNOWN
+        said: list[Any] = [((PARENT, SPLIT), {0, 1, 2})]
+        assert not joiner.origins._learn(said) and joiner.told == []
+        said.append(((joined, again), {0, 1}))
+        assert joiner.origins._learn(said)
+        assert joiner.told == [(joined, again, frozenset({0, 1}))]
+
+    joining(tmp_path, test)
+
+
 @pytest.mark.parametrize("case", ["one", "two words", "strangers", "not mine", "junk"])
 def test_less_than_that_is_not(tmp_path: Path, case: str) -> None:
     async def test(members: list[Member], joiner: Joiner) -> None:

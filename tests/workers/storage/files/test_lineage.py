@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barco.model.generation import Ballot, Gid, Identity
-from barco.protocol.replication import HeardRecord, PromisedRecord
+from barco.model.generation import Ballot, Generation, Gid, Identity, Kind, Parent, Successor
+from barco.protocol.replication import DecidedRecord, HeardRecord, PromisedRecord
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Ordinal, Token
 from barco.workers.storage.files import layout
@@ -138,3 +138,16 @@ def test_a_start_that_is_cut_off_says_it_with_the_rest_or_not_at_all(shard: Path
         made = Lineage.load(shard, FIRST)
         assert made.home == CLAIM.home and not made.doubtful, cut
         assert both(shard) == after
+
+
+def test_of_the_parents_of_a_join_its_own_log_has_one(tmp_path: Path) -> None:
+    """The other one's epoch says nothing of what is here, and may be that of another log here."""
+    member = Identity(Ordinal(0), bytes.fromhex(DISK))
+    parents = (Parent(Gid(Token(-7), Epoch(3)), 9), Parent(Gid(Token(40), Epoch(4)), 0))
+    joined = Generation(Gid(Token(-7), Epoch(5)), 99, member, 8, (member,), parents)
+    value = Successor(9, Kind.RELEAD, (joined,))
+    Lineage.load(tmp_path, CLAIM, token=-7).add_journal(
+        [(3, to_map(DecidedRecord(parents[0].gid, value)))]
+    )
+    found = Lineage.load(tmp_path, CLAIM, token=-7).get(5)
+    assert found is not None and found.parents == ((3, 9),) and found.session == 8
