@@ -281,7 +281,8 @@ class Worker:
                 digest = {"type": messages.TOPICS_DIGEST, "digest": has[0], "count": has[1]}
                 self._supervision.send(digest)
             stats = self._reactor.stats() | self._store.stats()
-            self._supervision.send({"type": messages.HEARTBEAT, "stats": stats})
+            blank = self._store.lineage.blank and self._replica.driver.machine is not None
+            self._supervision.send({"type": messages.HEARTBEAT, "stats": stats, "blank": blank})
             self._collector.tidy()
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
 

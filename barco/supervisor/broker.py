@@ -5,15 +5,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-import barco
 from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.growing import next_starts
+from barco.cluster.ring.growing import Idle, next_starts
 from barco.cluster.ring.target import first_target
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError, ProtocolError
@@ -29,7 +28,7 @@ from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
 from barco.supervisor.files.first_users import access_options
 from barco.supervisor.listeners import Listeners, open_listeners
-from barco.supervisor.processes import Keeper, Launch, ReadyBroker
+from barco.supervisor.processes import Keeper, Launch, ReadyBroker, worker_options
 from barco.supervisor.secret import read_secret
 from barco.supervisor.sources.plan import ServePlan
 from barco.supervisor.sources.reload import Reloader
@@ -118,6 +117,8 @@ class Broker:
         """What runs each keeper."""
         self._unmade: dict[int, str] = {}
         """By token: why there is no process for a range that needs one."""
+        self._idle = Idle()
+        self._endings: set[asyncio.Task[None]] = set()
         endpoint = machine.own_endpoint(plan.config, listeners.ports["discovery"])
         self._wisher = Wisher(endpoint, identity.cluster_uuid, self._heard)
         self._reloader = Reloader(
@@ -152,9 +153,10 @@ class Broker:
             await self._drain()
         finally:
             lives = list(self._lives.values())
-            for task in (*chores, *lives):
+            others = (*chores, *self._endings)
+            for task in (*others, *lives):
                 task.cancel()
-            await asyncio.gather(*chores, *lives, return_exceptions=True)
+            await asyncio.gather(*others, *lives, return_exceptions=True)
             if self._cluster is not None:
                 await self._cluster.close()
         for life in lives:
@@ -218,11 +220,37 @@ class Broker:
         if late:
             keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
             await asyncio.wait([life])
-        self._listeners.shut(held.number)
         table = self._table.without(token)
-        self._write_table(table)
+        try:
+            self._write_table(table)
+        except BarcoError:  # It would be there again at the next start: so it is now.
+            self._keepers[held.number] = self._keeper(held.number)
+            self._keep(held.number)
+            raise
+        self._listeners.shut(held.number)
         self._table = table
         self._tell_own()
+
+    def _end_idle(self, now: float) -> None:
+        """Processes that hold nothing, and that nobody has needed for a while; one at a time."""
+        if self._stop.is_set() or self._endings or not self._control.informed:
+            return
+        needed = {each.token for each in self._control.needed()}
+        lives = {number: keeper.life for number, keeper in self._keepers.items()}
+        blank = {number for number, life in lives.items() if life is not None and life.blank}
+        left = [each for each in self._table if not each.genesis and each.number in blank]
+        for token in self._idle.look([x.token for x in left if x.token not in needed], now)[:1]:
+            self._endings.add(ending := asyncio.create_task(self._end_one(token)))
+            ending.add_done_callback(self._endings.discard)
+
+    async def _end_one(self, token: int) -> None:
+        held = self._table.holding(token)
+        assert held is not None, "it was in the table just now"
+        log.info("a process that nobody needs is ended", extra={"worker": held.number})
+        try:
+            await self.end_range(token)
+        except BarcoError as error:
+            log.error("a process that nobody needs goes on: %s", error)
 
     def _start_needed(self) -> None:
         """Processes for what the target and the routes want of this broker."""
@@ -298,51 +326,20 @@ class Broker:
         return held.genesis or datadir.holds_events(self._plan.data_dir, held.token)
 
     def _options(self, worker: int, channel_fd: int) -> WorkerOptions:
-        config, identity = self._plan.config, self._identity
-        brokers, sockets = config.cluster.brokers, self._listeners.by_worker[worker]
-        return WorkerOptions(
-            version=barco.__version__,
+        return worker_options(
+            self._plan,
+            self._identity,
+            self._listeners,
+            table=self._table,
             worker=worker,
-            workers=identity.workers,
-            processes=self._table,
-            workers_asked=self._workers_asked,
-            core=self._cores.of(self._table, worker),
-            supervisor_pid=os.getpid(),
-            data_dir=str(self._plan.data_dir.resolve()),
-            cluster_uuid=identity.cluster_uuid,
-            link_key=self._key.hex(),
-            secret=bool(config.cluster.secret_file),
-            disk_uuid=identity.disk_uuid,
-            journals_named=self._named,
-            ordinal=identity.ordinal,
-            replaces=identity.replaces,
-            slices_per_range=identity.slices_per_range,
-            ring_size=identity.ring_size,
-            brokers=list(brokers) if len(brokers) > 1 else [],
-            replication_port=config.ports.replication,
-            shard_port=config.ports.shard,
             channel_fd=channel_fd,
-            listeners={name: [listener.fileno()] for name, listener in sockets.items()},
-            bind=machine.source_of(config),
-            advertise=machine.advertised_by(config),
-            clients=asdict(config.clients),
+            core=self._cores.of(self._table, worker),
+            key=self._key,
+            named=self._named,
+            asked=self._workers_asked,
             access=self._access,
-            ports=self._listeners.ports,
-            shard_endpoints=self._listeners.shard_endpoints,
-            engine=config.broker.engine,
-            nice=os.getpriority(os.PRIO_PROCESS, 0),
-            dev=self._plan.dev,
-            insecure_open=self._open_to_all,
-            memory_bytes=config.limits.memory_bytes,
-            event_bytes_max=config.limits.event_bytes_max,
-            request_bytes_max=config.limits.request_bytes_max,
             connections_max=self._connections_max,
-            auto_create=config.topics.auto_create,
-            retention_hours=config.topics.retention_hours,
-            retention_bytes=config.topics.retention_bytes,
-            segment_bytes=config.storage.segment_bytes,
-            compression=config.storage.compression,
-            drain_bytes_per_second=config.drain.bytes_per_second,
+            open_to_all=self._open_to_all,
         )
 
     def _ready(self, worker: int) -> None:
@@ -420,25 +417,10 @@ class Broker:
         if self._open_to_all:
             chores.append(machine.warn_open(self._plan.config))
         if self._cluster is not None:
-            chores.append(self._wait_ready())
+            chores.append(self._notifier.await_ready(lambda: self._announced))
             if self._plan.source is not None:
                 chores.append(self._plan.source(self._wisher.wish))
         return chores
-
-    async def _wait_ready(self) -> None:
-        """Until this broker is ready: nobody who started it may take it for one that hangs."""
-        waited = 0
-        while not self._announced:
-            seconds = limits.READY_WORD_SECONDS
-            usec = int(3e6 * seconds)
-            self._notifier.send(EXTEND_TIMEOUT_USEC=usec, STATUS="waits for the other brokers")
-            await asyncio.sleep(seconds)
-            waited += 1
-            if waited == 2 and not self._announced:
-                log.warning(
-                    "not ready yet: a part of the ring has no leader, which takes two of its three"
-                    " brokers, and all of them at a cluster's first start: start the others"
-                )
 
     async def _tick(self) -> None:
         """Give the control plane the time; a second is fine enough for all that it waits for."""
@@ -447,6 +429,7 @@ class Broker:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
             self._start_needed()
+            self._end_idle(loop.time())
             self._announce()  # Nobody waits any more for one that died and holds nothing.
             lives = [keeper.life for keeper in self._keepers.values()]
             self._crowding.look((life.stats for life in lives if life is not None), loop.time())

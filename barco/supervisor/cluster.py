@@ -55,7 +55,7 @@ from barco.supervisor.datadir import Identity
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
-from barco.supervisor.wire.changes import log_change
+from barco.supervisor.wire.changes import log_change, told
 from barco.types import Ordinal
 
 log = logging.getLogger("barco.cluster")
@@ -207,6 +207,11 @@ class Cluster:
         self._processes = told(table, sessions)
         self._unstored |= self._heard.look_again()
         self.node.run(self.node.machine.renew(self.node.now(), self._processes))
+
+    @property
+    def informed(self) -> bool:
+        """Whether what is needed is known: the whole ring, and the target, if there is one."""
+        return self.routes.is_covering and not self.aim.is_asked_for
 
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
@@ -472,14 +477,6 @@ def join(
     addresses = [(address, config.ports.gossip) for address in brokers]
     bind = machine.source_of(config)
     return Cluster(me, hello, addresses, bind=bind, send=send, key=key, data_dir=data_dir)
-
-
-def told(
-    table: ProcessTable, sessions: Mapping[int, int] | None = None
-) -> tuple[tuple[int, int, int], ...]:
-    """A broker's processes, as gossip tells them. sessions: of those that are ready, by number."""
-    ready = sessions or {}
-    return tuple((held.number, held.token, ready.get(held.number, 0)) for held in table)
 
 
 def _target_frame(target: Target) -> dict[str, Any]:

@@ -58,6 +58,11 @@ class Alone:
         self.target: Target | None = None
         """None: nobody has ever asked for other workers."""
 
+    @property
+    def informed(self) -> bool:
+        """Whether what is needed is known: there is nobody else to ask."""
+        return self.routes.is_covering
+
     def needed(self) -> list[HeldRange]:
         """The ranges for which this broker needs a process now."""
         return needed_ranges(self.target, self.routes, ((),), Ordinal(0))

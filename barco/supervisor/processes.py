@@ -13,15 +13,21 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO, Any
 
+import barco
 from barco import limits
 from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
 from barco.model.options import WorkerOptions
+from barco.model.ranges import ProcessTable
 from barco.protocol import messages
+from barco.supervisor import machine
 from barco.supervisor.channel import Channel
+from barco.supervisor.datadir import Identity
+from barco.supervisor.listeners import Listeners
 from barco.supervisor.relay import LogRelay
+from barco.supervisor.sources.plan import ServePlan
 from barco.supervisor.tied import die_with
 
 log = logging.getLogger("barco.supervisor")
@@ -101,6 +107,8 @@ class Life:
         """Every slice takes events through it; of a worker that has been ready once."""
         self.session = 0
         """Of this start, as it says itself when it is ready."""
+        self.blank = False
+        """It holds nothing: no generation, no vote, no copy of anything."""
         self.engine = "unknown"
         self.last_word = ""
         self.stats: dict[str, Any] = {}
@@ -281,6 +289,7 @@ class Keeper:
         if kind == messages.HEARTBEAT:
             stats = message.get("stats")
             life.stats = stats if isinstance(stats, dict) else {}
+            life.blank = message.get("blank") is True
         elif kind == messages.FATAL:
             life.last_word = str(message.get("text", ""))[: limits.LOG_LINE_BYTES_MAX]
         elif kind == messages.READY:
@@ -356,6 +365,73 @@ class Keeper:
             await asyncio.wait_for(self._stopping.wait(), delay)
         except TimeoutError:
             pass
+
+
+def worker_options(
+    plan: ServePlan,
+    identity: Identity,
+    listeners: Listeners,
+    *,
+    table: ProcessTable,
+    worker: int,
+    channel_fd: int,
+    core: int,
+    key: bytes,
+    named: bool,
+    asked: int,
+    access: dict[str, Any],
+    connections_max: int,
+    open_to_all: bool,
+) -> WorkerOptions:
+    """Of the process with this number. core: that it runs on, or -1; key: of the links. named:
+    whether all journals say whose they are. asked: workers that the configuration asks for."""
+    config = plan.config
+    brokers = config.cluster.brokers
+    sockets = listeners.by_worker[worker]
+    return WorkerOptions(
+        version=barco.__version__,
+        worker=worker,
+        workers=identity.workers,
+        processes=table,
+        workers_asked=asked,
+        core=core,
+        supervisor_pid=os.getpid(),
+        data_dir=str(plan.data_dir.resolve()),
+        cluster_uuid=identity.cluster_uuid,
+        link_key=key.hex(),
+        secret=bool(config.cluster.secret_file),
+        disk_uuid=identity.disk_uuid,
+        journals_named=named,
+        ordinal=identity.ordinal,
+        replaces=identity.replaces,
+        slices_per_range=identity.slices_per_range,
+        ring_size=identity.ring_size,
+        brokers=list(brokers) if len(brokers) > 1 else [],
+        replication_port=config.ports.replication,
+        shard_port=config.ports.shard,
+        channel_fd=channel_fd,
+        listeners={name: [listener.fileno()] for name, listener in sockets.items()},
+        bind=machine.source_of(config),
+        advertise=machine.advertised_by(config),
+        clients=asdict(config.clients),
+        access=access,
+        ports=listeners.ports,
+        shard_endpoints=listeners.shard_endpoints,
+        engine=config.broker.engine,
+        nice=os.getpriority(os.PRIO_PROCESS, 0),
+        dev=plan.dev,
+        insecure_open=open_to_all,
+        memory_bytes=config.limits.memory_bytes,
+        event_bytes_max=config.limits.event_bytes_max,
+        request_bytes_max=config.limits.request_bytes_max,
+        connections_max=connections_max,
+        auto_create=config.topics.auto_create,
+        retention_hours=config.topics.retention_hours,
+        retention_bytes=config.topics.retention_bytes,
+        segment_bytes=config.storage.segment_bytes,
+        compression=config.storage.compression,
+        drain_bytes_per_second=config.drain.bytes_per_second,
+    )
 
 
 def _in_child(supervisor: int) -> Callable[[], None]:

@@ -2,11 +2,16 @@
 and files that it hands over (LoadCredential=)."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from barco.limits import READY_WORD_SECONDS
+
+log = logging.getLogger("barco.supervisor")
 
 CREDENTIALS = Path("/etc/barco/credentials")
 CREDENTIAL = "credential:"
@@ -57,6 +62,20 @@ class Notifier:
                 sender.sendto(text.encode(), socket.MSG_DONTWAIT, address)
             except OSError:
                 pass
+
+    async def await_ready(self, ready: Callable[[], bool]) -> None:
+        """Until the broker is ready: nobody who started it may take it for one that hangs."""
+        waited = 0
+        while not ready():
+            seconds = READY_WORD_SECONDS
+            self.send(EXTEND_TIMEOUT_USEC=int(3e6 * seconds), STATUS="waits for the other brokers")
+            await asyncio.sleep(seconds)
+            waited += 1
+            if waited == 2 and not ready():
+                log.warning(
+                    "not ready yet: a part of the ring has no leader, which takes two of its three"
+                    " brokers, and all of them at a cluster's first start: start the others"
+                )
 
     async def watch(self, kept: Callable[[], Iterable[Tended]]) -> None:
         """Signs of life, for as long as the loop turns and nobody hangs beyond help."""

@@ -1,7 +1,8 @@
 """`barco serve` whose supervisor starts and ends processes for ranges when a test says so.
 
-It listens on run/grow in its data directory. A line of JSON comes, {"add": entry} or
-{"end": token}; one goes back: the table as it is then, or {"refused": why}.
+It listens on run/grow in its data directory. A line of JSON comes, {"add": entry},
+{"end": token}, or {"idle": seconds} for how long nobody needs one before it is ended; one goes
+back: the table as it is then, or {"refused": why}.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barco.cli import main
+from barco.cluster.ring import growing as ring
 from barco.errors import BarcoError
 from barco.model.ranges import from_plain, to_plain
 from barco.supervisor import broker
@@ -34,6 +36,8 @@ class GrowingBroker(broker.Broker):
         try:
             if "add" in asked:
                 self.add_range(from_plain([asked["add"]]).entries[0])
+            elif "idle" in asked:
+                ring.IDLE_SECONDS = asked["idle"]
             else:
                 await self.end_range(int(asked["end"]))
             answer: Any = to_plain(self.table)

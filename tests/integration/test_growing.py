@@ -205,3 +205,14 @@ def test_the_other_brokers_hear_of_it(cluster: Any) -> None:
     until("it is told again", lambda: told(cluster, 0, 1) == new)
     assert [each["number"] for each in ask(cluster.data(1), end=token)] == [0, 1, 2]
     until("it is told that it ended", lambda: told(cluster, 0, 1) == new[:3])
+    # At broker 2 nobody ends it: it holds nothing, and neither target nor routes want it there.
+    last = f"{cluster.hosts[2]}:9303"
+    assert len(told(cluster, 0, 2)) == 4 and said(cluster.log(2), "worker stopped", 3) == 0
+    ask(cluster.data(2), idle=0.5)
+    until("it is ended by itself", lambda: said(cluster.log(2), "worker stopped", 3))
+    until("others are told", lambda: len(told(cluster, 0, 2)) == 3)
+    table = json.loads((cluster.data(2) / "processes.json").read_text())["processes"]
+    assert [each["number"] for each in table] == [0, 1, 2] and get(last, "/ready")[0] == 0
+    ask(cluster.data(2), idle=300.0)
+    assert len(ask(cluster.data(2), add=entry(token, 4, 4, [1, 2, 0]))) == 4, "and it comes back"
+    until("it is ready again", lambda: get(last, "/ready")[0] == 200)

@@ -11,7 +11,7 @@ from . import tree
 
 BY_THE_CLOCK = {
     # Done every so often whatever happens, or so long after something.
-    "barco.supervisor.broker:_wait_ready": "systemd is told again",
+    "barco.supervisor.systemd:await_ready": "systemd is told again",
     "barco.supervisor.broker:_tick": "the control plane's clock",
     "barco.supervisor.systemd:watch": "systemd's clock",
     "barco.supervisor.machine:warn_open": "a warning that comes again",

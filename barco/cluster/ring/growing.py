@@ -11,6 +11,10 @@ from barco.types import Ordinal
 STARTS_MAX = 3
 """Processes that are begun at one look: each reads files, and the others go on meanwhile."""
 
+IDLE_SECONDS = 60.0
+"""A process that holds nothing ends when nobody has needed it for so long: a target may be changed
+back, and a broker that went away may be back."""
+
 HEARSAY_MAX = 6
 """Ranges that a broker has a process for only because of a route that somebody else has told. Who
 is named a member had its process before, so this takes a new disk, or a lie."""
@@ -127,6 +131,21 @@ class Needs:
                 self._hearsay.add(each.token)
             found.append(each)
         assert len(self._hearsay) <= HEARSAY_MAX, "what is more is passed over"
+        return found
+
+
+class Idle:
+    """Which of a broker's processes nobody has needed for a while. It is told the time."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def look(self, spare: Iterable[int], now: float) -> list[int]:
+        """The tokens of those that may end. spare: of those that hold nothing, and that nobody
+        needs now; news of both may be late."""
+        self._since = {token: self._since.get(token, now) for token in spare}
+        found = [token for token, since in self._since.items() if now - since >= IDLE_SECONDS]
+        assert all(since <= now for since in self._since.values()), "time does not go back"
         return found
 
 

@@ -1,8 +1,10 @@
-"""What is logged of other brokers as they come and go."""
+"""What is told of brokers as they come and go: to the log, and of this one to the others."""
 
 import logging
+from collections.abc import Mapping
 
 from barco.cluster.gossip.facts import BrokerInfo, Fact
+from barco.model.ranges import ProcessTable
 
 log = logging.getLogger("barco.cluster")
 
@@ -21,3 +23,11 @@ def log_change(info: BrokerInfo, before: Fact | None) -> None:
         log.warning("broker does not answer: it is suspected", extra=extra | {"by": info.by})
     else:
         log.error("broker is down", extra=extra)
+
+
+def told(
+    table: ProcessTable, sessions: Mapping[int, int] | None = None
+) -> tuple[tuple[int, int, int], ...]:
+    """A broker's processes, as gossip tells them. sessions: of those that are ready, by number."""
+    ready = sessions or {}
+    return tuple((held.number, held.token, ready.get(held.number, 0)) for held in table)

@@ -21,9 +21,10 @@ from barco.model.placement import Placement
 from barco.model.ranges import first_table
 from barco.model.replicas import Replicas
 from barco.protocol.gossip import Push
-from barco.supervisor.cluster import Cluster, ring_slices, told
+from barco.supervisor.cluster import Cluster, ring_slices
 from barco.supervisor.control import Sends
 from barco.supervisor.files.routes import store_routes, stored_routes
+from barco.supervisor.wire.changes import told
 from barco.types import Ordinal
 
 CUT = Cut(3, 8)

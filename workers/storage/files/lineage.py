@@ -32,6 +32,7 @@ class Lineage:
         self._moved: set[int] = set()
         self._elsewhere = content.elsewhere
         self._lock = threading.Lock()
+        self._wrote = False
         self.home: Home | None = content.home
         """Whose it is; None: it does not say so yet."""
         self.adopted = False
@@ -44,6 +45,11 @@ class Lineage:
         self.doubtful = files.doubtful
         """Records were lost in both."""
         self.torn_bytes = files.torn_bytes
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing was ever recorded: no generation, no vote, no copy."""
+        return not (self._generations or self.journal or self._wrote)
 
     @property
     def damaged(self) -> int:
@@ -170,6 +176,7 @@ class Lineage:
 
     def _append(self, *added: records.Record) -> None:
         with self._lock:
+            self._wrote = True
             for body in records.bodies(added):
                 self._files.append(body)
             for record in added:

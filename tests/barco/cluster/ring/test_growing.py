@@ -3,7 +3,9 @@
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import (
     HEARSAY_MAX,
+    IDLE_SECONDS,
     STARTS_MAX,
+    Idle,
     Needs,
     needed_ranges,
     next_starts,
@@ -89,3 +91,13 @@ def test_a_few_processes_are_started_at_once() -> None:
     assert len(found) > STARTS_MAX
     assert next_starts(found, ()) == found[:STARTS_MAX]
     assert next_starts(found, tokens[1:]) == found[:1]
+
+
+def test_what_holds_nothing_ends_when_nobody_has_needed_it_for_a_while() -> None:
+    idle = Idle()
+    assert idle.look([5, 7], 100.0) == []
+    assert idle.look([5, 7], 100.0 + IDLE_SECONDS - 1) == []
+    assert idle.look([7, 9], 100.0 + IDLE_SECONDS) == [7], "5 is needed, or holds something"
+    assert idle.look([5, 7], 101.0 + IDLE_SECONDS) == [7], "from now on"
+    assert idle.look([], 102.0 + IDLE_SECONDS) == []
+    assert idle.look([7], 103.0 + 2 * IDLE_SECONDS) == []

@@ -151,3 +151,13 @@ def test_of_the_parents_of_a_join_its_own_log_has_one(tmp_path: Path) -> None:
     )
     found = Lineage.load(tmp_path, CLAIM, token=-7).get(5)
     assert found is not None and found.parents == ((3, 9),) and found.session == 8
+
+
+def test_a_journal_is_blank_until_anything_was_recorded(tmp_path: Path) -> None:
+    """Then its process holds nothing, and may end."""
+    assert Lineage.load(tmp_path, token=7).blank
+    again = Lineage.load(tmp_path, token=7)
+    # A vote on another range's generation is none of its own, and is no less there.
+    again.add_journal([(2, {"t": "promised", "gid": [9, 2]})])
+    assert again.generations() == [] and not again.blank
+    assert not Lineage.load(tmp_path, token=7).blank
