@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip deb dist
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip deb dist boot
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ dist: setup ## The sdist and the wheel (manylinux), in dist/
 
 deb: setup ## A Debian package, in dist/
 	@scripts/deb.sh
+
+boot: deb ## The package under a real systemd: three units started, killed, reloaded, removed (root, debootstrap)
+	$(PYTHON) tests/packaging/boot.py
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .cluster .elastic .pytest_cache .mypy_cache .ruff_cache .benchmarks
