@@ -34,6 +34,8 @@ COMMANDS = (
     "recover",
     "replace",
     "certs",
+    "check",
+    "tune",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""

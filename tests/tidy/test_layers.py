@@ -39,6 +39,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "barco.supervisor.datadir",
         "barco.workers.storage",
     ),
+    "barco.cli.commands.check": (
+        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.supervisor"),
+        "barco.workers.storage",
+    ),
     "barco.cli.commands.dump": (
         *BYTES,
         "barco.cli",

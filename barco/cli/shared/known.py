@@ -55,6 +55,30 @@ def ask_others(config: Config) -> Iterator[KnownCluster]:
 
     ConfigError: it is of another cluster.
     """
+    for answer in answers(config):
+        if answer.told is None:
+            continue
+        if not answer.same_cluster:
+            raise ConfigError(
+                f"broker {answer.ordinal} at {answer.endpoint} is of another cluster than this one:"
+                " correct cluster.uuid or cluster.brokers"
+            )
+        yield _known(answer.endpoint, answer.told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of asking another broker of the list."""
+
+    ordinal: int
+    endpoint: str
+    told: Mapping[str, Any] | None
+    """None: it does not answer."""
+    same_cluster: bool
+
+
+def answers(config: Config) -> Iterator[Answer]:
+    """Of each other broker of the list, one after the other."""
     mark = cluster_mark(configuration.cluster_uuid(config))
     for ordinal, host in enumerate(config.cluster.brokers):
         if ordinal == config.broker.ordinal or len(config.cluster.brokers) == 1:
@@ -64,13 +88,10 @@ def ask_others(config: Config) -> Iterator[KnownCluster]:
             with barco.Admin(endpoint, timeout_s=ASK_SECONDS) as admin:
                 told = admin.brokers()
         except BarcoError:
+            yield Answer(ordinal=ordinal, endpoint=endpoint, told=None, same_cluster=False)
             continue
-        if told.get("cluster") != mark:
-            raise ConfigError(
-                f"broker {ordinal} at {endpoint} is of another cluster than this one: correct"
-                " cluster.uuid or cluster.brokers"
-            )
-        yield _known(endpoint, told)
+        same = told.get("cluster") == mark
+        yield Answer(ordinal=ordinal, endpoint=endpoint, told=told, same_cluster=same)
 
 
 def _known(endpoint: str, told: Mapping[str, Any]) -> KnownCluster:

@@ -1,0 +1,90 @@
+"""Certificates with their keys: a handshake with oneself proves that they can be used, and tells
+for how long. Python's own ssl does it, so that no broker needs a library for it."""
+
+import ssl
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+
+from barco.cli.commands.certs import files
+from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
+from barco.errors import BarcoError
+from barco.supervisor.systemd import CREDENTIALS
+
+AREA = "certificate"
+EXPIRED = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
+NOT_SERVING = ("ca", "clients-ca", "client-*")
+"""Of what barco certs makes: nobody is to be served with these."""
+STEPS_MAX = 10
+"""Of each side in a handshake; TLS 1.3 has two."""
+
+
+def look(named: Sequence[Path] | None, config: Path | None) -> Iterator[Finding]:
+    """Those that are named, or those that lie where a broker's do."""
+    if named is not None:
+        found = list(named)
+    else:
+        beside = [] if config is None else [config.parent]
+        folders = dict.fromkeys([*beside, CREDENTIALS])
+        found = [path for folder in folders for path in _pairs(folder)]
+    for path in found:
+        yield one(path)
+
+
+def one(path: Path, now: datetime | None = None) -> Finding:
+    """A certificate whose key is beside it."""
+    key = path.with_suffix(files.KEY)
+    try:
+        until = _until(path, key)
+    except ssl.SSLCertVerificationError as error:
+        ended = error.verify_code == EXPIRED
+        advice = f"barco certs renew {path.stem}" if ended else "it is not a broker's, or not yet"
+        return Finding(AREA, FAULT, f"{path}: {error.verify_message}: {advice}")
+    except BarcoError as error:
+        return Finding(AREA, FAULT, error.detail)
+    except ssl.SSLError as error:
+        why = "it is not the key of that certificate" if "MISMATCH" in str(error.reason) else error
+        return Finding(AREA, FAULT, f"{path} with {key.name}: {why}")
+    except OSError as error:
+        return Finding(AREA, FAULT, f"cannot read {key}: {error.strerror}")
+    if not files.closed(key):
+        return Finding(AREA, FAULT, f"{key} can be used by others: chmod 600 {key}")
+    days = (until - (now or datetime.now(UTC))).days
+    if days < files.WARN_DAYS:
+        words = f"{path} ends in {days} days: barco certs renew {path.stem}"
+        return Finding(AREA, WARNING, words)
+    return Finding(AREA, GOOD, f"{path} for {days} days")
+
+
+def _pairs(folder: Path) -> list[Path]:
+    try:
+        found = sorted(folder.glob(f"*{files.CERTIFICATE}"))
+        found = [each for each in found if each.with_suffix(files.KEY).exists()]
+        return [path for path in found if not any(map(PurePath(path.stem).match, NOT_SERVING))]
+    except OSError:  # Not ours to look into.
+        return []
+
+
+def _until(certificate: Path, key: Path) -> datetime:
+    """When it ends; ssl.SSLError if the key does not fit or it is not valid now, OSError if one of
+    the two cannot be read."""
+    files.read(certificate)  # Of bounded size.
+    here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    here.load_cert_chain(certificate, key)
+    there = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    there.check_hostname = False
+    there.load_verify_locations(certificate)
+    # It is believed for this handshake, whoever has signed it.
+    there.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_here, to_there = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = here.wrap_bio(to_here, to_there, server_side=True)
+    client = there.wrap_bio(to_there, to_here)
+    for _ in range(STEPS_MAX):
+        for end in (client, server):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    found = client.getpeercert() or {}
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(found["notAfter"])), UTC)

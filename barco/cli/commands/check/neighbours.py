@@ -1,0 +1,38 @@
+"""The other brokers of the cluster, as the configuration lists them."""
+
+from collections.abc import Iterator
+
+import barco
+from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
+from barco.cli.shared.known import answers
+from barco.config import Config
+from barco.errors import ConfigError
+from barco.supervisor.secret import read_secret
+
+AREA = "neighbour"
+
+
+def look(config: Config) -> Iterator[Finding]:
+    """Whether each answers, is of the same cluster, and of the same version."""
+    if len(config.cluster.brokers) <= 1:
+        return
+    try:
+        read_secret(config)
+        yield Finding("secret", GOOD, config.cluster.secret_file or "none, on loopback only")
+    except ConfigError as error:
+        yield Finding("secret", FAULT, error.detail)
+    for answer in answers(config):
+        name = f"broker {answer.ordinal} at {answer.endpoint}"
+        if answer.told is None:
+            words = (
+                f"{name} does not answer: start it, or open its ports (from 9250 on) to this one"
+            )
+            yield Finding(AREA, WARNING, words)
+        elif not answer.same_cluster:
+            words = f"{name} is of another cluster: correct cluster.uuid or cluster.brokers"
+            yield Finding(AREA, FAULT, words)
+        elif (version := str(answer.told.get("version"))) != barco.__version__:
+            words = f"{name} has version {version}, this is {barco.__version__}"
+            yield Finding(AREA, WARNING, words)
+        else:
+            yield Finding(AREA, GOOD, f"{name}, version {version}")

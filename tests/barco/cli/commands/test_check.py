@@ -1,0 +1,186 @@
+"""`barco check` and `barco tune`: what they find here, and would say elsewhere."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from barco.cli import main
+from barco.cli.commands.check import certificates, disk, host, neighbours
+from barco.cli.commands.check.finding import FAULT, GOOD, WARNING
+from barco.cli.commands.tune import knobs
+from barco.config import Config
+
+
+def test_this_machine_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is left behind, and the directory need not be there."""
+    where = tmp_path / "not" / "there"
+    assert main(["check", "--data-dir", str(where), "--json"]) == 0
+    found = {each["area"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+    assert {"kernel", "io_uring", "file system", "direct writes", "clock"} <= set(found)
+    assert found["direct writes"]["level"] == GOOD
+    assert list(tmp_path.iterdir()) == []
+    assert main(["check", "--data-dir", str(where)]) == 0
+    assert str(tmp_path) in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs at /dev/shm")
+def test_memory_is_no_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--data-dir", "/dev/shm/barco-check"]) == 1
+    assert "in memory" in capsys.readouterr().out
+    assert not Path("/dev/shm/barco-check").exists()
+
+
+def test_the_file_system_is_that_of_the_last_mount_above() -> None:
+    mounts = (
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        "2 1 0:3 / /var/lib rw shared:1 - nfs4 host:/x rw\n"
+        "3 1 8:2 / /var/lib/my\\040disk rw - btrfs /dev/sdb rw\n"
+        "4 3 8:3 / /var/lib/my\\040disk rw - xfs /dev/sdc rw\n"
+        "torn\n"
+    )
+    for path, kind in (
+        *(("/home", "ext4"), ("/var/lib", "nfs4"), ("/var/libx", "ext4")),
+        ("/var/lib/my disk/a", "xfs"),
+    ):
+        assert disk.file_system(Path(path), mounts) == kind
+
+
+def test_kernels_and_io_uring() -> None:
+    assert host.kernel("5.4.0").level == FAULT
+    assert host.kernel("5.10.1").level == WARNING
+    assert host.kernel("6.8.0-x").level == GOOD
+    nothing = 999  # No system call of that number: as on a kernel without io_uring.
+    assert host.io_uring("auto", nothing).level == WARNING
+    found = host.io_uring("io_uring", nothing)
+    assert found.level == FAULT and "CONFIG_IO_URING" in found.words
+
+
+def test_limits_are_those_of_the_shell() -> None:
+    script = (
+        "import resource\nfor each in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):\n"
+        "    resource.setrlimit(each, (1024, 1024))\n"
+        "from barco.cli import main\nmain(['check', '--json'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    found = {each["area"]: each for each in json.loads(done.stdout)["findings"]}
+    assert "LimitNOFILE=" in found["open files"]["words"]
+    assert "LimitMEMLOCK=" in found["locked memory"]["words"]
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] != 1024
+
+
+def test_budgets_that_do_not_fit() -> None:
+    config = Config().override("limits", memory_bytes=2**40).override("broker", workers=8)
+    found = host.memory(config)
+    assert found.level == WARNING and "limits.memory_bytes" in found.words
+    assert host.memory(Config().override("broker", workers=1)).level == GOOD
+
+
+def test_certificates_by_a_handshake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = tmp_path / "certs"
+    made = ["certs", "init", "--dir", str(where), "--broker", "127.0.0.1"]
+    assert main(made) == 0
+    path = where / "broker-0.crt"
+    assert certificates.one(path).level == GOOD
+    now = datetime.now(UTC)
+    assert certificates.one(path, now + timedelta(days=340)).level == WARNING
+    config = where / "barco.toml"
+    config.write_text("")
+    capsys.readouterr()
+    words = ["check", "--config", str(config), "--data-dir", str(tmp_path), "--json"]
+    assert main(words) == 0
+    looked = json.loads(capsys.readouterr().out)["findings"]
+    named = [each["words"].split()[0] for each in looked if each["area"] == "certificate"]
+    assert named == [str(path)]
+    assert "not a broker's" in certificates.one(where / "ca.crt").words
+    (where / "broker-0.key").chmod(0o640)
+    assert "chmod 600" in certificates.one(path).words
+    (where / "broker-0.key").write_bytes((where / "ca.key").read_bytes())
+    assert "not the key" in certificates.one(path).words
+    (where / "broker-0.key").unlink()
+    assert certificates.one(path).level == FAULT
+    assert main(["check", "--data-dir", str(tmp_path), "--certificate", str(path)]) == 1
+
+
+def test_neighbours(broker, tmp_path: Path) -> None:
+    """One is away, and what answers in the place of the other is of another cluster."""
+    host_, _, port = broker.endpoint.rpartition(":")
+    others = (host_, "127.0.0.77", "127.0.0.78")
+    config = Config().override("cluster", brokers=others).override("ports", discovery=int(port))
+    found = list(neighbours.look(config.override("broker", ordinal=2, bind="127.0.0.78")))
+    assert [each.level for each in found] == [GOOD, FAULT, WARNING]
+    assert "another cluster" in found[1].words and "does not answer" in found[2].words
+    assert list(neighbours.look(Config())) == []
+
+
+def machine(root: Path, device: str, **sysctls: str) -> Path:
+    """A root directory whose only disk is that of tmp_path, by its number."""
+    for name, value in sysctls.items():
+        path = root / "proc/sys" / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n")
+    queue = root / "sys/block/nvme7n1/queue"
+    queue.mkdir(parents=True)
+    for name, value in (
+        ("scheduler", "none [mq-deadline]"),
+        ("rotational", "0"),
+        ("rq_affinity", "2"),
+    ):
+        (queue / name).write_text(value)
+    part = root / "sys/block/nvme7n1/nvme7n1p1"
+    part.mkdir()
+    link = root / "sys/dev/block" / device
+    link.parent.mkdir(parents=True)
+    link.symlink_to(part)
+    for folder in ("etc/sysctl.d", "etc/udev/rules.d"):
+        (root / folder).mkdir(parents=True)
+    return root
+
+
+def test_what_is_not_right_is_written_for_now_and_for_the_next_start(tmp_path: Path) -> None:
+    number = os.stat(tmp_path).st_dev
+    root = machine(
+        tmp_path / "root",
+        f"{os.major(number)}:{os.minor(number)}",
+        **{"net__core__somaxconn": "128", "vm__swappiness": "60", "fs__file-max": "2000000"},
+    )
+    found = {knob.name: knob for knob in knobs.look(root, tmp_path / "data")}
+    assert not found["net.core.somaxconn"].right and found["fs.file-max"].right
+    assert "net.ipv4.tcp_max_syn_backlog" not in found  # This kernel has none.
+    off = [knob for knob in found.values() if not knob.right and knob.kind != "advice"]
+    written, refused = knobs.apply(off, root)
+    assert refused == [] and "net.core.somaxconn = 4096" in written
+    assert str(root / knobs.SYSCTL_FILE) in written
+    lines = (root / knobs.SYSCTL_FILE).read_text().splitlines()[1:]
+    assert lines == ["net.core.somaxconn = 4096", "vm.swappiness = 10"]
+    rule = 'ACTION=="add|change", KERNEL=="nvme7n1", ATTR{queue/scheduler}="none"'
+    assert (root / knobs.UDEV_FILE).read_text().splitlines()[1:] == [rule]
+    # What a kernel takes is a word; this file has kept all of it.
+    (root / "sys/block/nvme7n1/queue/scheduler").write_text("[none] mq-deadline")
+    (root / "proc/sys/net/core/somaxconn").write_text("64")
+    again = [k for k in knobs.look(root, tmp_path) if not k.right and k.kind != "advice"]
+    assert [knob.name for knob in again] == ["net.core.somaxconn"]
+    knobs.apply(again, root)
+    assert (root / knobs.SYSCTL_FILE).read_text().splitlines()[1:] == lines, "both are kept"
+    (root / knobs.SYSCTL_FILE).unlink()
+    (root / "etc/sysctl.d").rmdir()
+    assert len(knobs.apply(again, root)[1]) == 1
+
+
+def test_tune_prints_and_only_root_writes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["tune", "--all", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"] == [] and {"name", "now", "wanted", "why"} <= set(found["knobs"][0])
+    assert main(["tune"]) == 0
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["tune", "--apply"]) == 1
+    assert "as root" in capsys.readouterr().err
