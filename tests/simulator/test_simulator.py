@@ -60,6 +60,11 @@ def test_an_older_generation_is_not_followed_after_a_newer_one() -> None:
     check(run(1033, SECONDS, lag=True))
 
 
+def test_what_is_followed_may_be_shut_before_the_core_has_it() -> None:
+    """The core kept what it had led, and an assertion of its follower ended the process."""
+    check(run(9100175, SECONDS))
+
+
 def test_work_is_done_at_all() -> None:
     """Without faults the leader never changes and nothing is left behind."""
     outcome = run(0, SECONDS, faults=[])

@@ -188,7 +188,9 @@ class Role:
         gid = logs.current
         if self.name != FOLLOWER or gid is None or self._hides(gid):
             return None
-        assert logs.leading is None, "the core leads nothing that is followed"
+        if logs.leading is not None:  # Its successor was shut before the core could have it.
+            assert gid == logs.leading, "the core leads what it has"
+            return None
         return replica.steady(gid) if logs.rests(gid) else None
 
 
