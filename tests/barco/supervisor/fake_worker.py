@@ -150,12 +150,10 @@ class Worker:
 
 misbehave()
 print(json.dumps(log_line), flush=True)
-say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
-if "die-ready" in modes:
-    sys.exit(3)
 try:
+    say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
+    if "die-ready" in modes:
+        sys.exit(3)
     Worker().run()
 except (BrokenPipeError, ConnectionResetError):
-    sys.exit(
-        0
-    )  # The supervisor ended between a word of ours and its answer; its last word is what counts.
+    sys.exit(0)  # The supervisor has ended: its last word is what counts, and not a traceback here.
