@@ -20,6 +20,7 @@ from faultlab.growth import GrowthScene, Round
 from faultlab.hurts import crash
 from faultlab.prober import percentile
 from faultlab.scene import EASE
+from faultlab.steps import Costs
 
 from barco.workers.storage.files import layout
 
@@ -45,7 +46,7 @@ def main() -> int:
     for number in range(args.rounds) if args.rounds else itertools.count():
         if time.monotonic() > until:
             break
-        kills = args.kill == "always" or (args.kill == "second" and number % 2 == 1)
+        kills = _kills(args.kill, number)
         root = Path(tempfile.mkdtemp(prefix="barco-elastic-"))
         layout.check_data_dir(root)
         found = one_round(root, seed + number, args.ease, kills=kills)
@@ -62,7 +63,19 @@ def main() -> int:
         f" p50 {percentile(waits, 0.5):.2f} s, p99 {percentile(waits, 0.99):.2f} s,"
         f" max {percentile(waits, 1.0):.2f} s"
     )
+    for kills in (False, True):
+        costs = Costs()
+        for number, each in enumerate(done):
+            if kills == _kills(args.kill, number):
+                costs.add(each.costs)
+        if costs.split:
+            print(f"{'with' if kills else 'without'} kills: {costs}")
     return int(any(each.wrong for each in done))
+
+
+def _kills(when: str, number: int) -> bool:
+    """Whether a broker is killed in each step of a round."""
+    return when == "always" or (when == "second" and number % 2 == 1)
 
 
 def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:

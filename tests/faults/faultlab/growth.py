@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultlab.mount import Mount
 from faultlab.prober import Gap, Prober
 from faultlab.ring import SIZE, Node, Ring
 from faultlab.scene import EASE, RingScene
+from faultlab.steps import Costs, look
 from faultlab.wire import call
 
 BROKERS_MAX = 12
@@ -113,6 +114,7 @@ class Round:
     waits: list[float]
     """For each slice and each growth the longest time without an acknowledgement."""
     wrong: str
+    costs: Costs = field(default_factory=Costs)
 
     def __str__(self) -> str:
         took = ", ".join(
@@ -132,6 +134,7 @@ class GrowthScene(RingScene):
         super().__init__(root, seed, name, ease=ease)
         self.took: dict[int, float] = {}
         self.waits: list[float] = []
+        self.costs, self._root, self._began = Costs(), root, 0.0
 
     def make_ring(self, root: Path, disks: Sequence[Mount]) -> GrowingRing:
         assert not disks, "they grow on the file system that is there"
@@ -142,6 +145,7 @@ class GrowthScene(RingScene):
 
     def measured(self, found: Sequence[Gap]) -> None:
         self.waits += [gap.seconds for gap in found]
+        look(self.costs, self._root, self.prober, self._began)
 
     def grow(self, brokers: int, beside: Callable[[], object] = lambda: None) -> None:
         """Brokers join until there are so many, then the cluster is scaled, also to fewer;
@@ -150,7 +154,7 @@ class GrowthScene(RingScene):
             self.ring.join(ordinal)
 
         def scaled() -> None:
-            began = time.monotonic()
+            self._began = began = time.monotonic()
             self.ring.ask_for(brokers)
             beside()
             self.ring.await_size(brokers)
@@ -175,4 +179,4 @@ class GrowthScene(RingScene):
         """Everything is read back and checked."""
         report = self.report()
         wrong = "; ".join(f"{check}: {found[0]} …" for check, found in report.wrong.items())
-        return Round(report.acked, self.took, self.waits, wrong[:3000])
+        return Round(report.acked, self.took, self.waits, wrong[:3000], self.costs)

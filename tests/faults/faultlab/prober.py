@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,6 +41,8 @@ class Prober:
         self._stopping = threading.Event()
         self._keys = KEYS if slices else KEYS[:: ring.placement.slices_per_range]
         self._acks: dict[int, list[float]] = {at: [] for at in range(len(self._keys))}
+        self._answers: list[tuple[float, float, str]] = []
+        """When each request was answered, how long that took, and how."""
         self._threads = [
             threading.Thread(target=self._run, args=(at, key, node.port), daemon=True)
             for at, key in enumerate(self._keys)
@@ -52,11 +55,17 @@ class Prober:
         wire = None
         target = f"/v1/topic/prober/messages?partitionKey={key}"
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 wire = wire or Wire(address, TIMEOUT_S)
-                if wire.call("POST", target, b"x").status == 200:
-                    self._acks[at].append(time.monotonic())
-            except (OSError, EOFError):
+                answer, now = wire.call("POST", target, b"x"), time.monotonic()
+                told = answer.headers.get("barco-outcome", "")
+                self._answers.append((now, now - began, f"{answer.status} {told}".strip()))
+                if answer.status == 200:
+                    self._acks[at].append(now)
+            except (OSError, EOFError) as error:
+                now = time.monotonic()
+                self._answers.append((now, now - began, type(error).__name__))
                 if wire is not None:
                     wire.close()
                 wire = None
@@ -76,6 +85,16 @@ class Prober:
             found.append(max(gaps, default=Gap(until - since, at, since)))
         return found
 
+    def took(self, since: float, until: float) -> list[float]:
+        """Seconds of each request that was acknowledged in this time."""
+        answers = self._answers[:]
+        return [took for at, took, how in answers if since <= at <= until and how == "200"]
+
+    def answered(self, since: float) -> Counter[str]:
+        """How often each answer was given since then: its status, and what it says of the event;
+        or the error."""
+        return Counter(how for at, _, how in self._answers[:] if at >= since)
+
     def await_all(self, until: float) -> bool:
         """Whether each range has been written once more, at the latest at this time."""
         since = time.monotonic()
@@ -89,6 +108,7 @@ class Prober:
     def forget(self) -> None:
         """Nobody will ask for more than the last second any more."""
         now = time.monotonic()
+        self._answers = [each for each in self._answers[:] if each[0] > now - 5]
         for acks in self._acks.values():
             acks[:] = [ack for ack in acks if ack > now - 1]
 
