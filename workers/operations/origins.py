@@ -3,7 +3,7 @@
 The parent of a range that was made by a split is another range's, with other processes: no link of
 replication leads there. So who has no open generation asks for how it came to be (`origin`), and
 takes what two members of the parent say alike; the machine looks at it once more (rule P8). That it
-is worth to ask now is a hint without content (`begun_by`), which anybody may give.
+is worth to ask now, and whom, is a hint (`begun_by`), which anybody may give.
 """
 
 import asyncio
@@ -95,7 +95,9 @@ class Origins:
         self._journal, self._wants, self._taught = journal, wants, taught
         self._kick = asyncio.Event()
         self._hinted: asyncio.TimerHandle | None = None
-        self._hint_at = 0.0
+        self._hint_at, self._all_at = 0.0, 0.0
+        self._parent: int | None = None
+        """Whose end is hinted: its processes are asked, and all others another time."""
         self._telling: set[asyncio.Task[Any]] = set()
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "origin": self._origin,
@@ -115,6 +117,8 @@ class Origins:
         return [to_map(OpenedRecord(parent)), to_map(DecidedRecord(parent.gid, value))]
 
     async def _begun_by(self, args: Args) -> None:
+        of = args.get("of")
+        self._parent = None if of is None else number(args, "of", TOKEN_MIN, TOKEN_MAX)
         if self._hinted is None:
             loop = asyncio.get_running_loop()
             self._hinted = loop.call_at(self._hint_at, self._begin_round)
@@ -134,21 +138,24 @@ class Origins:
                     continue
                 process = self._ranges.process_at(member.ordinal, child.gid.token)
                 if process is not None and peer_of(process) != self._peer:
-                    task = asyncio.get_running_loop().create_task(self._tell(peer_of(process)))
+                    call = self._tell(peer_of(process), parent.gid.token)
+                    task = asyncio.get_running_loop().create_task(call)
                     self._telling.add(task)
                     task.add_done_callback(self._telling.discard)
 
-    async def _tell(self, peer: int) -> None:
+    async def _tell(self, peer: int, parent: int) -> None:
         with suppress(BarcoError):  # It asks by itself.
-            await self._siblings.call(peer, "begun_by", {}, TELL_SECONDS)
+            await self._siblings.call(peer, "begun_by", {"of": parent}, TELL_SECONDS)
 
     # --- Who asks ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """For as long as the process lives: asks while there is something to learn."""
-        pause = ASK_SECONDS
+        pause, time = ASK_SECONDS, asyncio.get_running_loop().time
         while True:
             pause = ASK_SECONDS if self._kick.is_set() else min(2 * pause, ASK_SECONDS_MAX)
+            if not self._kick.is_set() or time() >= self._all_at:  # Hints may be lies.
+                self._parent, self._all_at = None, time() + 2 * ASK_SECONDS_MAX
             self._kick.clear()
             if self._wants():
                 await self._ask()
@@ -166,10 +173,12 @@ class Origins:
 
     def _asked(self) -> list[int]:
         """Who may know: the processes of this range, of the one that its slices are in, and of some
-        on the left."""
+        on the left; or those of the range that a hint has named."""
         tokens = [self._token, self._ranges.of_slice(self._first_slice)]
         left = sorted((each.token for each in self._ranges.all), reverse=True)
         tokens += [token for token in left if token < self._token][:LEFT_RANGES]
+        if self._parent is not None:
+            tokens = [self._parent]
         found = {
             peer_of(process)
             for token in dict.fromkeys(tokens)

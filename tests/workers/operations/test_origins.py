@@ -321,6 +321,40 @@ def test_a_hint_counts_although_somebody_has_not_answered(
     joining(tmp_path, test)
 
 
+def test_a_hint_says_whom_to_ask_and_a_wrong_one_keeps_nobody_from_asking_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        hint = joiner.origins.operations["begun_by"]
+        for wrong in ({"of": "0"}, {"of": 2**63}, {"of": True}):
+            with pytest.raises(RequestError):
+                await hint(wrong)
+        everybody = joiner.origins._asked()
+        await hint({"of": OLD})
+        assert joiner.origins._asked() == [member.peer for member in members] == everybody
+        await hint({"of": NEW})  # Of which there is only this process.
+        assert joiner.origins._asked() == []
+        await hint({})
+        assert joiner.origins._asked() == everybody
+        monkeypatch.setattr(origins, "ASK_SECONDS_MAX", 0.2)
+        monkeypatch.setattr(origins, "ASK_SECONDS", 300.0)
+        for member in members:
+            member.journal = None
+        await hint({"of": NEW})
+        task = asyncio.create_task(joiner.origins.run())
+        await asyncio.sleep(0.05)
+        for member in members:
+            member.journal = KNOWN
+        async with asyncio.timeout(10):
+            while not joiner.told:
+                await hint({"of": NEW})
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    joining(tmp_path, test)
+
+
 def _listed(member: Member, asked: list[str]) -> Any:
     async def operation(op: str, args: Mapping[str, Any]) -> Any:
         asked.append(op)
