@@ -16,6 +16,8 @@ install 'barco[certs]'); brokers and clients do not, so this may run on another 
   ca.crt, ca.key                     the authority; brokers need ca.crt, and nobody needs ca.key but
                                      this command: keep it away from the brokers
   broker-N.crt, broker-N.key         of broker N: for its clients and for the other brokers
+  clients-ca.crt, clients-ca.key     the authority of clients, made with the first of them: who may
+                                     make clients cannot make brokers
   client-NAME.crt, client-NAME.key   of a client, whom brokers know by that name
 
 Keys are ECDSA P-256 and have mode 0600. A broker's certificate names the cluster and the broker
@@ -71,7 +73,7 @@ def add_parser(subparsers: Any) -> None:
     _add_days(client)
     renew = _verb(verbs, "renew", "certificates that last longer, in the place of those there are")
     renew.add_argument("name", metavar="NAME", nargs="*",
-                       help="such as broker-0, client-x or ca (default: all but ca)")  # fmt: skip
+                       help="such as broker-0, client-x or ca (default: all but the authorities)")  # fmt: skip
     renew.add_argument("--new-key", action="store_true", help="with new keys, too")
     _add_days(renew)
     show = _verb(verbs, "show", "what certificates there are, and for how long")

@@ -15,7 +15,10 @@ from barco.cli.shared import talk
 from barco.config import Config
 from barco.errors import CertificateError, ConfigError
 
-CA = "ca"
+CA, CLIENTS_CA = "ca", "clients-ca"
+"""Two, so that whoever may make clients cannot make brokers."""
+AUTHORITIES = (CA, CLIENTS_CA)
+_KEEPS = "barco certs renew keeps who it is; --force makes new ones"
 _NAME = re.compile(r"[\w.@-]{1,64}", re.ASCII)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_.:-]{1,253}")
 
@@ -67,27 +70,36 @@ def client(args: argparse.Namespace) -> int:
     """A client's files."""
     if not _NAME.fullmatch(args.name):
         raise CertificateError(f"{args.name!r} is no name: letters, digits, _ . @ -, 64 at most")
-    days = args.days or files.LEAF_DAYS
-    pair = authority.issue(_settled(args.dir), args.name, days)
-    return _issued(args, {f"client-{args.name}": pair})
+    days, made = args.days or files.LEAF_DAYS, {}
+    if any(path.exists() for path in _paths(args.dir, [CLIENTS_CA])):
+        signer = _settled(args.dir, CLIENTS_CA)
+    else:
+        files.make_directory(args.dir)
+        signer = made[CLIENTS_CA] = authority.new_authority("barco clients", files.CA_DAYS)
+    name = f"client-{args.name}"
+    if not args.force:
+        files.refuse_existing(_paths(args.dir, [name]), _KEEPS)
+    return _keep(args, made | {name: authority.issue(signer, args.name, days)})
 
 
 def renew(args: argparse.Namespace) -> int:
     """The old one stays until the new one is complete; with its key, so that the two belong
     together at each moment."""
-    signer = _settled(args.dir)
+    _settle(args.dir)
     names = args.name or _leaves(args.dir)
     if not names:
         raise CertificateError(f"there is no certificate in {args.dir} but the authority's")
     made: dict[str, Pair] = {}
-    for name in sorted(names, key=lambda name: name != CA):  # The authority signs the others.
+    for name in sorted(names, key=lambda name: name not in AUTHORITIES):  # They sign the others.
         if not _NAME.fullmatch(name):
             raise CertificateError(f"{name!r} is no name of a file here: broker-0, client-x, ca")
-        if name == CA:
+        by = _signs(name)
+        signer = made.get(by) or _settled(args.dir, by)
+        if name in AUTHORITIES:
             days = args.days or files.CA_DAYS
             title = authority.common_name(signer.certificate)
             # Another key would make each certificate that it has signed worthless.
-            signer = made[CA] = authority.new_authority(title, days, signer.key)
+            made[name] = authority.new_authority(title, days, signer.key)
             continue
         old = authority.load_pair(args.dir / name)
         if not authority.signed_by(old.certificate, signer.certificate):
@@ -105,9 +117,7 @@ def show(args: argparse.Namespace) -> int:
     paths = args.file or sorted(args.dir.glob(f"*{files.CERTIFICATE}"))
     if not paths:
         raise CertificateError(f"there is no certificate in {args.dir}: barco certs init")
-    above = args.dir / f"{CA}{files.CERTIFICATE}"
-    signer = authority.load_certificate(above) if above.exists() else None
-    told = [_facts(path, signer, args.within) for path in paths]
+    told = [_facts(path, args.within) for path in paths]
     wrong = [f"{each['file']}: {fault}" for each in told for fault in each["faults"]]
     if args.json:
         talk.print_json({"certificates": told})
@@ -197,18 +207,25 @@ def _paths(directory: Path, names: list[str]) -> list[Path]:
 
 def _leaves(directory: Path) -> list[str]:
     found = sorted(path.stem for path in directory.glob(f"*{files.CERTIFICATE}"))
-    return [name for name in found if name != CA]
+    return [name for name in found if name not in AUTHORITIES]
 
 
-def _settled(directory: Path) -> Pair:
-    """The authority, in a directory where everything is in its place."""
+def _signs(name: str) -> str:
+    """Whose certificate it is that has signed this one."""
+    if name in AUTHORITIES:
+        return name
+    return CLIENTS_CA if name.startswith("client-") else CA
+
+
+def _settled(directory: Path, name: str = CA) -> Pair:
+    """An authority, in a directory where everything is in its place."""
     _settle(directory)
-    if not (directory / f"{CA}{files.KEY}").exists():
+    if not (directory / f"{name}{files.KEY}").exists():
         raise CertificateError(
-            f"there is no {CA}{files.KEY} in {directory}: give the --dir where barco certs init"
+            f"there is no {name}{files.KEY} in {directory}: give the --dir where barco certs init"
             " made the authority"
         )
-    return authority.load_pair(directory / CA)
+    return authority.load_pair(directory / name)
 
 
 def _settle(directory: Path) -> None:
@@ -225,8 +242,7 @@ def _settle(directory: Path) -> None:
 
 def _issued(args: argparse.Namespace, made: dict[str, Pair]) -> int:
     if not args.force:
-        advice = "barco certs renew keeps who it is; --force makes new ones"
-        files.refuse_existing(_paths(args.dir, list(made)), advice)
+        files.refuse_existing(_paths(args.dir, list(made)), _KEEPS)
     return _keep(args, made)
 
 
@@ -238,8 +254,7 @@ def _keep(args: argparse.Namespace, made: dict[str, Pair], *, keys: bool = True)
         contents |= {path: pem for path, pem in pems.items() if keys or path.suffix != files.KEY}
     files.write(contents)
     if args.json:
-        signer = authority.load_certificate(args.dir / f"{CA}{files.CERTIFICATE}")
-        told = [_facts(args.dir / f"{name}{files.CERTIFICATE}", signer, 0) for name in made]
+        told = [_facts(args.dir / f"{name}{files.CERTIFICATE}", 0) for name in made]
         talk.print_json({"made": [str(path) for path in contents], "certificates": told})
     else:
         for path in contents:
@@ -255,14 +270,17 @@ def _advise(args: argparse.Namespace, made: dict[str, Pair]) -> None:
             f" {args.dir / CA}{files.KEY} where no broker is"
         )
     for name, pair in made.items():
-        wanted = args.days or (files.CA_DAYS if name == CA else files.LEAF_DAYS)
-        if name != CA and authority.days_left(pair.certificate) < wanted - 1:
-            talk.say(f"{name} ends with the authority: barco certs renew ca, then renew")
+        wanted = args.days or files.LEAF_DAYS
+        if name not in AUTHORITIES and authority.days_left(pair.certificate) < wanted - 1:
+            by = _signs(name)
+            talk.say(f"{name} ends with its authority: barco certs renew {by}, then renew")
 
 
-def _facts(path: Path, signer: Any, within: int) -> dict[str, Any]:
+def _facts(path: Path, within: int) -> dict[str, Any]:
     """What a certificate says, and what is wrong with it."""
     certificate = authority.load_certificate(path)
+    above = path.with_name(f"{_signs(path.stem)}{files.CERTIFICATE}")
+    signer = authority.load_certificate(above) if above.exists() else None
     left, faults = authority.days_left(certificate), []
     if left <= 0:
         faults.append("it has expired")

@@ -35,10 +35,11 @@ def own(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "own"))
 
 
-def context(directory: Path, name: str, *, server: bool) -> ssl.SSLContext:
+def context(directory: Path, name: str, *, server: bool, ca: str = "ca") -> ssl.SSLContext:
+    """As it stands there with that certificate; ca: whom it believes."""
     protocol = ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
     made = ssl.SSLContext(protocol)
-    made.load_verify_locations(directory / "ca.crt")
+    made.load_verify_locations(directory / f"{ca}.crt")
     made.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -73,7 +74,8 @@ def shown(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tu
 def test_openssl_takes_them_for_what_they_are_for(made: Path) -> None:
     def verified(name: str, purpose: str) -> bool:
         words = ["openssl", "verify", "-x509_strict", "-purpose", purpose]
-        words += ["-CAfile", str(made / "ca.crt"), str(made / f"{name}.crt")]
+        ca = "clients-ca" if name.startswith("client-") else "ca"
+        words += ["-CAfile", str(made / f"{ca}.crt"), str(made / f"{name}.crt")]
         return subprocess.run(words, check=False, capture_output=True, timeout=60).returncode == 0
 
     for ordinal in range(len(HOSTS)):
@@ -107,10 +109,15 @@ def test_who_is_of_another_authority_or_of_another_name_is_refused(
         handshake(server, context(own, "broker-0", server=False), HOSTS[0])
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(server, context(made, "broker-1", server=False), HOSTS[1])
-    with pytest.raises(ssl.SSLError):  # A client's certificate does not make it a broker.
+    client = context(made, "client-dash@home", server=False)
+    with pytest.raises(ssl.SSLError):  # A client's certificate opens no port of brokers,
+        handshake(server, client, HOSTS[0])
+    with pytest.raises(ssl.SSLError):  # and does not make it one,
         fake = context(made, "client-dash@home", server=True)
-        handshake(fake, context(made, "broker-1", server=False), HOSTS[0])
-    told = handshake(server, context(made, "client-dash@home", server=False), HOSTS[0])
+        handshake(fake, context(made, "broker-1", server=False, ca="clients-ca"), HOSTS[0])
+    # but opens those of clients.
+    server = context(made, "broker-0", server=True, ca="clients-ca")
+    told = handshake(server, client, HOSTS[0])
     assert told["subject"] == ((("commonName", "dash@home"),),) and "subjectAltName" not in told
     code, found = shown(own, capsys)
     assert code == 1 and "has not signed it" in found["broker-1"]["faults"][0]
@@ -169,10 +176,10 @@ def test_renewed_ones_say_the_same_for_longer(
     for name, each in after.items():
         same = ("subject", "names", "authority")
         assert [each[key] for key in same] == [before[name][key] for key in same]
-        assert (each["serial"] != before[name]["serial"]) == (name != "ca")
-        assert each["daysLeft"] == pytest.approx(3650 if name == "ca" else 500, abs=0.2)
+        assert (each["serial"] != before[name]["serial"]) == (not name.endswith("ca"))
+        assert each["daysLeft"] == pytest.approx(3650 if each["authority"] else 500, abs=0.2)
     kept = {name for name, key in keys.items() if (own / name).read_bytes() == key}
-    assert kept == ({"ca.key"} if words else set(keys))
+    assert kept == ({"ca.key", "clients-ca.key"} if words else set(keys))
     server, peer = context(own, "broker-0", server=True), context(own, "broker-1", server=False)
     handshake(server, peer, HOSTS[0])
 
@@ -246,9 +253,10 @@ def test_show_says_what_has_to_be_done(own: Path, capsys: pytest.CaptureFixture[
     ("words", "told"),
     [
         (["show"], "barco certs init"),
-        (["renew"], "no ca.key"),
+        (["renew"], "no certificate"),
+        (["renew", "ca"], "no ca.key"),
+        (["renew", "client-x"], "no clients-ca.key"),
         (["client", "a/b"], "is no name"),
-        (["client", "x"], "no ca.key"),
         (["init", "--broker", "a b"], "neither an address nor a host name"),
         (["init", "--broker", "a", "--broker", "b", "--broker", "c"], "give --cluster"),
         (["init", "--broker", "::1", "--cluster", "1"], "not 32 hexadecimal digits"),
