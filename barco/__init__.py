@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barco.client import (
+        Access,
         Ack,
         Admin,
         AsyncAdmin,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Access",
     "Ack",
     "Admin",
     "AsyncAdmin",

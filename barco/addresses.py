@@ -7,8 +7,10 @@ network address translation stands between it and its clients.
 import ipaddress
 import re
 import socket
+from collections.abc import Sequence
 
 from barco.errors import ConfigError
+from barco.limits import HOSTS_MAX
 
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*", re.ASCII)
@@ -96,3 +98,14 @@ def source(bind: str, mine: str) -> str:
         except OSError:
             return bind
     return mine
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """ConfigError for what can not be in clients.hosts."""
+    rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
+    if len(hosts) > HOSTS_MAX:
+        raise ConfigError(f"clients.hosts = {hosts!r}: {HOSTS_MAX} at most")
+    for host in hosts:
+        named = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
+        if named is None:
+            raise ConfigError(f"clients.hosts = {host!r}: {rule}")

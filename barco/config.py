@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barco import limits, settings_file
-from barco.addresses import bind_in_cluster, check_address, check_advertise
+from barco.addresses import bind_in_cluster, check_address, check_advertise, check_hosts
 from barco.errors import ConfigError
 from barco.model.options import COMPRESSIONS, ENGINES
 
@@ -115,6 +115,16 @@ class AccessSection:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSection:
+    """[tls]: of the ports for clients, which speak nothing else once there is a certificate."""
+
+    certificate: str = _key("", "file with the certificate, then its chain, in PEM; empty: no TLS")
+    key: str = _key("", "file with its key, in PEM without passphrase, of mode 0600 or 0640")
+    client_ca: str = _key("", "file with the CAs of clients, who then need a certificate; in PEM")
+    handshakes_per_second: int = _key(limits.TLS_HANDSHAKES_PER_SECOND, "of each worker, at most")
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsSection:
     """[topics]: what a topic has that nobody configured."""
 
@@ -164,6 +174,7 @@ class Config:
     ports: PortsSection = field(default_factory=PortsSection)
     clients: ClientsSection = field(default_factory=ClientsSection)
     access: AccessSection = field(default_factory=AccessSection)
+    tls: TlsSection = field(default_factory=TlsSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     storage: StorageSection = field(default_factory=StorageSection)
@@ -171,7 +182,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_broker(self)
-        _check_clients(self)
+        check_hosts(self.clients.hosts)
         _check_ports(self)
         _check_storage(self)
         _check_sizes(self)
@@ -236,6 +247,11 @@ def endpoint_default(environment: Mapping[str, str] | None = None) -> str:
     """Where commands look for a broker when nobody said: $BARCO_ENDPOINT, else this machine."""
     environment = os.environ if environment is None else environment
     return environment.get("BARCO_ENDPOINT") or f"127.0.0.1:{Config().ports.discovery}"
+
+
+def ca_default(environment: Mapping[str, str] | None = None) -> str:
+    """File of whom commands trust when nobody said: $BARCO_CA; empty: whom the system trusts."""
+    return (os.environ if environment is None else environment).get("BARCO_CA", "")
 
 
 def ordinal(config: Config, host_name: str | None = None) -> int:
@@ -369,15 +385,6 @@ def _require(condition: bool, dotted: str, value: object, rule: str) -> None:
         raise ConfigError(f"{dotted} = {value!r}: {rule}")
 
 
-def _check_clients(config: Config) -> None:
-    hosts, most = config.clients.hosts, limits.HOSTS_MAX
-    _require(len(hosts) <= most, "clients.hosts", hosts, f"{most} at most")
-    for host in hosts:
-        rule = "must be a host name without port, an origin such as https://a.example:8443, or *"
-        named = re.fullmatch(r"\*|(https?://)?[\w.-]{1,253}(?(1)(:\d{1,5})?)", host, re.ASCII)
-        _require(named is not None, "clients.hosts", host, rule)
-
-
 def _check_broker(config: Config) -> None:
     broker, cluster = config.broker, config.cluster
     check_address(broker.bind, "broker.bind")
@@ -467,6 +474,7 @@ def _check_sizes(config: Config) -> None:
         ),
         ("limits.memory_bytes", limits.MEMORY_BYTES_FLOOR, limits.MEMORY_BYTES_CEILING),
         ("storage.segment_bytes", limits.SEGMENT_BYTES_FLOOR, limits.SEGMENT_BYTES_CEILING),
+        ("tls.handshakes_per_second", 1, limits.TLS_HANDSHAKES_PER_SECOND_MAX),
         ("topics.retention_hours", 0, limits.RETENTION_HOURS_MAX),
         ("topics.retention_bytes", 0, 2**62),
         ("drain.bytes_per_second", limits.DRAIN_BYTES_PER_SECOND_FLOOR, 2**40),

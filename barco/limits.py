@@ -93,6 +93,10 @@ CONFIG_BYTES_MAX = 1 * MiB
 CONFIG_KEY_DOTS_MAX = 16
 """In a key as it is written; broker.bind has one."""
 
+TLS_HANDSHAKES_PER_SECOND, TLS_HANDSHAKES_PER_SECOND_MAX = 1_000, 100_000
+TLS_HANDSHAKE_SECONDS, TLS_FILE_BYTES_MAX, TLS_WARN_DAYS = 10.0, 64 * KiB, 30
+"""A third of a core; the rest, and who waits for how long: docs/tls.md."""
+
 HOSTS_MAX = 1_000
 """Names in clients.hosts: each request's Host is looked up among them."""
 
@@ -476,13 +480,8 @@ assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
 assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS
 # The back-offs before the last of these deaths have to fit into the window, or it never fires.
-assert (
-    sum(
-        min(RESTART_BACKOFF_SECONDS_MIN * 2**n, RESTART_BACKOFF_SECONDS_MAX)
-        for n in range(CRASH_LOOP_DEATHS - 1)
-    )
-    < CRASH_LOOP_SECONDS
-)
+_BACKOFFS = [RESTART_BACKOFF_SECONDS_MIN * 2**n for n in range(CRASH_LOOP_DEATHS - 1)]
+assert sum(min(each, RESTART_BACKOFF_SECONDS_MAX) for each in _BACKOFFS) < CRASH_LOOP_SECONDS
 assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX and REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX
 assert COMMIT_ATTEMPTS_MAX * (ATTEMPT_NAME_BYTES_MAX + 3) < 1 * MiB, "one PUT names them all"
 assert GOSSIP_TELL_SECONDS < GOSSIP_PROBE_ANSWER_SECONDS < GOSSIP_PROBE_SECONDS

@@ -25,10 +25,11 @@ from barco.workers.operations.growth import Growth
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
-from barco.workers.peers.siblings import HTTP
+from barco.workers.peers.siblings import HTTP, HTTPS
 from barco.workers.process.build import make_spool
 from barco.workers.process.collector import Collector
 from barco.workers.process.footprint import Footprint
+from barco.workers.process.sealing import Sealing
 from barco.workers.process.selector import Upcall
 from barco.workers.process.supervision import Supervision
 from barco.workers.process.turns import Turns
@@ -143,11 +144,15 @@ class Worker:
         self._network.on_route = self._tell_route
         self._supervision.on_target = self._service.target.hear
         self._service.target.tell = self._tell_target
+        self._sealing = Sealing(self._reactor, self._options.tls)
+        self._service.sealing = self._sealing.status
+        self._supervision.on_tls = self._sealing.take
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)
         self._background.add(channel)
         heartbeat = self._spawn(self._heartbeat())
+        self._spawn(self._sealing.tell_failures())
         public = self._options.listeners.keys() - {"shard", "replication"}
         self._listen({"shard"} | public if self._options.held.genesis else {"shard"})
         try:
@@ -169,13 +174,14 @@ class Worker:
             for fd in self._options.listeners[name]:
                 with socket.socket(fileno=os.dup(fd)) as listener:
                     listener.listen(limits.LISTEN_BACKLOG)
-                self._reactor.listen(fd, HTTP)
+                self._reactor.listen(fd, HTTPS if self._sealing.on else HTTP)
 
     async def _open(self) -> None:
         """From the recovery of the shard to READY."""
         usual = gc.get_threshold()
         gc.set_threshold(START_OBJECTS, *usual[1:])
         await self._replica.open()
+        self._sealing.count_in(self._service)
         self._app.open()
         self._spawn(self._growth.run())
         if self._options.workers_asked:

@@ -88,6 +88,8 @@ def _run(arguments: Sequence[str]) -> int:
         args = parser.parse_args(arguments)
     except SystemExit as ended:
         return _flushed(ended.code if isinstance(ended.code, int) else 2)
+    if "seal" in args:
+        args.seal(args)
     return _flushed(modules[args.command].run(args))
 
 

@@ -5,10 +5,12 @@ from barco.client.consumer import AsyncConsumer, Consumer, ConsumerOptions
 from barco.client.producer import AsyncProducer, Producer
 from barco.client.reader import AsyncReader, ReaderOptions, read
 from barco.client.sender import ProducerOptions
+from barco.client.wire.access import Access
 from barco.client.wire.batching import Ack
 from barco.client.wire.codec import Event
 
 __all__ = [
+    "Access",
     "Ack",
     "Admin",
     "AsyncAdmin",

@@ -37,6 +37,8 @@ Supervisor to worker:
                                                     (`barco.model.ranges.to_plain`)
     {"type": "target", "target"}                    the one that its keeper has said
     {"type": "target", "ask": true}                 gossip tells another one: ask its keeper
+    {"type": "tls", "tls": {...}}                   the certificate for connections to come, and
+                                                    keys of tickets (`WorkerOptions.tls`)
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -58,4 +60,5 @@ VIEW = "view"
 REPLY = "reply"
 CLUSTER = "cluster"
 PROCESSES = "processes"
+TLS = "tls"
 DRAIN = "drain"

@@ -48,13 +48,17 @@ class LoadError(Exception):
     """Spark could not do it; the text is the line of its many that says why."""
 
 
-def reach(endpoints: str, topic: str) -> None:
+def reach(endpoints: str, topic: str, ca: str = "") -> None:
     """A wrong address is told at once, not when Spark is up and has waited as tasks do.
 
     LoadError: it is none. BarcoError: nobody answers there.
     """
-    options = _options({"endpoints": endpoints, "topic": topic})
+    options = _options({"topic": topic} | _brokers(endpoints, ca))
     Brokers(options.access, REACH_SECONDS).get("/v1/topology")
+
+
+def _brokers(endpoints: str, ca: str) -> dict[str, str]:
+    return {"endpoints": endpoints} | ({"ca": ca} if ca else {})
 
 
 def _options(given: dict[str, str]) -> WriteOptions:
@@ -116,8 +120,8 @@ class Progress:
 class Job:
     """A load of files into a topic."""
 
-    def __init__(self, endpoints: str, topic: str, writer: str | None) -> None:
-        given = {"endpoints": endpoints, "topic": topic}
+    def __init__(self, endpoints: str, topic: str, writer: str | None, ca: str = "") -> None:
+        given = {"topic": topic} | _brokers(endpoints, ca)
         self._options = _options(given | ({"writerId": writer} if writer else {}))
         self._given = given
         self.writer = self._options.writer or new_writer()
@@ -263,12 +267,19 @@ def _are_events(rows: DataFrame) -> bool:
 
 
 def to_parquet(
-    spark: SparkSession, endpoints: str, topic: str, directory: str, *, overwrite: bool
+    spark: SparkSession,
+    endpoints: str,
+    topic: str,
+    directory: str,
+    *,
+    overwrite: bool,
+    ca: str = "",
 ) -> int:
     """The events of a topic as they are now; returns how many."""
     # Spark makes the directory before it asks for the first event.
-    Brokers(WriteOptions.parse({"endpoints": endpoints}).access, REACH_SECONDS).slices(topic)
-    reader = spark.read.format("barco").option("endpoints", endpoints)
+    given = _brokers(endpoints, ca)
+    Brokers(WriteOptions.parse(given).access, REACH_SECONDS).slices(topic)
+    reader = spark.read.format("barco").options(**given)
     frame = reader.option("subscribe", topic).load()
     frame.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
     return spark.read.parquet(directory).count()

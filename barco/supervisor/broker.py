@@ -26,6 +26,7 @@ from barco.supervisor.control import Alone, Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
+from barco.supervisor.files.certificate import Certified
 from barco.supervisor.files.first_users import access_options
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import Keeper, Launch, ReadyBroker, worker_options
@@ -120,11 +121,13 @@ class Broker:
         self._idle = Idle()
         self._endings: set[asyncio.Task[None]] = set()
         endpoint = machine.own_endpoint(plan.config, listeners.ports["discovery"])
-        self._wisher = Wisher(endpoint, identity.cluster_uuid, self._heard)
+        self._seal = Certified(plan.config)
+        self._wisher = Wisher(endpoint, identity.cluster_uuid, self._heard, self._seal.chain)
         self._reloader = Reloader(
             plan.config,
             read=self._read_again,
             wish=self._wisher.wish,
+            seal=self._seal_again,
             notify=self._reloading,
         )
 
@@ -338,6 +341,7 @@ class Broker:
             named=self._named,
             asked=self._workers_asked,
             access=self._access,
+            tls=self._seal.told(),
             connections_max=self._connections_max,
             open_to_all=self._open_to_all,
         )
@@ -382,6 +386,7 @@ class Broker:
                 workers=pids,
                 engines=[life.engine for life in lives if life is not None],
                 data_dir=str(self._plan.data_dir),
+                tls=bool(self._seal.chain()),
             )
         )
 
@@ -414,6 +419,7 @@ class Broker:
         chores: list[Any] = [self._tick(), self._reloader.run()]
         if self._notifier.watchdog_seconds is not None:
             chores.append(self._notifier.watch(self._keepers.values))
+        chores.append(self._seal.watch(self._tell_tls))
         if self._open_to_all:
             chores.append(machine.warn_open(self._plan.config))
         if self._cluster is not None:
@@ -457,6 +463,15 @@ class Broker:
         config, _ = machine.check(found, plan.insecure_allow_open)
         datadir.check_formatted(plan.data_dir, config, self._identity, self._table)
         return config
+
+    def _seal_again(self, config: Config) -> str:
+        said = self._seal.renew(config)
+        self._tell_tls(self._seal.told())
+        return said
+
+    def _tell_tls(self, told: dict[str, Any]) -> None:
+        if told:
+            self._send([(worker, {"type": messages.TLS, "tls": told}) for worker in self._keepers])
 
     def _heard(self) -> HeardCluster:
         """Of the cluster, for who wishes for more brokers."""

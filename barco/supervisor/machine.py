@@ -15,6 +15,7 @@ from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS, ring_size_valid
 from barco.model.ranges import ProcessTable
+from barco.supervisor.files.certificate import read_certificate
 from barco.supervisor.secret import read_secret
 from barco.types import Ordinal
 
@@ -41,6 +42,7 @@ def check(config: Config, insecure_allow_open: bool) -> tuple[Config, bool]:
     open_to_all = check_bind(config, insecure_allow_open)
     advertised_by(config)
     read_secret(config)
+    read_certificate(config)
     return config, open_to_all
 
 
@@ -51,7 +53,7 @@ def check_bind(config: Config, insecure_allow_open: bool) -> bool:
     if not insecure_allow_open:
         raise ConfigError(
             f"broker.bind = {config.broker.bind!r} would let other machines in, which needs both"
-            " tls.certificate and auth.tokens, and this version has neither: use 127.0.0.1, or"
+            " tls.certificate and auth.tokens, and this version has no tokens: use 127.0.0.1, or"
             " --insecure-allow-open to let anyone who reaches this address read and write"
         )
     return True

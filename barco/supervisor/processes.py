@@ -51,6 +51,8 @@ class ReadyBroker:
     """The process id of each worker."""
     engines: list[str]
     data_dir: str
+    tls: bool = False
+    """Whether its ports for clients speak TLS."""
 
 
 def as_input(options: WorkerOptions) -> IO[bytes]:
@@ -380,6 +382,7 @@ def worker_options(
     named: bool,
     asked: int,
     access: dict[str, Any],
+    tls: dict[str, Any],
     connections_max: int,
     open_to_all: bool,
 ) -> WorkerOptions:
@@ -415,6 +418,7 @@ def worker_options(
         advertise=machine.advertised_by(config),
         clients=asdict(config.clients),
         access=access,
+        tls=tls,
         ports=listeners.ports,
         shard_endpoints=listeners.shard_endpoints,
         engine=config.broker.engine,

@@ -12,6 +12,7 @@ from . import tree
 BY_THE_CLOCK = {
     # Done every so often whatever happens, or so long after something.
     "barco.supervisor.systemd:await_ready": "systemd is told again",
+    "barco.supervisor.files.certificate:watch": "certificates age",
     "barco.supervisor.broker:_tick": "the control plane's clock",
     "barco.supervisor.systemd:watch": "systemd's clock",
     "barco.supervisor.machine:warn_open": "a warning that comes again",
@@ -23,6 +24,7 @@ BY_THE_CLOCK = {
     "barco.workers.worker:_retention": "events age",
     "barco.workers.worker:_idle_positions": "groups age",
     "barco.workers.worker:_staging": "writes age",
+    "barco.workers.process.sealing:tell_failures": "one line a minute",
     "barco.workers.process.footprint:watch": "the kernel does not tell how large a process is",
     "barco.cli.commands.drain:_look_on": "its pace: brokers tell nobody who only looks on",
     "barco.workers.operations.drains:run": "who has what changes without a word to it",

@@ -41,6 +41,7 @@ LEADERS_ONLY = frozenset(
     + ("topic_apply", "behind")
 )
 """Operations on what only the leader has, or that write to the log."""
+Sealed = Callable[[], dict[str, Any] | None]
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
@@ -79,6 +80,9 @@ class ShardService:
 
     gate: Gate = Open()
     """Set by the host of a replica."""
+
+    sealing: Sealed = staticmethod(lambda: None)
+    """What seals connections of clients, for `/status`; set by the worker."""
 
     def __init__(
         self,

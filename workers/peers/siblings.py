@@ -23,7 +23,7 @@ RETRY_SECONDS_SOON = 0.2
 RETRY_SECONDS_MAX = 1.0
 """Between two attempts: at first, and for a sibling that has been away for `SOON_SECONDS`."""
 SOON_SECONDS = 10.0
-HTTP, HAND_OFF = 0, 1
+HTTP, HAND_OFF, HTTPS = 0, 1, 2
 """Kinds of `Reactor.listen`."""
 
 log = logging.getLogger("barco.worker")

@@ -28,6 +28,8 @@ class Supervision:
         self.on_target: Callable[[bytes | None], None] = lambda packed: None
         """The brokers of which the cluster shall consist, as its keeper has said; None: it shall be
         asked."""
+        self.on_tls: Callable[[dict[str, Any]], None] = lambda tls: None
+        """Another certificate, or other keys of tickets (`WorkerOptions.tls`)."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -88,6 +90,8 @@ class Supervision:
             self.on_processes(message)
         elif kind == messages.TARGET:
             self.on_target(message.get("target"))
+        elif kind == messages.TLS:
+            self.on_tls(message["tls"])
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

@@ -36,7 +36,8 @@ SIGTERM or SIGINT (Ctrl-C) drain: requests under way are answered, logs are seal
 
 SIGHUP: the same three places are read again, and taken up or refused as a whole, with one line in
 the log. Brokers that cluster.brokers lists now become the cluster's target, as barco scale does it;
-what else has changed is named, and counts at the next start.
+the files of [tls] are read again, for connections that come from then on; what else has changed is
+named, and counts at the next start.
 """
 
 EPILOG = """\
@@ -208,8 +209,9 @@ def _announce(ready: ReadyBroker, as_json: bool) -> None:
         logging.getLogger("barco.supervisor").info("broker ready", extra=asdict(ready))
         return
     host = bracketed(ready.advertise)
-    rows = [(name, f"http://{host}:{port}") for name, port in ready.ports.items()]
-    rows += [(f"shard {worker}", f"http://{at}") for worker, at in enumerate(ready.shards)]
+    scheme = "https" if ready.tls else "http"
+    rows = [(name, f"{scheme}://{host}:{port}") for name, port in ready.ports.items()]
+    rows += [(f"shard {worker}", f"{scheme}://{at}") for worker, at in enumerate(ready.shards)]
     rows += [
         ("data", ready.data_dir),
         ("engine", ", ".join(sorted(set(ready.engines)))),

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"version  {status.get('version')}")
     why = f" ({status['engineReason']})" if status.get("engineReason") else ""
     print(f"engine   {status.get('engine')}{why}")
+    if tls := status.get("tls"):
+        print(f"tls      certificate until {tls['expires']}{_kernel(tls)}")
     if topology is not None and topology["ringSize"] > 1:
         _print_cluster(topology)
     elif topology is not None:
@@ -67,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
             ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
         )
     return 0 if ready else 1
+
+
+def _kernel(tls: dict[str, Any]) -> str:
+    return "" if tls.get("kernel") else ", this kernel has no TLS of its own"
 
 
 def _copies(status: dict[str, Any]) -> str:

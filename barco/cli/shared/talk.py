@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from barco.client.base.names import check_topic
-from barco.client.wire.access import Access
-from barco.config import endpoint_default
+from barco.client.wire.access import HTTPS, Access
+from barco.config import ca_default, endpoint_default
+from barco.errors import OperatorError
 
 JAVA_MIN = 17
 TOKEN_FILE_BYTES_MAX = 4096
@@ -26,7 +27,8 @@ TOKEN_FILE_BYTES_MAX = 4096
 ENDPOINT_HELP = """\
 Brokers:
   --endpoint names any broker's HOST:PORT, or several with commas; the others are found from there.
-  Without it $BARCO_ENDPOINT counts, and else 127.0.0.1:9250.
+  Without it $BARCO_ENDPOINT counts, and else 127.0.0.1:9250. With TLS write https://HOST:PORT, and
+  --ca FILE names whom to trust.
 """
 
 EXIT_CODES = """\
@@ -62,6 +64,13 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         default=endpoint_default(),
         help="a broker to ask (default: $BARCO_ENDPOINT, else %(default)s)",
     )
+    parser.set_defaults(seal=seal)
+    parser.add_argument(
+        "--ca",
+        metavar="FILE",
+        default=ca_default(),
+        help="whom to trust at https://HOST:PORT, in PEM (default: $BARCO_CA, else the system's)",
+    )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -88,6 +97,23 @@ def token_file(text: str) -> str:
 def access(args: argparse.Namespace) -> Access:
     """What --endpoint and --token-file say."""
     return Access.of(args.endpoint, args.token)
+
+
+def ca_of(args: argparse.Namespace) -> str:
+    """Path of the file of whom to trust, where endpoints are https://; else nothing."""
+    return str(args.ca) if HTTPS in str(args.endpoint) else ""
+
+
+def seal(args: argparse.Namespace) -> None:
+    """Where endpoints are https:// what a command gets as `endpoint` is an access with TLS."""
+    if HTTPS not in str(getattr(args, "endpoint", "")):
+        return
+    try:
+        args.endpoint = Access.of(args.endpoint, ca=args.ca)
+        assert args.endpoint.tls is not None, "they are https://"
+        args.endpoint.tls.context()
+    except (OSError, ValueError) as error:
+        raise OperatorError(f"--ca {args.ca}: cannot be used: {error}") from None
 
 
 def endpoint(text: str) -> str:

@@ -7,6 +7,7 @@ retries: what a lost answer means is for the caller to decide (delivery.py, admi
 
 import asyncio
 import os
+import ssl
 from collections import deque
 
 from barco.client.base.errors import (
@@ -193,6 +194,8 @@ def _reason(error: OSError) -> str:
     """In the system's words: asyncio's own name no cause."""
     if isinstance(error, TimeoutError):
         return "time-out"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or error.strerror}"
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return error.strerror or str(error)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barco.client.base.names import DEFAULT_ENDPOINT
-from barco.client.wire.access import Access
+from barco.client.wire.access import HTTPS, Access
 from barco.limits import GROUP_NAME_BYTES_MAX, POLL_BYTES_MAX
 from barco.protocol.cursor import Cursor
 from barco.types import MiB
@@ -186,8 +186,8 @@ class Reading:
         for name in sorted(self._left):
             if _SECURITY.fullmatch(name) and self._given[name].upper() != "PLAINTEXT":
                 raise OptionError(
-                    f"option {name}: barco has neither TLS nor credentials in this version; leave "
-                    "it out, and keep the brokers on a network of your own"
+                    f"option {name}: barco takes no credentials in this version, and TLS by "
+                    "https://HOST:PORT and the option ca; leave it out"
                 )
             if _KAFKAS.fullmatch(name) and not _IGNORED.fullmatch(name):
                 raise OptionError(
@@ -201,10 +201,13 @@ class Reading:
 
 
 def access_of(reading: Reading) -> Access:
-    """The brokers to ask, host:port each; any that answers knows the others."""
-    found = DEFAULT_ACCESS
+    """The brokers to ask, host:port or https://host:port; any that answers knows the others.
+
+    Option ca: path of a file, here, of whom to trust; its text goes to the tasks.
+    """
+    found, ca = DEFAULT_ACCESS, reading.text("ca") or ""
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
-        found = reading.take(name, _access, found)
+        found = reading.take(name, lambda text: _access(text, ca), found)
     return found
 
 
@@ -221,15 +224,18 @@ def _group(text: str) -> str:
     return text
 
 
-def _access(text: str) -> Access:
+def _access(text: str, ca: str) -> Access:
     words = _words(text)
     for word in words:
-        host, _, port = word.rpartition(":")
-        if not host or "/" in word or not port.isdecimal() or not 0 < int(port) < 65536:
+        host, _, port = word.removeprefix(HTTPS).rpartition(":")
+        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"{word!r} is not HOST:PORT")
     if not words:
         raise ValueError("give at least one HOST:PORT")
-    return Access.of(words)
+    try:
+        return Access.of(words, ca=ca)
+    except OSError as error:
+        raise ValueError(f"ca: cannot read {ca}: {error.strerror}") from None
 
 
 def _subscription(

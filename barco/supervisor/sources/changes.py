@@ -35,6 +35,7 @@ def changes(running: Config, listed: tuple[str, ...], found: Config) -> Changes:
         key.dotted
         for key in all_keys()
         if key.dotted != BROKERS and _value(running, key) != _value(found, key)
+        if key.section != "tls" or not (running.tls.certificate and found.tls.certificate)
     ]
     return Changes(added=len(brokers) > len(listed), later=(*moved, *keys))
 

@@ -21,13 +21,15 @@ class Reloader:
         *,
         read: Callable[[], Config],
         wish: Callable[[Sequence[str]], Awaitable[str]],
+        seal: Callable[[Config], str] = lambda config: "",
         notify: Callable[..., None],
     ) -> None:
         """read: the configuration as it is now, checked as at a start; called in a thread.
-        wish: the brokers of a longer list shall be in the cluster. notify: tells systemd."""
+        wish: the brokers of a longer list shall be in the cluster. seal: takes the certificate
+        of TLS as its files have it now. notify: tells systemd."""
         self._running = running
         self._listed = running.cluster.brokers
-        self._read, self._wish, self._notify = read, wish, notify
+        self._read, self._wish, self._seal, self._notify = read, wish, seal, notify
         self._asked = asyncio.Event()
 
     def hang_up(self) -> None:
@@ -58,6 +60,8 @@ class Reloader:
         if change.added:
             brokers = found.cluster.brokers
             parts.append(f"cluster.brokers lists {len(brokers)}: {await self._wish(brokers)}")
+        if sealed := self._seal(found):
+            parts.append(sealed)
         if change.later:
             parts.append(f"only the next start takes up {', '.join(change.later)}")
         self._listed = found.cluster.brokers

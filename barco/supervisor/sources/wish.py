@@ -63,9 +63,15 @@ def wished(heard: HeardCluster, listed: Sequence[str]) -> Target | None:
 class Wisher:
     """Makes wishes for one broker, by its own API."""
 
-    def __init__(self, endpoint: str, cluster_uuid: str, heard: Callable[[], HeardCluster]) -> None:
-        """endpoint: where this broker answers."""
-        self._endpoint = endpoint
+    def __init__(
+        self,
+        endpoint: str,
+        cluster_uuid: str,
+        heard: Callable[[], HeardCluster],
+        chain: Callable[[], str] = lambda: "",
+    ) -> None:
+        """endpoint: where this broker answers. chain: its certificate, if it answers in TLS."""
+        self._endpoint, self._chain = endpoint, chain
         self._mark = cluster_mark(cluster_uuid)
         self._heard = heard
 
@@ -91,7 +97,10 @@ class Wisher:
         return f"the target, version {target.version}, of {count} brokers, has them already"
 
     async def _put(self, target: Target) -> Mapping[str, Any]:
-        admin = barco.AsyncAdmin(self._endpoint, timeout_s=ASK_SECONDS)
+        access = barco.Access.of(self._endpoint)
+        if chain := self._chain():  # Whoever has it is this broker, by whatever name it is called.
+            access = access.trusting(chain)
+        admin = barco.AsyncAdmin(access, timeout_s=ASK_SECONDS)
         try:
             return await admin.set_target(target.asked(self._mark))
         finally:

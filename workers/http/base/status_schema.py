@@ -102,8 +102,18 @@ LEAVING = object_of(
     waits=list_of({"type": "string", "description": "For what, in words."}),
 )
 
+_TLS = {
+    **object_of(
+        "expires kernel",
+        expires=told("string", "When the certificate, or one of its chain, ends."),
+        kernel=told("boolean", "Whether the kernel could seal what is sent. Not used yet."),
+    ),
+    "type": ["object", "null"],
+    "description": "Of the ports for clients; null: they speak without TLS.",
+}
+
 STATUS = object_of(
-    "status inSync version engine engineReason nice worker shards openToAll",
+    "status inSync version engine engineReason nice worker shards openToAll tls",
     status={"type": "string", "enum": ["ready", "starting"]},
     reason=told("string", "Why it is not ready; only then."),
     inSync="boolean",
@@ -116,6 +126,7 @@ STATUS = object_of(
     worker=told("integer", "Which one answered."),
     shards=list_of(_SHARD),
     openToAll="boolean",
+    tls=_TLS,
     ordinal="integer",
     clusterSecret="boolean",
     peers=list_of(_PEER),

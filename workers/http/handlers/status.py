@@ -86,6 +86,7 @@ class Status:
             "worker": options.worker,
             "shards": found.shards,
             "openToAll": options.insecure_open,
+            "tls": self._context.service.sealing(),
         }
         if options.ring_size > 1:
             # Whether brokers prove to one another that they know a secret (cluster.secret_file).

@@ -1,0 +1,86 @@
+"""TLS of a worker: its certificate, now and after a reload, and what fails, told once a minute."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from barco import limits
+from barco._native import Reactor
+from barco.workers.operations.service import ShardService
+
+TELL_SECONDS = 60.0
+FAILURES = ("failed", "late", "refused")
+_TCP_ULP = 31  # linux/tcp.h
+
+log = logging.getLogger("barco.worker")
+
+
+class Sealing:
+    """What seals the connections of clients, if anything does."""
+
+    def __init__(self, reactor: Reactor, tls: Mapping[str, Any]) -> None:
+        """tls: as `WorkerOptions.tls` has it."""
+        self._reactor = reactor
+        self._until_s = 0
+        self._kernel = False
+        self.on = bool(tls)
+        if self.on:
+            self._kernel = kernel_has_tls()
+            self.take(tls)
+
+    def take(self, tls: Mapping[str, Any]) -> None:
+        """Connections that come from now on have this certificate. ValueError says why not."""
+        assert self.on, "the ports of a worker begin with TLS, or never have it"
+        self._reactor.set_tls(
+            tls["certificate"].encode(),
+            tls["key"].encode(),
+            tls["client_ca"].encode(),
+            bytes.fromhex(tls["ticket_keys"]),
+            tls["handshakes_per_second"],
+            int(1000 * limits.TLS_HANDSHAKE_SECONDS),
+        )
+        self._until_s = tls["until"]
+
+    def status(self) -> dict[str, Any] | None:
+        """For `/status`; None: there is no TLS."""
+        if not self.on:
+            return None
+        until = datetime.fromtimestamp(self._until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"expires": until, "kernel": self._kernel}
+
+    def count_in(self, service: ShardService) -> None:
+        """Among the metrics, from now on."""
+        more = service.more_stats
+        name = "tls_certificate_expires_timestamp_seconds"
+        if self.on:
+            service.more_stats = lambda: more() | {name: self._until_s}
+
+    async def tell_failures(self) -> None:
+        """One line a minute at most, however many there are."""
+        before = dict.fromkeys(FAILURES, 0)
+        while self.on:
+            await asyncio.sleep(TELL_SECONDS)
+            stats = self._reactor.stats()
+            now = {each: stats[f"tls_handshakes_{each}"] for each in FAILURES}
+            new = {each: now[each] - before[each] for each in FAILURES}
+            if any(new.values()):
+                log.warning(
+                    "TLS: %d connections failed in the last minute, %d were too slow, and %d found"
+                    " no place to wait; the last failed with: %s",
+                    *(*new.values(), self._reactor.tls_reason() or "nothing"),
+                )
+            before = now
+
+
+def kernel_has_tls() -> bool:
+    """Whether the kernel could seal what is sent: it knows the protocol above TCP of that name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, _TCP_ULP, b"tls")
+        except OSError as error:
+            return error.errno == errno.ENOTCONN  # It asks for a connection first.
+    return True
