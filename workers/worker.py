@@ -183,6 +183,9 @@ class Worker:
         await self._replica.open()
         self._sealing.count_in(self._service)
         self._app.open()
+        if (access := self._service.access).required:
+            access.on_news = lambda table: self._reactor.set_access(table.for_core())
+            self._spawn(access.run(self._network.siblings))
         self._spawn(self._growth.run())
         if self._options.workers_asked:
             self._spawn(self._workers_asked().run())

@@ -28,6 +28,9 @@ TOKEN_PREFIX = "barco_"
 """So that who finds one in a file knows what it is."""
 
 HASH_BYTES = 32
+TOKEN_BYTES_MAX = 135
+"""Of an Authorization header, with its "Bearer ": longer ones are nobody's, unhashed."""
+
 OWNED_BY = ":"
 """Between a user's name and what is the user's own: no name of a user has it."""
 
@@ -93,6 +96,11 @@ class User:
     hashes: tuple[bytes, ...] = ()
     """Of the tokens that are this user's: one, or two while one takes the other's place."""
     grants: tuple[Grant, ...] = ()
+
+    @property
+    def is_everybody(self) -> bool:
+        """Whether nobody had to show who asks."""
+        return not self.name
 
     def may(self, verb: str, topic: str | None = None, group: str | None = None) -> bool:
         """Whether it was granted; what was not is refused."""
@@ -187,6 +195,15 @@ class AccessTable:
         if not any(user.may(USERS) for user in users.values()):
             raise ConflictError("Nobody could say any more who may do what: one user keeps that.")
         return replace(self, version=self.version + 1, users=users)
+
+    def for_core(self) -> bytes:
+        """Of each token what the C core needs to answer produces (`native/broker/access.h`)."""
+        entries = []
+        for digest, user in sorted(self._by_hash.items()):
+            topics = [each.topics.encode() for each in user.grants if each.verb == PRODUCE]
+            entries += [digest, hash_of(user.name), len(topics).to_bytes(2, "little")]
+            entries += [bytes((len(each),)) + each for each in topics]
+        return b"".join(entries)
 
     def to_plain(self) -> dict[str, Any]:
         """For the log, and for other processes of the cluster."""

@@ -36,6 +36,7 @@ from barco.model.replicas import Replicas
 from barco.supervisor import machine
 from barco.supervisor.files.addresses import ADDRESSES
 from barco.supervisor.files.asked import ASKED, asked_before
+from barco.supervisor.files.first_users import NAME as FIRST_USERS
 from barco.supervisor.files.lock import LOCK, open_lock, refusal
 from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
@@ -447,7 +448,7 @@ def prepare(path: Path) -> None:
 
 
 def _check_empty(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()} - {LOCK, RUN, "lost+found"}
+    names = {entry.name for entry in path.iterdir()} - {LOCK, RUN, "lost+found", FIRST_USERS}
     if IDENTITY in names:
         raise DataDirError(f"{path} is already formatted")
     # Of a format, or of a directory's clearing, that was cut off.

@@ -95,6 +95,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                 "a page of another origin sent this: if it may, add its origin to "
                                 "clients.hosts",
                                 1, 0},
+    [PROBLEM_UNAUTHORIZED] = {401, "unauthorized",
+                              "show a user's token: Authorization: Bearer TOKEN", 1, 0},
+    [PROBLEM_FORBIDDEN] = {403, "forbidden", "this user was not granted produce on this topic", 1,
+                           0},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_FULL] = {503, "too-many-connections",
                       "the worker has as many connections as it can, and all are busy", 1, 1},
@@ -347,6 +351,9 @@ static void render_problem(struct conn *conn, const struct slot *slot)
     if (text->retry_after)
         used += snprintf(head + used, sizeof head - (size_t)used, "Retry-After: %u\r\n",
                          text->retry_after);
+    if (text->status == 401)
+        used += snprintf(head + used, sizeof head - (size_t)used,
+                         "WWW-Authenticate: Bearer realm=\"barco\"\r\n");
     if (slot->problem == PROBLEM_METHOD)
         used += snprintf(head + used, sizeof head - (size_t)used, "Allow: POST\r\n");
     char *at = put_tail(head + used, conn, slot);

@@ -43,6 +43,8 @@ struct request {
     struct http1_chunked chunked;
 };
 
+struct shown;
+
 struct client {
     struct guest guest;
     uint8_t state;
@@ -53,6 +55,7 @@ struct client {
     struct slot *slots;
     uint32_t control_open; /* slots that are or were the upper layer's */
     uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
+    struct shown *shown; /* who has it, see access.c; NULL: nobody was asked */
     uint8_t host_len;
     char host[64]; /* the last one that was found to be ours */
 };

@@ -23,6 +23,7 @@
 #define FRAME_GRACE_MS 10000 /* a frame of another broker that has begun; after that it goes on: */
 #define FRAME_BYTES_PER_MS 64
 
+struct access;
 struct asked;
 struct guest;
 struct host;
@@ -148,6 +149,7 @@ struct reactor {
     struct log *log;
     struct asking asking;
     struct admission admission;
+    struct access *access; /* who may produce what; NULL: nobody is asked */
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     int64_t refused_us;                  /* when they had a turn */

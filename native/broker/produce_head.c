@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/murmur3.h"
+#include "broker/access.h"
 #include "broker/route.h"
 #include "http/uri.h"
 
@@ -52,7 +53,8 @@ static uint8_t content_of(struct http1_slice type)
 }
 
 /* 128 bits of the id's hash: ids are compared by it. */
-static void hash_producer(const char *name, size_t len, struct produce *out)
+static bool hash_producer(const struct conn *conn, const char *name, size_t len,
+                          struct produce *out)
 {
     uint8_t salted[PRODUCER_NAME_MAX + 1];
     int64_t halves[2];
@@ -64,20 +66,23 @@ static void hash_producer(const char *name, size_t len, struct produce *out)
     memcpy(out->producer_id, halves, PRODUCER_ID_BYTES);
     out->producer_token = halves[0];
     out->has_producer = true;
+    return access_own(conn, name, len, out->producer_id, PRODUCER_ID_BYTES);
 }
 
 struct producer_headers {
     struct http1_slice id, epoch, seq, once;
 };
 
-static uint16_t read_producer(const struct producer_headers *headers, struct produce *out)
+static uint16_t read_producer(const struct conn *conn, const struct producer_headers *headers,
+                              struct produce *out)
 {
     uint64_t epoch;
     if (headers->once.p != NULL && headers->id.p == NULL) {
         if (headers->once.len == 0 || headers->once.len > PRODUCER_NAME_MAX)
             return PROBLEM_BAD_PRODUCER;
         out->one_shot = true;
-        hash_producer(headers->once.p, headers->once.len, out);
+        if (!hash_producer(conn, headers->once.p, headers->once.len, out))
+            return PROBLEM_BUSY;
         out->producer_id[0] ^= 0x5a; /* never a Producer-Id that is spelled the same */
         return PROBLEM_NONE;
     }
@@ -89,12 +94,12 @@ static uint16_t read_producer(const struct producer_headers *headers, struct pro
         !parse_u64(&headers->seq, &out->producer_seq))
         return PROBLEM_BAD_PRODUCER;
     out->producer_epoch = (uint32_t)epoch;
-    hash_producer(headers->id.p, headers->id.len, out);
-    return PROBLEM_NONE;
+    return hash_producer(conn, headers->id.p, headers->id.len, out) ? PROBLEM_NONE : PROBLEM_BUSY;
 }
 
 /* One pass over the fields: length and first letter sort out nearly all of them. */
-static uint16_t read_headers(const struct http1_request *head, struct produce *out)
+static uint16_t read_headers(const struct conn *conn, const struct http1_request *head,
+                             struct produce *out)
 {
     struct producer_headers producer = {0};
     for (uint16_t i = 0; i < head->header_count; i++) {
@@ -133,7 +138,7 @@ static uint16_t read_headers(const struct http1_request *head, struct produce *o
             break;
         }
     }
-    return read_producer(&producer, out);
+    return read_producer(conn, &producer, out);
 }
 
 static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struct produce *out)
@@ -242,7 +247,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         return PROBLEM_BAD_TOPIC;
     if (topic_name_reserved(topic.p, topic.len))
         return PROBLEM_RESERVED_TOPIC;
-    uint16_t problem = read_headers(head, out);
+    uint16_t problem = read_headers(conn, head, out);
     if (problem == PROBLEM_NONE)
         problem = read_query_fast(conn, head, out);
     if (problem == PROBLEM_NONE && out->content == CONTENT_BATCH && out->has_key)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/urgent.h"
+#include "broker/access.h"
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
@@ -167,6 +168,7 @@ void reactor_free(struct reactor *reactor)
     for (uint32_t i = 0; i < STAGING_LANES; i++)
         if (reactor->staging[i] != NULL)
             body_release(reactor->staging[i]);
+    access_free(reactor);
     hosts_free(reactor);
     log_free(reactor->log);
     shard_free(reactor->shard);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/access.h"
 #include "broker/admit.h"
 #include "broker/answer.h"
 #include "broker/control.h"
@@ -215,6 +216,8 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     struct http1_slice topic;
     uint16_t problem = request_origin(conn, head);
     bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
+    if (problem == PROBLEM_NONE)
+        problem = access_check(conn, head, produce ? &topic : NULL);
     if (problem != PROBLEM_NONE) {
         request->body_max = UINT64_MAX;
     } else if (produce) {
@@ -582,6 +585,7 @@ static void client_freed(struct conn *conn)
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
     assert(client->control_open == 0);
+    free(client->shown);
     free(client->slots);
 }
 

@@ -223,7 +223,8 @@ static PyObject *text_of(struct http1_slice slice)
 static bool is_wanted(const struct http1_header *h)
 {
     return (h->name.len == 6 && strncasecmp(h->name.p, "accept", 6) == 0) ||
-           (h->name.len == 12 && strncasecmp(h->name.p, "content-type", 12) == 0);
+           (h->name.len == 12 && strncasecmp(h->name.p, "content-type", 12) == 0) ||
+           (h->name.len == 13 && strncasecmp(h->name.p, "authorization", 13) == 0);
 }
 
 static PyObject *headers_of(const struct http1_request *head)
@@ -677,6 +678,8 @@ int py_reactor_init(PyObject *module)
     for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
+        all_methods[count++] = *def;
+    for (PyMethodDef *def = reactor_access_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;
     for (PyMethodDef *def = reactor_intake_methods; def->ml_name != NULL; def++)
         all_methods[count++] = *def;

@@ -24,6 +24,7 @@ int compression_number(const char *name);
 extern PyMethodDef reactor_read_methods[];    /* py_reactor_read.c */
 extern PyMethodDef reactor_replica_methods[]; /* py_replica.c */
 extern PyMethodDef reactor_commit_methods[];  /* py_commit.c */
+extern PyMethodDef reactor_access_methods[];  /* py_access.c */
 extern PyMethodDef reactor_intake_methods[];  /* py_intake.c */
 extern PyMethodDef reactor_tls_methods[];     /* py_tls.c */
 

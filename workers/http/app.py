@@ -5,10 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from barco.errors import BarcoError, BrokerError, NotReadyError
+from barco.errors import BarcoError, BrokerError, NotReadyError, UnauthorizedError
+from barco.model.access import EVERYBODY, TOKEN_BYTES_MAX, User
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
+from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Router
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
@@ -16,7 +18,9 @@ from barco.workers.http.handlers.growing import Growing
 from barco.workers.http.handlers.read import Read
 from barco.workers.http.handlers.status import Status
 from barco.workers.http.handlers.topics import Topics
+from barco.workers.http.handlers.users import Users
 from barco.workers.http.handlers.writes import Writes
+from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -26,7 +30,23 @@ Handler = Callable[[Request], Awaitable[Response]]
 _ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics", "openapi")}
 """Answered before the shard is open as well."""
 
+_OPEN_PATH = "/ready"
+NOBODY = User("")
+"""Whoever asks for what is open: nothing is granted to nobody."""
+
 _log = logging.getLogger("barco.http")
+
+
+def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """What `Authorization: Bearer` has; None without exactly one."""
+    given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
+    if len(given) != 1 or given[0][:7].lower() != b"bearer " or len(given[0]) > TOKEN_BYTES_MAX:
+        return None
+    return given[0][7:].decode("latin-1")
+
+
+def _unauthorized() -> UnauthorizedError:
+    return UnauthorizedError("Show a user's token: Authorization: Bearer TOKEN.")
 
 
 class App:
@@ -45,6 +65,7 @@ class App:
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
             "writes": Writes(self._context),
+            "users": Users(self._context),
         }
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:
@@ -97,12 +118,41 @@ class App:
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
     ) -> Response:
+        user = None if path == _OPEN_PATH else self._who(headers)
+        if user is None and path != _OPEN_PATH:
+            raise _unauthorized()
         route, variables, allowed = self._router.find(method, path)
         if route is None:
             return Response(204, b"", (("Allow", ", ".join(allowed)),))
         assert route.handler is not None
+        need = NEEDS[route.method, route.path]
         if not self._context.ready and route.handler not in _ALWAYS:
             raise NotReadyError(self._context.reason)
-        request = Request(method, path, parse_query(query), headers, body, variables)
+        if user is None:
+            if not need.open:
+                raise _unauthorized()
+            user = NOBODY
+        request = Request(method, path, parse_query(query), headers, body, variables, user)
         check_parameters(route, request)
-        return await self._handlers[route.handler](request)
+        need.check(request)
+        response = await self._handlers[route.handler](request)
+        return await self._still(need, request, response)
+
+    def _who(self, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
+        """Who asks; None: that is not shown, or not so."""
+        access = self._context.service.access
+        return EVERYBODY if not access.required else access.who(token_in(headers))
+
+    async def _still(self, need: Need, request: Request, response: Response) -> Response:
+        """The answer, unless it was long in coming, and less is granted now to whoever asked."""
+        access = self._context.service.access
+        if not access.required or need.open or response.status != 200:
+            return response
+        now = self._who(request.headers)
+        if now == request.user:
+            return response
+        if response.undo is not None:
+            await response.undo()
+        if now is None:
+            raise _unauthorized()
+        raise NotReadyError("What this user may do has changed meanwhile: ask again.")

@@ -6,6 +6,7 @@ from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_growing import GROWING_ROUTES
+from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
 _ANY: dict[str, object] = {}
@@ -106,7 +107,8 @@ _PRODUCE = Route(
         200: "Stored, durably.",
         204: "The same with Prefer: return=minimal; or it was stored before.",
         400: "Malformed, or without events; the type says what.",
-        403: "A newer epoch of the producer exists, or the topic is reserved.",
+        401: "Nobody's token, or none, where one is needed.",
+        403: "Not granted; or a newer epoch of the producer exists, or the topic is reserved.",
         404: "There is no such topic, and topics are not created on first use.",
         408: "The request took too long to arrive.",
         409: "A gap in the producer's sequence; expectedSeq is what would be taken.",
@@ -484,4 +486,5 @@ ROUTES = (
     ),
     *GROWING_ROUTES,
     *WRITE_ROUTES,
+    *USER_ROUTES,
 )

@@ -116,6 +116,11 @@ class AccessDesk:
 
     # --- Who asks ----------------------------------------------------------------------------
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether it can be told who may do what."""
+        return self.table is not None or not self.required
+
     def who(self, token: str | None) -> User | None:
         """Whose token that is; None: nobody's. NotReadyError as long as nobody has said."""
         if not self.required:

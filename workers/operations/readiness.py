@@ -24,8 +24,11 @@ class Readiness:
         self._options = service.options
 
     def writable(self) -> bool:
-        """Its own shard has a leader who gets groups committed, and it reaches all the others'."""
+        """Its own shard has a leader who gets groups committed, and it reaches all the others'; and
+        it has heard who may do what."""
         service = self._service
+        if not service.access.is_heard:
+            return False
         if self.waits:
             return not service.unreached()
         own = service.epoch > 0 and bool(service.gate.status().get("writable", True))

@@ -37,6 +37,7 @@ def service(
     unreached: list[int] | None = None,
     genesis: bool = True,
     members: tuple[int, ...] | None = (0, 1, 2),
+    heard: bool = True,
 ) -> Any:
     return SimpleNamespace(
         epoch=epoch,
@@ -44,6 +45,7 @@ def service(
         unreached=lambda: unreached or [],
         leaders=SimpleNamespace(peer=lambda shard: 4),
         ranges=Ranges(members),
+        access=SimpleNamespace(is_heard=heard),
         options=SimpleNamespace(
             ordinal=0, process=(0, 3), held=SimpleNamespace(token=1, genesis=genesis)
         ),
@@ -56,6 +58,7 @@ def test_writable_is_led_committing_and_reached() -> None:
     assert not Readiness(service(Gate(writable=False))).writable()
     assert not Readiness(service(Gate(writable=True), epoch=0)).writable()
     assert not Readiness(service(Gate(writable=True), unreached=[2])).writable()
+    assert not Readiness(service(Gate(writable=True), heard=False)).writable()
 
 
 def test_nobody_waits_for_a_process_whose_range_is_none_yet() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from barco import limits
 from barco._native import Lent
-from barco.errors import BarcoError, BusyError, NotAcceptableError, RequestError
+from barco.errors import BarcoError, BusyError, NotAcceptableError, RequestError, UnauthorizedError
 from barco.errors import MethodNotAllowedError as MethodNotAllowed
 from barco.errors import UnsupportedMediaTypeError as UnsupportedMediaType
+from barco.model.access import EVERYBODY, User
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -66,6 +67,8 @@ def problem_response(error: BarcoError) -> Response:
     """An error as a problem document (RFC 9457)."""
     document = error.problem()
     headers = [("Content-Type", PROBLEM), ("Cache-Control", "no-store")]
+    if isinstance(error, UnauthorizedError):
+        headers.append(("WWW-Authenticate", 'Bearer realm="barco"'))
     if isinstance(error, MethodNotAllowed):
         headers.append(("Allow", ", ".join(document.pop("allow", []))))
     if error.retryable:
@@ -122,6 +125,8 @@ class Request:
     body: bytes
     variables: Mapping[str, str] = field(default_factory=dict)
     """The variable parts of the path by name."""
+    user: User = EVERYBODY
+    """Who asks."""
 
     def header(self, name: str) -> str | None:
         """A header's value; several of a name are joined by commas, as RFC 9110 says."""

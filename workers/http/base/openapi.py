@@ -14,6 +14,7 @@ _PLACES = {
     "token": "The start of the token range, a signed 64-bit integer.",
     "index": "The slice's index in its token range.",
     "group": "The name of a group.",
+    "user": "The name of a user: 1 to 32 of a-z, A-Z, 0-9, '_', '-'.",
     "writer": "The id of a query or job: 1 to 128 of a-z, A-Z, 0-9, '_', '.', ':', '-'.",
     "batch": "The number of the write among those of its writer; later ones are larger.",
 }

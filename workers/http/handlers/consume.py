@@ -16,6 +16,7 @@ from barco.errors import (
     OutcomeUnknownError,
     RequestError,
 )
+from barco.model.access import CONSUME
 from barco.types import KiB
 from barco.workers.groups.cursor import Key
 from barco.workers.groups.polls import name_of
@@ -32,6 +33,7 @@ from barco.workers.http.base.messages import (
     media_type,
     text_response,
 )
+from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.operations.service import extent_from_list
@@ -91,7 +93,7 @@ class Consume:
 
     async def register(self, request: Request) -> Response:
         """Make a consumer a member of a group, and record where a new group starts."""
-        args = _registration(request)
+        args = registration(request)
         for topic in args["topics"]:
             check_topic(topic)
         reply = await self._context.supervisor.request("register", args)
@@ -123,6 +125,15 @@ class Consume:
         if failures:
             raise NotReadyError("Not every worker could note the group: register again.")
 
+    async def _member(self, request: Request) -> Member:
+        """The consumer that asks. It is one of the user's own, who may still do what it does."""
+        # PolarStreams' first name of it is understood as well.
+        consumer_id = request.user.own(request.required("consumerId", "consumer_id"))
+        member = await self._context.membership.require(consumer_id)
+        objects = ((topic, member.group) for topic in member.assigned)
+        allow(request.user, (CONSUME,), objects)
+        return member
+
     def _leading(self) -> set[int | None]:
         """Who leads each range of the ring; None for a range that nobody leads."""
         return {self._context.leaders.peer(held.token) for held in self._context.ranges.all}
@@ -136,10 +147,9 @@ class Consume:
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
         )
-        consumer_id = _consumer_id(request)
         context = self._context
-        member = await context.membership.require(consumer_id)
-        context.membership.heard_of(consumer_id)
+        member = await self._member(request)
+        context.membership.heard_of(member.consumer_id)
         delivery = context.next_delivery()
         args: dict[str, Any] = {
             "budget": max(1, budget),
@@ -362,9 +372,8 @@ class Consume:
                     raise
 
     async def _commit(self, request: Request) -> Response:
-        consumer_id = _consumer_id(request)
-        member = await self._context.membership.require(consumer_id)
-        self._context.membership.heard_of(consumer_id)
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
         ends = await self._received(request, member)
         args = {**self._who(member), "said": self._said(request, member)}
         asked = self._context.leading_here({**args, "group": member.group, "ends": ends})
@@ -394,7 +403,7 @@ class Consume:
     async def goodbye(self, request: Request) -> Response:
         """Commit (unless commit=false) and leave the group."""
         commit = request.flag("commit", default=True)
-        member = await self._context.membership.require(_consumer_id(request))
+        member = await self._member(request)
         said = self._said(request, member)
         args = {**self._who(member), "commit": commit, "said": said}
         answers = await self._context.siblings.broadcast(
@@ -408,16 +417,11 @@ class Consume:
         return text_response("OK")
 
 
-def _consumer_id(request: Request) -> str:
-    # PolarStreams' first name of it is understood as well.
-    return request.required("consumerId", "consumer_id")
-
-
 _REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs")
 """The fields of PolarStreams' body, and ours."""
 
 
-def _registration(request: Request) -> dict[str, Any]:
+def registration(request: Request) -> dict[str, Any]:
     """The arguments of a registration: query parameters, or PolarStreams' JSON body."""
     if request.body and media_type(request.header("content-type") or JSON) == JSON:
         given = request.json()
@@ -446,7 +450,7 @@ def _registration(request: Request) -> dict[str, Any]:
     if start not in (START_LATEST, START_EARLIEST):
         raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
     topics = list(dict.fromkeys(topics))
-    who = {"consumerId": consumer_id, "group": group, "sessionMs": session_ms}
+    who = {"consumerId": request.user.own(consumer_id), "group": group, "sessionMs": session_ms}
     return who | {"topics": topics, "start": start}
 
 

@@ -153,6 +153,7 @@ class Writes:
 def _write_of(request: Request) -> tuple[str, int]:
     """Writer and batch, the name of a write."""
     writer = _name("writer", request.variables["writer"], limits.WRITER_NAME_BYTES_MAX)
+    writer = _name("writer", request.user.own(writer), limits.WRITER_NAME_BYTES_MAX)
     return writer, parse_number("batch", request.variables["batch"])
 
 

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _first(args: argparse.Namespace) -> int:
     _, data_dir = serve.settings(args)
     path = data_dir / first_users.NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     token = words.new_token()
     first_users.add(path, args.user, hash_of(token).hex())
     print(token)

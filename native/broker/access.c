@@ -1,0 +1,252 @@
+/* Who sends a request, and whether that user may produce to a topic. */
+#include "broker/access.h"
+
+#include <assert.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRY_BYTES (2 * ACCESS_HASH_BYTES + 2)
+#define TOPIC_BYTES_MAX 127u
+#define NAME_BYTES_MAX 128u /* of an id that is hashed with its user's name */
+
+struct access {
+    uint64_t number; /* of this table among all that there were; from 1 */
+    bool known;
+    uint32_t count;
+    uint8_t *bytes;
+    const uint8_t **entries; /* into bytes, in the order of the hashes */
+};
+
+/* What one connection was found to be. */
+struct shown {
+    uint64_t number; /* of the table; 0: nothing was found */
+    const uint8_t *entry;
+    uint8_t token_len, topic_len; /* 0: none yet */
+    char token[BEARER_BYTES_MAX]; /* the header's value */
+    char topic[TOPIC_BYTES_MAX];  /* to which this user may produce */
+};
+
+/* ---- the table ---- */
+
+static uint16_t patterns_of(const uint8_t *entry)
+{
+    return (uint16_t)(entry[2 * ACCESS_HASH_BYTES] | entry[2 * ACCESS_HASH_BYTES + 1] << 8);
+}
+
+/* The length of the entry at p, 0: it is not whole, or no entry. */
+static size_t entry_len(const uint8_t *p, size_t left)
+{
+    if (left < ENTRY_BYTES)
+        return 0;
+    size_t used = ENTRY_BYTES;
+    for (uint16_t n = patterns_of(p); n > 0; n--) {
+        if (used == left)
+            return 0;
+        const size_t len = p[used];
+        if (len == 0 || len > TOPIC_BYTES_MAX + 1 || len > left - used - 1)
+            return 0;
+        used += 1 + len;
+    }
+    assert(used <= left);
+    return used;
+}
+
+static bool index_entries(struct access *access, size_t len)
+{
+    const uint8_t *before = NULL;
+    for (size_t at = 0; at < len;) {
+        const uint8_t *entry = access->bytes + at;
+        const size_t own = entry_len(entry, len - at);
+        if (own == 0 || (before != NULL && memcmp(before, entry, ACCESS_HASH_BYTES) >= 0))
+            return false;
+        access->entries[access->count++] = before = entry;
+        at += own;
+    }
+    return true;
+}
+
+static void table_free(struct access *access)
+{
+    if (access == NULL)
+        return;
+    free(access->bytes);
+    free(access->entries);
+    free(access);
+}
+
+bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
+{
+    if (len > ACCESS_TABLE_BYTES_MAX)
+        return false;
+    struct access *access = calloc(1, sizeof *access);
+    if (access == NULL)
+        return false;
+    access->known = table != NULL;
+    access->number = reactor->access != NULL ? reactor->access->number + 1 : 1;
+    if (len > 0) {
+        access->bytes = malloc(len);
+        access->entries = malloc((len / ENTRY_BYTES + 1) * sizeof *access->entries);
+        if (access->bytes == NULL || access->entries == NULL) {
+            table_free(access);
+            return false;
+        }
+        memcpy(access->bytes, table, len);
+        if (!index_entries(access, len)) {
+            table_free(access);
+            return false;
+        }
+    }
+    table_free(reactor->access);
+    reactor->access = access;
+    return true;
+}
+
+void access_free(struct reactor *reactor)
+{
+    table_free(reactor->access);
+    reactor->access = NULL;
+}
+
+/* ---- who ---- */
+
+/* Whose token that is. The search goes by what is known of it, which tells nothing of the token;
+ * the last comparison takes always as long. */
+static const uint8_t *find(const struct access *access, const uint8_t *hash)
+{
+    uint32_t low = 0, high = access->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (memcmp(access->entries[middle], hash, ACCESS_HASH_BYTES) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == access->count || CRYPTO_memcmp(access->entries[low], hash, ACCESS_HASH_BYTES) != 0)
+        return NULL;
+    return access->entries[low];
+}
+
+static bool is_named(const struct http1_slice *name, const char *lower, uint32_t len)
+{
+    if (name->len != len)
+        return false;
+    for (uint32_t i = 0; i < len; i++)
+        if ((name->p[i] | 0x20) != lower[i])
+            return false;
+    return true;
+}
+
+/* The value of the only such field; NULL: there is none, or more than one, or none of a token. */
+static const struct http1_slice *bearer_of(const struct http1_request *head)
+{
+    const struct http1_slice *found = NULL;
+    for (uint16_t i = 0; i < head->header_count; i++) {
+        if (!is_named(&head->headers[i].name, "authorization", 13))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = &head->headers[i].value;
+    }
+    if (found == NULL || found->len <= 7 || found->len > BEARER_BYTES_MAX ||
+        !is_named(&(struct http1_slice){found->p, 6}, "bearer", 6) || found->p[6] != ' ')
+        return NULL;
+    return found;
+}
+
+/* What is known of whoever has this connection, after a look if need be; NULL: nobody. */
+static const uint8_t *who(struct client *client, const struct access *access,
+                          const struct http1_slice *bearer)
+{
+    struct shown *shown = client->shown;
+    uint8_t hash[EVP_MAX_MD_SIZE];
+    unsigned hash_len = 0;
+    if (shown != NULL && shown->number == access->number && shown->token_len == bearer->len &&
+        CRYPTO_memcmp(shown->token, bearer->p, bearer->len) == 0)
+        return shown->entry;
+    if (shown == NULL && (shown = client->shown = malloc(sizeof *shown)) == NULL)
+        return NULL;
+    shown->number = 0;
+    shown->topic_len = 0;
+    if (EVP_Digest(bearer->p + 7, bearer->len - 7, hash, &hash_len, EVP_sha256(), NULL) != 1)
+        return NULL;
+    assert(hash_len == ACCESS_HASH_BYTES);
+    const uint8_t *entry = find(access, hash);
+    if (entry == NULL)
+        return NULL;
+    shown->entry = entry;
+    shown->token_len = (uint8_t)bearer->len;
+    memcpy(shown->token, bearer->p, bearer->len);
+    shown->number = access->number;
+    return entry;
+}
+
+/* ---- what ---- */
+
+static bool matches(const uint8_t *pattern, size_t len, const struct http1_slice *topic)
+{
+    assert(len > 0);
+    if (pattern[len - 1] == '*')
+        return topic->len >= len - 1 && memcmp(topic->p, pattern, len - 1) == 0;
+    return topic->len == len && memcmp(topic->p, pattern, len) == 0;
+}
+
+static bool may_produce(struct shown *shown, const struct http1_slice *topic)
+{
+    if (topic->len == 0 || topic->len > TOPIC_BYTES_MAX)
+        return true; /* it is no topic's name, and will be told so */
+    if (shown->topic_len == topic->len && memcmp(shown->topic, topic->p, topic->len) == 0)
+        return true;
+    const uint8_t *at = shown->entry + ENTRY_BYTES;
+    for (uint16_t n = patterns_of(shown->entry); n > 0; n--, at += 1 + *at) {
+        if (matches(at + 1, *at, topic)) {
+            memcpy(shown->topic, topic->p, topic->len);
+            shown->topic_len = (uint8_t)topic->len;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* GET or HEAD of /ready: the one thing that nobody has to show anything for. */
+static bool is_open(const struct http1_request *head)
+{
+    return (head->method == HTTP1_GET || head->method == HTTP1_HEAD) && head->path.len == 6 &&
+           memcmp(head->path.p, "/ready", 6) == 0;
+}
+
+uint16_t access_check(struct conn *conn, const struct http1_request *head,
+                      const struct http1_slice *topic)
+{
+    struct client *client = client_of(conn);
+    const struct access *access = conn_reactor(conn)->access;
+    if (access == NULL || is_open(head))
+        return PROBLEM_NONE;
+    if (!access->known)
+        return PROBLEM_NOT_READY;
+    const struct http1_slice *bearer = bearer_of(head);
+    if (bearer == NULL || who(client, access, bearer) == NULL)
+        return PROBLEM_UNAUTHORIZED;
+    assert(client->shown->number == access->number);
+    return topic == NULL || may_produce(client->shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
+}
+
+bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *id, size_t id_len)
+{
+    uint8_t text[ACCESS_HASH_BYTES + NAME_BYTES_MAX], hash[EVP_MAX_MD_SIZE];
+    const struct access *access = conn_reactor(conn)->access;
+    unsigned hash_len = 0;
+    if (access == NULL)
+        return true;
+    const struct shown *shown = client_of(conn)->shown;
+    assert(shown != NULL && shown->number == access->number); /* it was asked who this is */
+    assert(len <= NAME_BYTES_MAX && id_len <= ACCESS_HASH_BYTES);
+    memcpy(text, shown->entry + ACCESS_HASH_BYTES, ACCESS_HASH_BYTES);
+    memcpy(text + ACCESS_HASH_BYTES, name, len);
+    if (EVP_Digest(text, ACCESS_HASH_BYTES + len, hash, &hash_len, EVP_sha256(), NULL) != 1)
+        return false;
+    assert(hash_len == ACCESS_HASH_BYTES);
+    memcpy(id, hash, id_len);
+    return true;
+}

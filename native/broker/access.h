@@ -1,0 +1,29 @@
+/* access: who sends a request, and whether that user may produce to a topic.
+ *
+ * The users are one table, which the upper layer hands over whole. A connection keeps what it was
+ * found to be with the number of that table: so the next request costs a comparison, and another
+ * table is another look. Nothing is done where no table is asked for. */
+#ifndef BARCO_ACCESS_H
+#define BARCO_ACCESS_H
+
+#include "broker/client.h"
+
+#define ACCESS_HASH_BYTES 32u
+#define ACCESS_TABLE_BYTES_MAX (1u << 20) /* twice what users may take as events, and some */
+#define BEARER_BYTES_MAX 135u /* an Authorization header's value; a longer one is nobody's */
+
+/* A table as bytes, little-endian: for each token, in the order of the hashes, its SHA-256, the
+ * SHA-256 of the user's name, uint16 how many patterns of topics follow, then each as a byte of
+ * length and so many characters, with a '*' at the end where it is a beginning. Copied. NULL: none
+ * has been heard of yet, everybody is told to come back. False: it is malformed, or no memory. */
+bool access_set(struct reactor *reactor, const uint8_t *table, size_t len);
+void access_free(struct reactor *reactor);
+
+/* Who sends this, and (topic not NULL) whether that user may produce there. 0, or the problem. */
+uint16_t access_check(struct conn *conn, const struct http1_request *head,
+                      const struct http1_slice *topic);
+/* An id that a client has chosen, as it is spelt inside: no other user's is the same, whatever they
+ * choose. Left as it is where nobody has to show who asks. False: it can not be done. */
+bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *id, size_t id_len);
+
+#endif

@@ -1,0 +1,200 @@
+"""Who may do what, over sockets: every route with every kind of user, and what ends in a second."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reference.calls import CALLS, GRANTS
+from running import RunningBroker
+
+import barco
+from barco.errors import UnauthorizedError
+from barco.model.access import hash_of
+from barco.supervisor.files.first_users import NAME, add
+
+ROOT = "barco_root"
+SECOND = 1.0
+"""In which a change is to be live everywhere: from its answer on."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    add(data_dir / NAME, "root", hash_of(ROOT).hex())
+    found = RunningBroker(data_dir, access_required=True)
+    found.start()
+    yield found
+    found.end()
+
+
+def ask(
+    broker: RunningBroker, who: str, method: str, path: str, query: str = "", body: Any = None
+) -> tuple[int, bytes, dict[str, str]]:
+    headers = {} if who == "no token" else {"Authorization": f"Bearer {who}"}
+    given = None if body is None else json.dumps(body).encode()
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    path += f"?{query}" if query else ""
+    answer = broker.request(method, path, body=given, headers=headers)
+    return answer.status, answer.body, {n.lower(): v for n, v in answer.headers.items()}
+
+
+def admin(broker: RunningBroker, token: str = ROOT) -> barco.Admin:
+    return barco.Admin(f"127.0.0.1:{broker.port('discovery')}", token=token)
+
+
+def kept(broker: RunningBroker, token: str) -> list[HTTPConnection]:
+    """A connection to each worker, which has produced: it is known there."""
+    found = []
+    for shard in range(broker.workers):
+        connection = HTTPConnection("127.0.0.1", broker.port(shard=shard), timeout=30)
+        found.append(connection)
+        assert produce(connection, token) == 200
+    return found
+
+
+def produce(connection: HTTPConnection, token: str, topic: str = "t") -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection.request("POST", f"/v1/topic/{topic}/messages", b"1", headers)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def all_answer(
+    connections: list[HTTPConnection], token: str, status: int, topic: str = "t"
+) -> None:
+    """Each of them within a second from now."""
+    deadline = time.monotonic() + SECOND
+    for connection in connections:
+        while (found := produce(connection, token, topic)) != status:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.005)
+
+
+def test_the_matrix_over_sockets(broker: RunningBroker) -> None:
+    calls = {
+        **CALLS,
+        ("POST", "/v1/topic/{topic}/messages"): ("/v1/topic/t/messages", "", 1, {"produces"}),
+    }
+    with admin(broker) as root:
+        for name, grants in GRANTS.items():
+            root.set_user(name, token=f"barco_{name}", grants=grants)
+        root.create_topic("t")
+        keep = [each for each in calls if each[0] != "DELETE"] + [
+            each for each in calls if each[0] == "DELETE"
+        ]
+        for key in keep:
+            path, query, body, allowed = calls[key]
+            for who in (*GRANTS, "no token", "wrong token"):
+                token = f"barco_{who}" if who in GRANTS else who
+                status, said, headers = ask(broker, token, key[0], path, query, body)
+                if who in allowed | {"all"}:
+                    assert status not in (401, 403), (key, who, said)
+                    continue
+                assert status == (401 if who.endswith("token") else 403), (key, who, said)
+                assert ("www-authenticate" in headers) == (status == 401)
+        names = {each["name"] for each in root.users()}
+    assert names == {"root", *GRANTS}  # Nothing was changed by whom it was refused.
+
+
+def test_a_change_ends_what_was_begun_and_survives_a_kill(broker: RunningBroker) -> None:
+    with admin(broker) as root:
+        root.set_user("p", token="one", grants=["produce:t", "consume:t"])
+        connections = kept(broker, "one")
+        all_answer(connections, "one", 403, "u")
+        root.set_user("p", grants=["produce:u"])
+        all_answer(connections, "one", 403)
+        all_answer(connections, "one", 200, "u")
+        root.set_user("p", token="two")
+        all_answer(connections, "one", 401)
+        all_answer(connections, "two", 200, "u")
+        root.remove_user("p")
+        all_answer(connections, "two", 401)
+        root.set_user("p", token="three", grants=["produce:t"])
+    broker.kill()
+    broker.restart()
+    all_answer(kept(broker, "three"), "three", 200)
+
+
+def test_a_large_body_is_refused_before_it_is_sent(broker: RunningBroker) -> None:
+    connection = HTTPConnection("127.0.0.1", broker.port("produce"), timeout=30)
+    connection.putrequest("POST", "/v1/topic/t/messages")
+    connection.putheader("Content-Length", str(8 << 20))
+    connection.endheaders()
+    assert connection.getresponse().status == 401
+
+
+def test_producer_ids_belong_to_who_chose_them(broker: RunningBroker) -> None:
+    """The same id, epoch and number of another user is another producer: it is stored."""
+
+    def store(token: str) -> int:
+        headers = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+        headers["Authorization"] = f"Bearer {token}"
+        answer = broker.request("POST", "/v1/topic/t/messages", body=b"1", headers=headers)
+        return answer.status
+
+    with admin(broker) as root:
+        for name in "ab":
+            root.set_user(name, token=f"token-{name}", grants=["produce:t"])
+    asked = [store(token) for token in ("token-a", "token-a", "token-b", "token-a", "token-b")]
+    assert asked == [200, 204, 200, 204, 204]  # 204: it was stored before.
+
+
+def test_the_clients_and_the_command_show_a_token(broker: RunningBroker, tmp_path: Path) -> None:
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    root = tmp_path / "root.token"
+    root.write_text(ROOT + "\n")
+
+    def barco_users(*args: str, code: int = 0) -> str:
+        found = subprocess.run(
+            [sys.executable, "-m", "barco", "users", *args, "--endpoint", endpoint]
+            + ["--token-file", str(root)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert found.returncode == code, found
+        return found.stdout
+
+    token = barco_users("add", "app", "produce:t*", "consume:t*:g*").strip()
+    assert token.startswith("barco_") and len(token) == 49
+    with barco.Producer(endpoint, token=token) as producer:
+        assert producer.send("t1", b"x").result(30).offset == 0
+    with barco.Consumer("t1", "g1", endpoint, token=token, start="earliest") as consumer:
+        assert next(iter(consumer)).value == b"x"
+    listed = barco_users("list")
+    assert "app" in listed and token not in listed
+    assert token not in broker.log_path.read_text()
+    barco_users("add", "app", code=1)
+    barco_users("remove", "app")
+    with pytest.raises(UnauthorizedError), admin(broker, token) as nobody:
+        nobody.topics()
+
+
+def test_two_headers_are_nobodys(broker: RunningBroker) -> None:
+    connection = HTTPConnection("127.0.0.1", broker.port("produce"), timeout=30)
+    for headers, status in (
+        ([ROOT], 200),
+        ([ROOT, ROOT], 401),
+        ([ROOT, "x"], 401),
+        ([" " + ROOT], 401),
+        ([ROOT + "x" * 128], 401),
+        ([], 401),
+    ):
+        connection.putrequest("POST", "/v1/topic/t/messages")
+        for each in headers:
+            connection.putheader("Authorization", f"Bearer {each}")
+        connection.putheader("Content-Length", "1")
+        connection.endheaders(b"1")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == status, headers

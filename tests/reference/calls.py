@@ -1,0 +1,102 @@
+"""Who may make which call of the HTTP API: a second time, by what docs/access.md says."""
+
+from typing import Any
+
+GRANTS: dict[str, list[str]] = {
+    "produces": ["produce:t"],
+    "consumes": ["consume:t:g"],
+    "administers": ["admin:t:g"],
+    "administers_all": ["admin:*:g"],
+    "measures": ["metrics"],
+    "grows": ["cluster"],
+    "names": ["users"],
+    "elsewhere": ["produce:u", "consume:u:g", "consume:t:h", "admin:u:h"],
+    "granted_nothing": [],
+    "all": ["produce:*", "consume:*:*", "admin:*:*", "metrics", "cluster", "users"],
+}
+"""By user."""
+
+SOMEBODY = frozenset(GRANTS)
+
+PLACE = f"/v1/topic/t/slices/{-(2**63)}/0/events"
+LEAVE = {"state": "staged"}
+COMMIT = {"state": "prepared", "attempts": [], "rows": {"t": {"0": 1}}}
+
+CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
+    ("GET", "/ready"): ("/ready", "", None, {*SOMEBODY, "no token", "wrong token"}),
+    ("GET", "/status"): ("/status", "", None, {"measures"}),
+    ("GET", "/metrics"): ("/metrics", "", None, {"measures"}),
+    ("GET", "/v1/brokers"): ("/v1/brokers", "", None, set(SOMEBODY)),
+    ("GET", "/v1/topology"): ("/v1/topology", "", None, set(SOMEBODY)),
+    ("GET", "/openapi.json"): ("/openapi.json", "", None, set(SOMEBODY)),
+    ("PUT", "/v1/topology"): ("/v1/topology", "", {}, {"grows"}),
+    ("GET", "/v1/drains"): ("/v1/drains", "", None, {"grows", "measures"}),
+    ("PUT", "/v1/consumer/register"): (
+        *("/v1/consumer/register", "consumerId=c&group=g&topic=t", None),
+        {"consumes"},
+    ),
+    ("POST", "/v1/consumer/register"): (
+        *("/v1/consumer/register", "", {"id": "c", "group": "g", "topics": ["t"]}),
+        {"consumes"},
+    ),
+    ("POST", "/v1/consumer/poll"): (
+        *("/v1/consumer/poll", "consumerId=c", None),
+        {"consumes", "elsewhere"},
+    ),
+    ("POST", "/v1/consumer/commit"): (
+        *("/v1/consumer/commit", "consumerId=c", None),
+        {"consumes", "elsewhere"},
+    ),
+    ("POST", "/v1/consumer/goodbye"): (
+        *("/v1/consumer/goodbye", "consumerId=c", None),
+        {"consumes", "elsewhere"},
+    ),
+    ("GET", "/v1/topic/{topic}/slices"): (
+        *("/v1/topic/t/slices", "", None),
+        {"produces", "consumes", "elsewhere"},
+    ),
+    ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): (
+        *(PLACE, "", None),
+        {"consumes", "elsewhere"},
+    ),
+    ("GET", "/v1/topics"): ("/v1/topics", "", None, {"measures"}),
+    ("GET", "/v1/topics/{topic}"): (
+        *("/v1/topics/t", "", None),
+        {"produces", "consumes", "administers", "administers_all", "elsewhere"},
+    ),
+    ("PUT", "/v1/topics/{topic}"): (
+        *("/v1/topics/t", "", {}),
+        {"administers", "administers_all"},
+    ),
+    ("DELETE", "/v1/topics/{topic}"): (
+        *("/v1/topics/t", "", None),
+        {"administers", "administers_all"},
+    ),
+    ("GET", "/v1/groups"): ("/v1/groups", "", None, {"measures"}),
+    ("GET", "/v1/groups/{group}"): (
+        *("/v1/groups/g", "", None),
+        {"consumes", "administers", "administers_all", "elsewhere"},
+    ),
+    ("DELETE", "/v1/groups/{group}"): ("/v1/groups/g", "", None, {"administers_all"}),
+    ("PUT", "/v1/groups/{group}/positions"): (
+        *("/v1/groups/g/positions", "", {"topic": "t", "to": "latest"}),
+        {"consumes"},
+    ),
+    ("PUT", "/v1/writes/{writer}/{batch}/staged"): (
+        *("/v1/writes/w/0/staged", "topic=t&slice=0&attempt=a&seq=0", None),
+        {"produces"},
+    ),
+    ("PUT", "/v1/writes/{writer}/{batch}"): ("/v1/writes/w/0", "", COMMIT, {"produces"}),
+    ("GET", "/v1/writes/{writer}/{batch}"): (
+        *("/v1/writes/w/0", "", None),
+        {"produces", "elsewhere"},
+    ),
+    ("DELETE", "/v1/writes/{writer}/{batch}"): (
+        *("/v1/writes/w/0", "", None),
+        {"produces", "elsewhere"},
+    ),
+    ("GET", "/v1/users"): ("/v1/users", "", None, {"names"}),
+    ("PUT", "/v1/users/{user}"): ("/v1/users/x", "", {"grants": []}, {"names"}),
+    ("DELETE", "/v1/users/{user}"): ("/v1/users/x", "", None, {"names"}),
+}
+"""By method and path of a route: path, query and body of a call, and who may make it."""

@@ -1,0 +1,64 @@
+"""Who may do what: looked at, and changed, where slice 0 is led."""
+
+import re
+from typing import Any
+
+from barco.errors import NotReadyError, RequestError
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_names
+from barco.workers.http.base.messages import Request, Response, json_response
+from barco.workers.shard.access import unpacked
+
+_FIELDS = ("sha256", "keep", "grants")
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Users:
+    """Handlers of /v1/users."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def every(self, request: Request) -> Response:
+        """All of them."""
+        context = self._context
+        try:
+            table = unpacked(await context.ask(context.owner(0), "access", {}))
+        except (ValueError, TypeError):
+            raise NotReadyError("Who leads slice 0 has said what is no table.") from None
+        users = [table.users[name].described() for name in sorted(table.users)]
+        return json_response({"version": table.version, "users": users})
+
+    async def put(self, request: Request) -> Response:
+        """Add one, or change one."""
+        name, args = request.variables["user"], _asked(request.json())
+        created = await self._context.change_slice(0, "access_set", {"name": name, **args})
+        return json_response({"name": name, "created": bool(created)}, 201 if created else 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Remove one."""
+        args = {"name": request.variables["user"]}
+        await self._context.change_slice(0, "access_set", args)
+        return Response(204)
+
+
+def _asked(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict) or not given:
+        raise RequestError("The body is a JSON object with sha256, grants, or both.")
+    check_names("field", given, _FIELDS)
+    args: dict[str, Any] = {}
+    if "sha256" in given:
+        digest = given["sha256"]
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise RequestError("sha256 is 64 hexadecimal digits, lower case.")
+        args["hash"] = bytes.fromhex(digest)
+    if not isinstance(given.get("keep", False), bool) or ("keep" in given and not args):
+        raise RequestError("keep is true or false, and comes with sha256.")
+    args["keep"] = given.get("keep", False)
+    if "grants" in given:
+        if not isinstance(given["grants"], list):
+            raise RequestError("grants is a list of texts.")
+        args["grants"] = given["grants"]
+    if "hash" not in args and "grants" not in args:
+        raise RequestError("The body is a JSON object with sha256, grants, or both.")
+    return args

@@ -1,0 +1,92 @@
+"""What each route needs: all that is decided of who may do what over HTTP stands in one table.
+
+A route that is not in it can not be called. The C core answers produces, by the same grants.
+"""
+
+from collections.abc import Iterable
+
+from barco.errors import RequestError
+from barco.model.access import ADMIN, CLUSTER, CONSUME, EVERY, METRICS, PRODUCE, USERS
+from barco.workers.http.base.messages import Request, check_topic
+from barco.workers.http.base.needs import Need, Object
+from barco.workers.http.handlers.consume import registration
+
+
+def _topic(request: Request) -> Iterable[Object]:
+    return ((request.variables["topic"], None),)
+
+
+def _group(request: Request) -> Iterable[Object]:
+    return ((None, request.variables["group"]),)
+
+
+def _group_everywhere(request: Request) -> Iterable[Object]:
+    return ((EVERY, request.variables["group"]),)
+
+
+def _registered(request: Request) -> Iterable[Object]:
+    args = registration(request)
+    return [(topic, args["group"]) for topic in args["topics"]]
+
+
+def _moved(request: Request) -> Iterable[Object]:
+    given = request.json()
+    topic = given.get("topic") if isinstance(given, dict) else None
+    if not isinstance(topic, str):
+        raise RequestError('The body is to be {"topic": ..., "to": ...}.')
+    return ((topic, request.variables["group"]),)
+
+
+def _staged(request: Request) -> Iterable[Object]:
+    return ((check_topic(request.required("topic")), None),)
+
+
+def _written(request: Request) -> Iterable[Object]:
+    """The topics of a commit; what only says that tasks are alive names none."""
+    given = request.json()
+    rows = given.get("rows", {}) if isinstance(given, dict) else None
+    if not isinstance(rows, dict):
+        raise RequestError("rows is an object: topic, then slice, then the number of events.")
+    return [(topic, None) for topic in rows] or [(None, None)]
+
+
+_ANYBODY = Need(())
+_READS = Need((CONSUME,), _topic)
+_OF_MEMBER = Need((CONSUME,))
+"""And then on the topics and the group that the consumer is registered with: by whoever has looked
+that up. A consumer's id is the user's own."""
+
+NEEDS = {
+    ("GET", "/ready"): Need((), open=True),
+    ("GET", "/status"): Need((METRICS,)),
+    ("GET", "/metrics"): Need((METRICS,)),
+    ("GET", "/v1/brokers"): _ANYBODY,
+    ("GET", "/v1/topology"): _ANYBODY,
+    ("GET", "/openapi.json"): _ANYBODY,
+    ("PUT", "/v1/topology"): Need((CLUSTER,)),
+    ("GET", "/v1/drains"): Need((CLUSTER, METRICS)),
+    ("POST", "/v1/topic/{topic}/messages"): Need((PRODUCE,), _topic),
+    ("PUT", "/v1/consumer/register"): Need((CONSUME,), _registered),
+    ("POST", "/v1/consumer/register"): Need((CONSUME,), _registered),
+    ("POST", "/v1/consumer/poll"): _OF_MEMBER,
+    ("POST", "/v1/consumer/commit"): _OF_MEMBER,
+    ("POST", "/v1/consumer/goodbye"): _OF_MEMBER,
+    ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),
+    ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): _READS,
+    ("GET", "/v1/topics"): Need((METRICS,)),
+    ("GET", "/v1/topics/{topic}"): Need((CONSUME, PRODUCE, ADMIN), _topic),
+    ("PUT", "/v1/topics/{topic}"): Need((ADMIN,), _topic),
+    ("DELETE", "/v1/topics/{topic}"): Need((ADMIN,), _topic),
+    ("GET", "/v1/groups"): Need((METRICS,)),
+    ("GET", "/v1/groups/{group}"): Need((CONSUME, ADMIN), _group),
+    ("DELETE", "/v1/groups/{group}"): Need((ADMIN,), _group_everywhere),
+    ("PUT", "/v1/groups/{group}/positions"): Need((CONSUME,), _moved),
+    ("PUT", "/v1/writes/{writer}/{batch}/staged"): Need((PRODUCE,), _staged),
+    ("PUT", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,), _written),
+    ("GET", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
+    ("DELETE", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
+    ("GET", "/v1/users"): Need((USERS,)),
+    ("PUT", "/v1/users/{user}"): Need((USERS,)),
+    ("DELETE", "/v1/users/{user}"): Need((USERS,)),
+}
+"""By method and path, as the table of routes spells it."""

@@ -1,0 +1,64 @@
+"""The part of the API's table that is about who may do what."""
+
+from barco.workers.http.base.routes import Route
+
+_SHA256 = "SHA-256 of a token, 64 hexadecimal digits. The token itself is not sent."
+
+USER_ROUTES = (
+    Route(
+        "GET",
+        "/v1/users",
+        "users.every",
+        "All users and what they were granted. Nothing that shows who somebody is.",
+        "administration",
+        answers={200: "Users.", 503: "Nobody leads slice 0, where they are kept."},
+    ),
+    Route(
+        "PUT",
+        "/v1/users/{user}",
+        "users.put",
+        "Add a user, or change what is given: a token, grants.",
+        "administration",
+        body={
+            "application/json": {
+                "type": "object",
+                "properties": {
+                    "sha256": {"type": "string", "description": _SHA256},
+                    "keep": {
+                        "type": "boolean",
+                        "description": "With sha256: the last token goes on as well.",
+                    },
+                    "grants": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "VERB, VERB:TOPICS or VERB:TOPICS:GROUPS each, instead of "
+                        "all that there were.",
+                    },
+                },
+            }
+        },
+        answers={
+            200: "Changed, durably; every broker hears of it within a second.",
+            201: "Added.",
+            400: "The name, the token or a grant is none.",
+            404: "There is no such user, and a new one needs a token and grants.",
+            409: "Another user has the token, or nobody would be left who may change users.",
+            415: "The body is not JSON.",
+            429: "There are as many users as there can be.",
+            503: "Nobody leads slice 0, where they are kept.",
+        },
+    ),
+    Route(
+        "DELETE",
+        "/v1/users/{user}",
+        "users.delete",
+        "Remove a user: its tokens are nobody's within a second.",
+        "administration",
+        answers={
+            204: "Removed.",
+            404: "There is no such user.",
+            409: "Nobody would be left who may change users.",
+            503: "Nobody leads slice 0, where they are kept.",
+        },
+    ),
+)
