@@ -8,7 +8,7 @@ of the one before, and the last one's was said by two, so what does not end ther
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from barco.cluster.ring.depots import copied_by
@@ -24,8 +24,8 @@ from barco.workers.operations.ended import (
     believed,
     logs_of,
 )
-from barco.workers.operations.origins import VOICES
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import VOICES
 from barco.workers.seams import SiblingsLike
 from barco.workers.storage.files.records import Lodged
 from barco.workers.storage.stores.lodging import Lodging
@@ -55,13 +55,14 @@ class Depot:
         peer: int,
         target: Callable[[], Target],
         bytes_per_second: int,
+        voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
     ) -> None:
         """token, ordinal, first_slice, peer: of the own process; the slice's number in the ring.
-        `target`: as this process has heard it."""
+        `target`: as this process has heard it. `voices`: whose word counts."""
         self._token, self._ordinal, self._first = token, ordinal, first_slice
         self._lodging, self._lineage = lodging, lodging.store.lineage
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
-        self._target, self._rate = target, bytes_per_second
+        self._target, self._rate, self._voices = target, bytes_per_second, voices
         self._blamed: dict[int, set[int]] = {}
         """By epoch: who gave what was not so; the others are asked first."""
 
@@ -95,8 +96,10 @@ class Depot:
 
     async def _ask(self) -> Said:
         said: dict[int, list[HeldCopy]] = {}
-        for process in self._ranges.processes_of_token(self._token):
-            if peer_of(process) == self._peer:
+        told = self._ranges.processes_of_token(self._token)
+        voices = self._voices(ordinal for ordinal, _ in told)
+        for process in told:
+            if peer_of(process) == self._peer or process[0] not in voices:
                 continue
             with suppress(BarcoError):
                 said[process[0]] = await ask_ended(self._siblings, peer_of(process), self._token)

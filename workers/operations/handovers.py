@@ -9,7 +9,7 @@ or a hint without content (`handed_to`), which anybody may give.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,6 @@ from barco.protocol.replication_codec import U63, to_map
 from barco.types import Epoch, Token
 from barco.workers.operations.origins import (
     ANSWER_SECONDS,
-    VOICES,
     Args,
     Told,
     note_told,
@@ -32,6 +31,7 @@ from barco.workers.operations.origins import (
     unpack,
 )
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import VOICES
 from barco.workers.seams import ReactorLike, SiblingsLike
 from barco.workers.storage.stores.replicas import ReplicaStore
 
@@ -67,13 +67,16 @@ class HandOvers:
         leads: Callable[[], Generation | None],
         taught: Callable[[Generation, Successor, frozenset[int]], None],
         state_bytes_max: int,
+        voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
     ) -> None:
         """token, peer: of the own process. `committed`: of what the core
         has. `leads`: the generation that is led here, if one is.
-        `taught`: two have said the same. state_bytes_max: of what a generation begins with."""
+        `taught`: two have said the same. `voices`: whose word counts. state_bytes_max: of what a
+        generation begins with."""
         self._token, self._peer, self._store, self._reactor = token, peer, store, reactor
         self._ranges, self._siblings = ranges, siblings
         self._journal, self._leads, self._taught = journal, leads, taught
+        self._voices = voices
         self._committed, self._state_bytes_max = committed, state_bytes_max
         self._kick = asyncio.Event()
         self._hinted: Gid | None = None
@@ -218,7 +221,7 @@ class HandOvers:
 
     def _learn(self, said: list[tuple[Told, set[int]]]) -> bool:
         for (parent, value), ordinals in said:
-            voices = frozenset(ordinals & {member.ordinal for member in parent.members})
+            voices = self._voices(ordinals & {member.ordinal for member in parent.members})
             if value.kind is Kind.HANDOFF and len(voices) >= min(VOICES, len(parent.members)):
                 log.info("%s was handed to this range, up to group %d", parent.gid, value.tail)
                 self._taught(parent, value, voices)

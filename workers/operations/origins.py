@@ -8,7 +8,7 @@ is worth to ask now, and whom, is a hint (`begun_by`), which anybody may give.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.protocol.replication_codec import record_from_map, to_map
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import VOICES
 from barco.workers.seams import SiblingsLike
 
 Args = Mapping[str, Any]
@@ -40,9 +41,6 @@ TELL_SECONDS = 1.0
 LEFT_RANGES = 4
 """So many ranges on the left are asked as well: the first child of a split keeps the parent's
 processes, and may have been split again meanwhile."""
-
-VOICES = 2
-"""So many members of the parent have to say the same, unless it has one alone."""
 
 log = logging.getLogger("barco.replication")
 
@@ -86,13 +84,15 @@ class Origins:
         journal: Callable[[], KnownLineage | None],
         wants: Callable[[], bool],
         taught: Callable[[Generation, Successor, frozenset[int]], None],
+        voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
     ) -> None:
         """token, ordinal, first_slice, peer: of the own process; the slice's number in the ring.
         `journal`: what is known here, once it was read. `wants`: whether there is no open
-        generation here. `taught`: two have said the same."""
+        generation here. `taught`: two have said the same. `voices`: whose word counts."""
         self._token, self._ordinal, self._first_slice = token, ordinal, first_slice
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
         self._journal, self._wants, self._taught = journal, wants, taught
+        self._voices = voices
         self._kick = asyncio.Event()
         self._hinted: asyncio.TimerHandle | None = None
         self._hint_at, self._all_at = 0.0, 0.0
@@ -238,7 +238,7 @@ class Origins:
         journal = self._journal()
         assert journal is not None, "who wants to learn has read its own"
         for (parent, value), ordinals in said:
-            voices = frozenset(ordinals & {member.ordinal for member in parent.members})
+            voices = self._voices(ordinals & {member.ordinal for member in parent.members})
             if len(voices) < min(VOICES, len(parent.members)):
                 continue
             if not any(

@@ -5,6 +5,7 @@ worker itself and over the sockets of `barco.workers.peers.rpc`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from barco import limits
@@ -18,6 +19,7 @@ from barco.workers.operations.target import TargetDesk
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import Voices
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -154,6 +156,11 @@ class ShardService:
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
         self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
+
+    @cached_property
+    def voices(self) -> Voices:
+        """Whose word counts where two have to say the same."""
+        return Voices(self.ranges, lambda: self.target.heard)
 
     def extend(self, operations: Mapping[str, Callable[[Args], Awaitable[Any]]]) -> None:
         """More of them, which look by themselves whether they can be answered; also of a shard of
@@ -408,7 +415,7 @@ class ShardService:
             if piece_bytes:
                 first = await self.reads.earliest(topic, index)
                 plan["bytes"], cuts = await self.splits(topic, index, first, piece_bytes)
-                plan["splits"] = [list(cut) for cut in cuts]
+                plan["splits"] = [list(cut) for cut in cuts if first < cut[0] < end]
             if at_us is not None:
                 plan["at"] = await self.reads.at_timestamp(topic, index, at_us)
         return plans

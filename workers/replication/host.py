@@ -9,7 +9,7 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from barco._native import Reactor
@@ -29,7 +29,8 @@ from barco.types import MiB
 from barco.workers.operations.depot import Depot
 from barco.workers.operations.ended import Ended
 from barco.workers.operations.handovers import HandOvers
-from barco.workers.operations.history import History, Holding, look_for_children
+from barco.workers.operations.history import History
+from barco.workers.operations.holding import Holding, look_for_children
 from barco.workers.operations.kinship import Kinship
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
@@ -64,8 +65,7 @@ def genesis_of(options: WorkerOptions) -> Generation:
     """The first generation of this worker's range; of one that was made after the cluster was
     formatted only who its members are."""
     held = options.held
-    end = end_of_slice(options.placement, held.numbers[-1])
-    return genesis(held.token, end, held.members)
+    return genesis(held.token, end_of_slice(options.placement, held.numbers[-1]), held.members)
 
 
 class ReplicaHost:
@@ -126,6 +126,7 @@ class ReplicaHost:
         links, take = self.driver.links, self.driver.take
         self._strangers = Strangers(options.held.token, links.__contains__, take)
         self._kin = Kinship(options, service.ranges, store, self.driver)
+        service.voices.journal = self._kin.journal
         self._origins, self._states = self._askers()
         self.handovers = self._handing()
         cut, first = options.placement, options.range_index * options.slices_per_range
@@ -136,6 +137,7 @@ class ReplicaHost:
             far=self._kin.far,
             here=self._kin.here,
             token_of=lambda index: token_of_slice(cut, first + index),
+            voices=service.voices.of,
         )
         holding = Holding(options.held.token, store, self._kin.far, self.driver.whole)
         service.extend(holding.operations)
@@ -158,6 +160,7 @@ class ReplicaHost:
             journal=self._kin.journal,
             wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
             taught=lambda *told: self.driver.post(ev.Taught(*told)),
+            voices=service.voices.of,
         )
         service.extend(origins.operations)
         states = States(
@@ -189,6 +192,7 @@ class ReplicaHost:
             journal=self._kin.journal,
             leads=lambda: driver.generation if driver.leading else None,
             taught=lambda *told: driver.post(ev.Taught(*told)),
+            voices=self._service.voices.of,
             state_bytes_max=state_bytes_max(options),
         )
         self._service.extend(handovers.operations)
@@ -222,13 +226,14 @@ class ReplicaHost:
             siblings=siblings,
             peer=options.peer,
             target=lambda: service.target.heard,
+            voices=service.voices.of,
             bytes_per_second=options.drain_bytes_per_second,
         )
         return lodging, depot
 
     async def look_for_children(self) -> None:
         """Before retention (S8): those of other ranges may have begun."""
-        parts = self._store, self._service.ranges, self._network.siblings
+        parts = self._store, self._service.ranges, self._network.siblings, self._service.voices.of
         await look_for_children(self._options.held.token, *parts)
 
     async def open(self) -> None:
@@ -330,9 +335,7 @@ class ReplicaHost:
         addresses, process = self._network.addresses, self._holder(ordinal)
         return await open_link(addresses, process, self._network.hello, REPLICATION)
 
-    async def _ask(
-        self, ordinal: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
-    ) -> Any:
+    async def _ask(self, ordinal: int, op: str, args: Any, timeout: float = 5.0) -> Any:
         peer = peer_of(self._holder(ordinal))
         return await self._network.siblings.call(peer, op, args, timeout)
 

@@ -19,7 +19,7 @@ from barco.workers.operations.ended import (
     ask_ended,
     lodged_here,
 )
-from barco.workers.operations.history import Holding
+from barco.workers.operations.holding import Holding
 from barco.workers.peers.rpc import RpcServer, Siblings
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo, open_bulk

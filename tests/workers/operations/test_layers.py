@@ -1,12 +1,16 @@
 """A slice whose generations lie here and elsewhere in turn, as after a join; over real sockets."""
 
+import sys
 from pathlib import Path
 
-from barco.errors import CorruptDataError
+import pytest
+
+from barco.errors import CorruptDataError, NotReadyError
 from barco.model.ranges import peer_of
 from barco.types import Ordinal
 
-from .test_history import EACH, STREAM, Scene, ancestor, scene
+sys.path.insert(0, str(Path(__file__).parent))
+from historylab import EACH, STREAM, Scene, ancestor, scene
 
 
 def test_what_was_split_off_and_joined_again_lies_in_between(root: Path) -> None:
@@ -64,17 +68,44 @@ def test_the_end_may_be_elsewhere(root: Path) -> None:
 
 
 def test_each_holder_says_what_it_lacks(root: Path) -> None:
-    """One of two was a member of the generation before, and says nothing of it; the other one would
-    tell of what comes next instead."""
+    """One of two was a member of the generation before, and the other one tells of what comes next
+    instead: what either lacks is asked of who has it."""
 
     async def test(scene: Scene) -> None:
         await scene.hold(2, 3, 4)
         await scene.hold(4, far=(ancestor(3, (0,)),))
         await scene.own(5, far=(ancestor(4, (0, 1)),))
         await scene.history.look()
-        assert [each.gid.epoch for each in scene.history.known()] == [4]
+        assert [each.gid.epoch for each in scene.history.known()] == [4, 3]
         scene.history._good[ancestor(4).gid] = peer_of((Ordinal(1), 0))
         assert await scene.offsets(EACH) == list(range(EACH, 4 * EACH))
+        assert await scene.reader.earliest(*STREAM) == 0
+
+    scene(root, test)
+
+
+@pytest.mark.parametrize("away", [0, 1])
+def test_a_holder_that_lacks_what_others_have_says_nothing_of_it(root: Path, away: int) -> None:
+    """Two of three have all. Where one of them is away the third, that begins later, is no witness
+    that the rest was removed; also if it was away itself when it was asked what it lacks."""
+
+    async def test(scene: Scene) -> None:
+        for _ in range(2):
+            await scene.hold(2, 3, 4)
+        await scene.hold(4, far=(ancestor(3),))
+        await scene.own(5, far=(ancestor(4, (0, 1, 2)),))
+        peers = sorted(scene.paths)
+        late = scene.paths.pop(peers[2])
+        await scene.history.look()
+        assert [each.gid.epoch for each in scene.history.known()] == [4]
+        scene.paths[peers[2]] = late
+        await scene.holders[away].server.close()
+        await scene.siblings.close()
+        try:
+            found = await scene.offsets()
+        except NotReadyError:  # It is asked for again.
+            found = await scene.offsets()
+        assert found == list(range(4 * EACH))
         assert await scene.reader.earliest(*STREAM) == 0
 
     scene(root, test)

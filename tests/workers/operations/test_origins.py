@@ -222,6 +222,21 @@ def test_old_news_end_no_round(tmp_path: Path) -> None:
     joining(tmp_path, test)
 
 
+def test_who_speaks_twice_is_one(tmp_path: Path) -> None:
+    """A member that lies comes again as broker 2, of whom nothing else is known."""
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        members[0].journal = KnownLineage({}, {})
+        joiner.origins._voices = frozenset({0, 1}).intersection  # type: ignore[assignment]
+        await joiner.origins._ask()
+        assert joiner.told == []
+        members[0].journal = KNOWN
+        await joiner.origins._ask()
+        assert joiner.told == [(PARENT, SPLIT, frozenset({0, 1}))]
+
+    joining(tmp_path, test)
+
+
 @pytest.mark.parametrize("case", ["one", "two words", "strangers", "not mine", "junk"])
 def test_less_than_that_is_not(tmp_path: Path, case: str) -> None:
     async def test(members: list[Member], joiner: Joiner) -> None:
