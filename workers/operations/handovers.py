@@ -47,6 +47,9 @@ TELL_SECONDS = 1.0
 LEFT_RANGES = 8
 """So many ranges on the left are asked who has taken something in."""
 
+RETENTION_SECONDS = 10.0
+"""For an answer that nobody waits for."""
+
 log = logging.getLogger("barco.replication")
 
 
@@ -233,6 +236,50 @@ class HandOvers:
         for task in list(self._telling):
             task.cancel()
         await asyncio.gather(*self._telling, return_exceptions=True)
+
+
+# --- Before retention (S8) --------------------------------------------------------------------
+
+
+async def look_for_children(
+    token: int,
+    store: ReplicaStore,
+    ranges: RingRanges,
+    siblings: SiblingsLike,
+    voices_of: Callable[[Iterable[int]], frozenset[int]] = frozenset,
+) -> None:
+    """Rule S8: asks whether children of other ranges have begun, or those of this one that this
+    broker is no member of, for retention to go on here. What two brokers say alike is noted; who
+    would lie alone could only keep groups for longer. A single broker has nobody to say it but
+    itself. `voices_of`: who of these has a voice."""
+    voices_min = 1 if len(ranges.members(token)) == 1 else VOICES
+    for generation in store.lineage.generations():
+        parent, asked = (token, generation.epoch), list[tuple[int, int] | None]()
+        if not generation.expired:
+            known = store.lineage.elsewhere(parent)
+            asked += [child for child, has_begun in known.items() if not has_begun]
+        if (child := store.moved_to(generation.epoch)) is not None:
+            asked.append(child)
+        for child in asked:
+            if child is None:
+                voices = await who_took(parent, ranges, siblings, RETENTION_SECONDS)
+            else:
+                voices = await _who_began(child, ranges, siblings)
+            # Who its members are now, one alone may have told.
+            if len(voices_of(voices)) >= voices_min:
+                await asyncio.to_thread(store.lineage.begun, parent, child)
+
+
+async def _who_began(
+    child: tuple[int, int], ranges: RingRanges, siblings: SiblingsLike
+) -> set[int]:
+    """Brokers that say that the first group of a generation is committed."""
+    peers = [peer_of(process) for process in ranges.processes_of_token(child[0])]
+    if not peers:
+        return set()
+    asked = {"token": child[0], "epoch": child[1]}
+    said = await siblings.broadcast("begun", dict.fromkeys(peers, asked), RETENTION_SECONDS)
+    return {process_of(peer)[0] for peer, answer in said.items() if answer is True}
 
 
 async def who_took(

@@ -5,22 +5,17 @@ nothing of a child is given out before its parents' tails); who never had it say
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from barco import limits
 from barco.cluster.state.kin import Ancestor
 from barco.errors import NotReadyError, RequestError
 from barco.limits import OFFSET_MAX
-from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import U63
-from barco.workers.operations.handovers import who_took
 from barco.workers.operations.origins import Args, number
-from barco.workers.peers.agreed import ANSWER_SECONDS, Sum
-from barco.workers.peers.ranges import RingRanges
-from barco.workers.peers.voices import VOICES
-from barco.workers.seams import SiblingsLike
+from barco.workers.peers.agreed import Sum
 from barco.workers.storage.stores.replicas import ReplicaStore
 
 READS_MAX = 8
@@ -177,40 +172,6 @@ class Holding:
             return False
         earliest = await self._store.reader.earliest(topic, slice_)
         return earliest is not None and start >= earliest
-
-
-async def look_for_children(
-    token: int,
-    store: ReplicaStore,
-    ranges: RingRanges,
-    siblings: SiblingsLike,
-    voices_of: Callable[[Iterable[int]], frozenset[int]] = frozenset,
-) -> None:
-    """Rule S8: asks whether children of other ranges have begun, for retention to go on here. What
-    two brokers say alike is noted; who would lie alone could only keep groups for longer. A single
-    broker has nobody to say it but itself."""
-    voices_min = 1 if len(ranges.members(token)) == 1 else VOICES
-    for generation in store.lineage.generations():
-        parent = (token, generation.epoch)
-        for child, has_begun in store.lineage.elsewhere(parent).items():
-            if has_begun or generation.expired:
-                continue
-            if child is None:
-                words = await who_took(parent, ranges, siblings, ANSWER_SECONDS)
-            else:
-                words = await _who_has_begun(child, ranges, siblings)
-            if len(voices_of(words)) >= voices_min:
-                await asyncio.to_thread(store.lineage.begun, parent, child)
-
-
-async def _who_has_begun(
-    child: tuple[int, int], ranges: RingRanges, siblings: SiblingsLike
-) -> set[int]:
-    """Brokers that say so. Who its members are now, one alone may have told."""
-    peers = [peer_of(process) for process in ranges.processes_of_token(child[0])]
-    asked = {"token": child[0], "epoch": child[1]}
-    said = await siblings.broadcast("begun", dict.fromkeys(peers, asked), ANSWER_SECONDS)
-    return {process_of(peer)[0] for peer, answer in said.items() if answer is True}
 
 
 def _plain(ancestor: Ancestor) -> list[Any]:

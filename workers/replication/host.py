@@ -28,9 +28,9 @@ from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.types import MiB
 from barco.workers.operations.depot import Depot
 from barco.workers.operations.ended import Ended
-from barco.workers.operations.handovers import HandOvers
+from barco.workers.operations.handovers import HandOvers, look_for_children
 from barco.workers.operations.history import History
-from barco.workers.operations.holding import Holding, look_for_children
+from barco.workers.operations.holding import Holding
 from barco.workers.operations.kinship import Kinship
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins

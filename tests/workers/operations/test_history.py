@@ -17,7 +17,8 @@ from barco.model.ranges import process_of
 from barco.protocol.replication import DecidedRecord
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.operations.holding import Holding, look_for_children
+from barco.workers.operations.handovers import look_for_children
+from barco.workers.operations.holding import Holding
 from barco.workers.peers.agreed import ANSWER_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -234,6 +235,44 @@ def test_what_is_asked_has_bounds(root: Path) -> None:
         ):
             with pytest.raises(BarcoError):
                 await ask({**good, **changes})
+
+    scene(root, test)
+
+
+def test_who_left_a_range_hears_that_it_goes_on(root: Path) -> None:
+    """S8: else the last that it was a member of would be kept for good."""
+
+    async def test(scene: Scene) -> None:
+        token, has = builder.TOKEN, dict[int, bool]()
+        await scene.own(2, 3, far=())
+        store = scene.store
+        member = Identity(Ordinal(1), bytes(16))
+        gid, parents = Gid(Token(token), Epoch(4)), (Parent(ancestor(3).gid, 28),)
+        moved = Successor(
+            28, Kind.RELEAD, (Generation(gid, TOKEN_END, member, 9, (member,), parents),)
+        )
+        store.lineage.add_journal([(3, to_map(DecidedRecord(ancestor(3).gid, moved)))])
+        assert store.moved_to(2) is None and store.moved_to(3) == (token, 4)
+
+        class Voices:
+            async def broadcast(self, op: str, args: Any, timeout: float) -> dict[int, Any]:
+                assert op == "begun" and list(args.values()) == [{"token": token, "epoch": 4}] * 3
+                return {peer: has.get(process_of(peer)[0], False) for peer in args}
+
+        class Ranges:
+            def processes_of_token(self, at: int) -> list[tuple[int, int]]:
+                return [(each, 3) for each in range(3)]
+
+            def members(self, at: int) -> tuple[int, ...]:
+                return (0, 1, 2)
+
+        parts: Any = (token, store, Ranges(), Voices())
+        for voices, known in (((), False), ((1,), False), ((1, 2), True), ((), True)):
+            has.clear()
+            has.update(dict.fromkeys(voices, True))
+            await look_for_children(*parts)
+            assert store._continued(3) is known and store._continued(2)
+        assert store.moved_to(3) is None, "it is not asked again"
 
     scene(root, test)
 

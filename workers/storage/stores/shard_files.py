@@ -151,9 +151,21 @@ class ShardFiles:
         elsewhere = self.lineage.elsewhere((self._token, epoch))
         if not all(elsewhere.values()):
             return False
-        if None in elsewhere:
-            return True  # It was handed off: there is no other child.
+        if None in elsewhere or any(child and child[0] == self._token for child in elsewhere):
+            return True  # It was handed off, or goes on without this broker: others have said so.
         return self.has_begun(epoch + 1)
+
+    def moved_to(self, epoch: int) -> tuple[int, int] | None:
+        """Of a generation that is here and has ended, the one that follows it in this line, as long
+        as nothing here says that it, or a later one, has begun: perhaps it has other members."""
+        known, later = self.lineage.get(epoch), self.lineage.generations()
+        if known is None or not known.sealed or known.expired or known.lodged is not None:
+            return None
+        after = next((each.epoch for each in later if each.epoch > epoch), None)
+        if after is None or self.has_begun(epoch + 1):
+            return None
+        child = (self._token, after)
+        return None if child in self.lineage.elsewhere((self._token, epoch)) else child
 
     def has_begun(self, epoch: int) -> bool:
         """Whether a generation of this epoch or a later one has a committed group here."""
