@@ -27,7 +27,7 @@ cluster-stop: setup ## Stop the three brokers
 cluster-demo: setup ## Empty .cluster, start it anew, load the flights, SIGKILL a broker: nothing is lost
 	@$(PYTHON) scripts/cluster_demo.py
 
-elastic: setup ## Three brokers become six while flights flow in: nothing is lost, pictures and a table
+elastic: setup ## Three brokers become six and three again while flights flow in: nothing is lost, pictures and a table
 	@$(PYTHON) scripts/elastic_demo.py
 
 test: setup native-test ## Run the tests, in two processes (TESTS=path for some of them, in one)

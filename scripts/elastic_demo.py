@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""`make elastic`: flights flow in while a ring of three brokers becomes one of six.
+"""`make elastic`: flights flow in while a ring of three brokers becomes one of six, and of three.
 
 One producer loads the flights, one for each token range asks all the time how long a write takes.
 Three more brokers join, the cluster is asked to have six, and each leader gives away half of its
-range. Then every flight is read again, and what was read is held against the file: none is
-missing, none is there twice, those of each aircraft are in their order.
+range. Then it is asked to have three again: ranges are joined, and what only those have that leave
+is copied, until they are stopped. Then every flight is read again, and what was read is held
+against the file: none is missing, none is there twice, those of each aircraft are in their order.
 """
 
 import argparse
@@ -124,7 +125,7 @@ def run(cluster: LocalCluster, place: "flights_demo.Place") -> None:
         steps = [Step("before", began, time.monotonic())]
         show_picture("Three brokers", cluster)
         steps += [join(cluster, ordinal) for ordinal in range(3, BROKERS)]
-        steps.append(scale(cluster, BROKERS))
+        steps += [scale(cluster, BROKERS), scale(cluster, 3), drain(cluster)]
         flow.join()
         steps.append(Step("after", steps[-1].until, time.monotonic()))
     finally:
@@ -158,10 +159,27 @@ def scale(cluster: LocalCluster, brokers: int) -> Step:
             title = f"{time.monotonic() - since:.1f} s after barco scale --to {brokers}"
             show_picture(title, cluster)
         if leaders == set(range(brokers)):
+            # Members follow; until they have, another target would be refused.
+            where = ["--timeout", str(GROW_SECONDS), "--endpoint", cluster.endpoints[0]]
+            command(["scale", "--to", str(brokers), *where])
             return Step(f"scale to {brokers}", since, time.monotonic())
         if time.monotonic() > since + GROW_SECONDS:
-            raise ClusterError(f"it does not grow to {brokers} brokers: {sorted(leaders)} lead")
+            raise ClusterError(
+                f"it does not become one of {brokers} brokers: {sorted(leaders)} lead"
+            )
         time.sleep(0.2)
+
+
+def drain(cluster: LocalCluster) -> Step:
+    """Those that lead nothing any more, until nothing is on them alone; then they are stopped."""
+    since = time.monotonic()
+    leaving = list(range(3, BROKERS))
+    for ordinal in leaving:
+        where = ["--timeout", str(GROW_SECONDS), "--endpoint", cluster.endpoints[0]]
+        command(["drain", str(ordinal), *where])
+        say(f"broker {ordinal} is drained")
+    cluster.stop(leaving)
+    return Step("three are drained and stopped", since, time.monotonic())
 
 
 def command(words: list[str]) -> None:
@@ -188,7 +206,7 @@ def show(
 ) -> None:
     """The table; DemoError if a flight is missing, twice, or out of order."""
     tally = Tally.of(read, source)
-    table = Table(title="336,776 flights, three brokers that become six")
+    table = Table(title="336,776 flights, three brokers that become six, and three again")
     table.add_column("what")
     table.add_column("figure", justify="right")
     tally.add_to(table)

@@ -15,6 +15,7 @@ from barco.cluster.ring.target import Target
 from barco.errors import BarcoError
 from barco.model.generation import Gid
 from barco.model.ranges import peer_of
+from barco.model.replicas import Process
 from barco.types import Ordinal
 from barco.workers.operations.ended import HeldCopy, ask_ended, logs_of
 from barco.workers.operations.origins import Args
@@ -23,6 +24,9 @@ from barco.workers.seams import SiblingsLike
 
 LOOK_SECONDS, REST_SECONDS = 1.0, 10.0
 """Between two looks: while something is left, and while nothing is."""
+
+ASKED_MAX = 16
+"""Processes that are asked at a time: an operator waits, and each answer may be long."""
 
 SHOWN_MAX = 8
 """Of generations, in words."""
@@ -109,14 +113,28 @@ class Drains:
         answer."""
         found: Logs = []
         silent: set[int] = set()
-        up = self._up()
-        for token in sorted(tokens):
-            said: dict[int, list[HeldCopy]] = {}
-            for process in self._ranges.processes_of_token(token):
+        up, room = self._up(), asyncio.Semaphore(ASKED_MAX)
+
+        async def ask(token: int, process: Process) -> list[HeldCopy] | None:
+            async with room:
                 try:
-                    said[process[0]] = await ask_ended(self._siblings, peer_of(process), token)
+                    return await ask_ended(self._siblings, peer_of(process), token)
                 except BarcoError:
+                    return None
+
+        of = {token: self._ranges.processes_of_token(token) for token in sorted(tokens)}
+        asked = [(token, process) for token, processes in of.items() for process in processes]
+        answers = dict(
+            zip(asked, await asyncio.gather(*(ask(*each) for each in asked)), strict=True)
+        )
+        for token, processes in of.items():
+            said: dict[int, list[HeldCopy]] = {}
+            for process in processes:
+                told = answers[token, process]
+                if told is None:
                     silent |= {process[0]} & up
+                else:
+                    said[process[0]] = told
             first = self._ranges.slice_at(token)
             found += [(first, log) for log in logs_of(token, said).values()]
         return found, sorted(silent)

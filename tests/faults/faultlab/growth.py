@@ -23,6 +23,9 @@ BROKERS_MAX = 12
 STEP_S = 60.0
 """Until a cluster has grown to what it was asked for: then it is stuck."""
 
+DRAIN_S = 150.0
+"""Until nothing is on a broker alone: what it held is copied, and read again."""
+
 PACE_S = 0.05
 """Between two probes of a client: there is one for each slice and each of the first brokers."""
 
@@ -49,13 +52,13 @@ class GrowingRing(Ring):
         self.nodes.append(node)
         return node
 
-    def barco(self, node: Node, *command: str) -> str:
+    def barco(self, node: Node, *command: str, limit_s: float = STEP_S) -> str:
         """What a command prints; AssertionError with all of it if it fails."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "barco", *command],
             capture_output=True,
             text=True,
-            timeout=STEP_S,
+            timeout=limit_s,
             env=node.environment,
             check=False,
         )
@@ -72,8 +75,8 @@ class GrowingRing(Ring):
         """Until nothing is on a broker alone."""
         first = self.nodes[0]
         endpoint = f"{first.host}:{first.port[1]}"
-        asked = ("drain", str(ordinal), "--timeout", str(STEP_S - 5), "--endpoint", endpoint)
-        self.barco(first, *asked)
+        asked = ("drain", str(ordinal), "--timeout", str(DRAIN_S), "--endpoint", endpoint)
+        self.barco(first, *asked, limit_s=DRAIN_S + 30)
 
     def routes(self) -> list[dict[str, object]]:
         """As somebody who runs has them."""
