@@ -21,6 +21,10 @@ from barco.types import Ordinal
 
 log = logging.getLogger("barco.supervisor")
 
+MAKE_USERS = "barco users first --data-dir DIR NAME, then access.required = true"
+MAKE_CERTIFICATE = "barco certs init, then tls.certificate and tls.key"
+"""What makes it right that anybody could ask, and read what is sent."""
+
 
 def check_kernel(release: str | None = None) -> tuple[int, int]:
     """The kernel's version, if barco runs on it."""
@@ -47,14 +51,24 @@ def check(config: Config, insecure_allow_open: bool) -> tuple[Config, bool]:
 
 
 def check_bind(config: Config, insecure_allow_open: bool) -> bool:
-    """Whether the broker is open to other machines; refused unless that was asked for."""
+    """Whether the broker is open to other machines; refused unless that was asked for.
+
+    Closed is a single broker whose clients have users and speak TLS. What brokers say to one
+    another nobody seals yet."""
     if is_loopback(config.broker.bind):
         return False
+    alone = len(config.cluster.brokers) <= 1
+    lacks = [] if config.access.required else [f"access.required ({MAKE_USERS})"]
+    lacks += [] if config.tls.certificate else [f"tls.certificate ({MAKE_CERTIFICATE})"]
+    if alone and not lacks:
+        return False
     if not insecure_allow_open:
+        lacks += [] if alone else ["TLS between brokers, which this version has not"]
+        risk = "what is sent, tokens too" if config.access.required else "and write"
         raise ConfigError(
-            f"broker.bind = {config.broker.bind!r} would let other machines in, which needs both"
-            " tls.certificate and auth.tokens, and this version has no tokens: use 127.0.0.1, or"
-            " --insecure-allow-open to let anyone who reaches this address read and write"
+            f"broker.bind = {config.broker.bind!r} would let other machines in, and what is missing"
+            f" for that is {', and '.join(lacks)}: make it right, or use 127.0.0.1, or"
+            f" --insecure-allow-open to let anyone who reaches this address read {risk}"
         )
     return True
 
@@ -233,8 +247,8 @@ async def warn_open(config: Config) -> None:
     """Again and again: whoever reads the log later is told as well."""
     while True:
         log.warning(
-            "open to everyone who reaches this address, without authentication"
-            " (--insecure-allow-open)",
+            "open to everyone who reaches this address, without %s (--insecure-allow-open)",
+            "TLS" if config.access.required else "authentication",
             extra={"bind": config.broker.bind},
         )
         await asyncio.sleep(limits.OPEN_WARNING_SECONDS)

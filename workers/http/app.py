@@ -3,10 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from barco.errors import BarcoError, BrokerError, NotReadyError, UnauthorizedError
 from barco.model.access import EVERYBODY, TOKEN_BYTES_MAX, User
+from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
+from barco.workers.http.base.audit import Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
@@ -31,6 +34,9 @@ _ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics"
 """Answered before the shard is open as well."""
 
 _OPEN_PATH = "/ready"
+_ADMINISTRATION = ("/v1/topics", "/v1/groups", "/v1/topology", "/v1/users")
+"""What is changed there is told in the log."""
+
 NOBODY = User("")
 """Whoever asks for what is open: nothing is granted to nobody."""
 
@@ -57,6 +63,7 @@ class App:
     ) -> None:
         self._context = Context(service, siblings=siblings, supervisor=supervisor)
         self._router = Router(ROUTES)
+        self._audit = Audit(lambda: asyncio.get_running_loop().time())
         parts = {
             "status": Status(self._context, ROUTES),
             "consume": Consume(self._context),
@@ -99,16 +106,40 @@ class App:
         body: bytes,
     ) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
+        why = ""
         try:
             response = await self._dispatch(method, path, query, headers, body)
         except BarcoError as error:
             if error.status == 500:
                 _log.error("%s %.200r: %s", method, path, error)
-            response = problem_response(error)
+            response, why = problem_response(error), error.detail
         except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
             _log.exception("%s %.200r failed", method, path)
             response = problem_response(BrokerError("The broker failed; its log says how."))
+        if self._context.service.access.required:
+            response = self._audited(method, path, headers, response, why)
         return response
+
+    def _audited(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        response: Response,
+        why: str,
+    ) -> Response:
+        """The answer with the id of its request, where that is in a line of the log, or may be
+        asked for."""
+        administers = method != "GET" and path.startswith(_ADMINISTRATION)
+        if response.status < 400 and not administers:
+            return response
+        request, access = self._audit.next_id(), self._context.service.access
+        user = access.who(token_in(headers)) if access.is_heard else None
+        if response.status in (401, 403):
+            self._audit.refused(request, user, (method, path), response.status, why)
+        elif administers:
+            self._audit.administered(request, user, (method, path), response.status)
+        return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
 
     async def _dispatch(
         self,

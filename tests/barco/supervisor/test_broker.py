@@ -311,7 +311,8 @@ def test_two_brokers_do_not_share_a_port(start: Start) -> None:
 def test_other_machines_are_not_let_in_by_accident(start: Start) -> None:
     code, line = start("--bind", "0.0.0.0").end()
     assert code == 78
-    assert "tls.certificate" in line and "auth.tokens" in line and "--insecure-allow-open" in line
+    assert "tls.certificate" in line and "--insecure-allow-open" in line
+    assert "barco users first" in line and "access.required = true" in line
 
 
 def test_other_machines_are_let_in_when_asked_for_loudly(start: Start) -> None:

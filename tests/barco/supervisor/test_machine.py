@@ -31,8 +31,24 @@ def test_open_addresses_need_a_flag() -> None:
     assert machine.check_bind(config, False) is False
     open_config = config.override("broker", bind="192.0.2.1")
     assert machine.check_bind(open_config, True) is True
-    with pytest.raises(ConfigError, match="tls.certificate and auth.tokens"):
+    with pytest.raises(ConfigError, match="access.required .* and tls.certificate .* and write"):
         machine.check_bind(open_config, False)
+
+
+def test_users_and_tls_close_a_single_broker() -> None:
+    """Between brokers nothing is sealed: a cluster stays open."""
+    users = Config().override("broker", bind="192.0.2.1").override("access", required=True)
+    with pytest.raises(ConfigError, match=r"is tls.certificate \(barco certs.* tokens too"):
+        machine.check_bind(users, False)
+    sealed = users.override("tls", certificate="a.crt", key="a.key")
+    assert machine.check_bind(sealed, False) is False and machine.check_bind(sealed, True) is False
+    without = sealed.override("access", required=False)
+    with pytest.raises(ConfigError, match="is access.required"):
+        machine.check_bind(without, False)
+    ring = sealed.override("cluster", brokers=("192.0.2.1", "192.0.2.2", "192.0.2.3"))
+    with pytest.raises(ConfigError, match="is TLS between brokers"):
+        machine.check_bind(ring, False)
+    assert machine.check_bind(ring, True) is True
 
 
 def test_a_cluster() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -246,5 +247,46 @@ def test_what_is_no_change_of_a_user(body: Any) -> None:
         assert (await broker.ask("names", "PUT", "/v1/users/x", "", put)).status == 201
         answer = await broker.ask("names", "PUT", "/v1/users/x", "", body)
         assert answer.status == 400, answer
+
+    asyncio.run(main())
+
+
+def test_the_line_of_the_log_and_the_answer_have_one_id(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    caplog.set_level(logging.INFO, "barco.audit")
+
+    async def main() -> None:
+        broker = closed()
+        for who, method, path, message in (
+            ("no token", "GET", "/v1/topics", "refused"),
+            ("produces", "PUT", "/v1/topics/t", "refused"),
+            ("administers", "PUT", "/v1/topics/t", "administered"),
+            ("administers", "DELETE", "/v1/topics/t", "administered"),
+            ("names", "DELETE", "/v1/users/x", "administered"),
+        ):
+            caplog.clear()
+            answer = await broker.ask(who, method, path, "", {} if method == "PUT" else None)
+            line = vars(caplog.records[0])
+            assert len(caplog.records) == 1 and line["message"] == message
+            assert line["request"] == answer.headers["barco-request-id"]
+            assert line["status"] == answer.status and line["method"] == method
+            assert line["user"] == ("" if who == "no token" else who)
+        caplog.clear()
+        answer = await broker.ask("measures", "GET", "/v1/topics")
+        assert not caplog.records and "barco-request-id" not in answer.headers
+        answer = await broker.ask("consumes", "GET", "/v1/topics/t/x")
+        assert answer.status == 404 and "barco-request-id" in answer.headers
+
+    asyncio.run(main())
+
+
+def test_nothing_is_told_where_access_is_off(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        answer = await Broker().request("PUT", "/v1/topics/t", body=b"{}")
+        assert answer.status == 201 and "barco-request-id" not in answer.headers
+        answer = await Broker().request("GET", "/nothing")
+        assert answer.status == 404 and "barco-request-id" not in answer.headers
 
     asyncio.run(main())
