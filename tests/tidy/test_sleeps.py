@@ -40,6 +40,7 @@ BY_THE_CLOCK = {
 }
 BEFORE_ANOTHER_TRY = {
     # Another process, a disk or the kernel has to do something first, and tells nobody.
+    "barco.workers.operations.target:ask": "a follower's log",
     "barco.supervisor.listeners:_check_free": "another process' port",
     "barco.supervisor.files.lock:open_lock": "another process' lock",
     "barco.supervisor.gossip:_connect": "a broker that was tried just now",

@@ -5,7 +5,6 @@ worker itself and over the sockets of `barco.workers.peers.rpc`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from barco import limits
@@ -157,10 +156,10 @@ class ShardService:
         self._operations = self._named()
         self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
 
-    @cached_property
+    @property
     def voices(self) -> Voices:
         """Whose word counts where two have to say the same."""
-        return Voices(self.ranges, lambda: self.target.heard)
+        return self.target.voices
 
     def extend(self, operations: Mapping[str, Callable[[Args], Awaitable[Any]]]) -> None:
         """More of them, which look by themselves whether they can be answered; also of a shard of

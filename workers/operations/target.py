@@ -4,7 +4,9 @@ Whoever leads slice 0 keeps the target (`barco.workers.shard.target`), and tells
 gossip tells another one than is known the keeper is asked, and before a step once more.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +23,29 @@ from barco.cluster.ring.target import (
     next_target,
     unpack_target,
 )
-from barco.errors import ConflictError, NoLeaderError, NotReadyError, ProtocolError, RequestError
+from barco.errors import (
+    BarcoError,
+    ConflictError,
+    NoLeaderError,
+    NotReadyError,
+    ProtocolError,
+    RequestError,
+)
 from barco.model.generation import Gid
 from barco.model.options import WorkerOptions, cluster_mark
+from barco.model.ranges import peer_of, process_of
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import Voices
 from barco.workers.seams import ReactorLike, SiblingsLike
 from barco.workers.shard.appends import Appends
 from barco.workers.shard.target import SLICE, TargetKeeper
 
 ASK_SECONDS = 2.0
+
+LOOK_PAUSES = (0.0, 0.05, 0.2, 0.5)
+"""Before another one is asked whether it has what the keeper said: its log may be a moment late."""
 
 
 class TargetDesk:
@@ -56,6 +70,8 @@ class TargetDesk:
         self._leads = False
         self.heard = self._keeper.target
         """The latest that its keeper has said."""
+        self.voices = Voices(self._ranges, lambda: self.heard)
+        """Whose word counts where two have to say the same."""
         self.is_asked_for = False
         """Whether the supervisor wants its keeper to be asked."""
         self.on_news: Callable[[], None] = lambda: None
@@ -133,11 +149,17 @@ class TargetDesk:
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
         """By name."""
-        return {"target": self._target, "target_change": self._change}
+        return {"target": self._target, "target_seen": self._seen, "target_change": self._change}
 
     async def _target(self, args: Mapping[str, Any]) -> bytes:
         self._check_leads()
         return self._keeper.target.packed()
+
+    async def _seen(self, args: Mapping[str, Any]) -> bytes:
+        """As this process's log has it, whoever leads."""
+        if SLICE not in self._ranges.numbers_of(self._options.held.token):
+            raise NotReadyError("This worker does not hold slice 0.")
+        return self._keeper.seen().packed()
 
     async def _change(self, args: Mapping[str, Any]) -> bytes:
         """{"cluster": its mark, "seen": a version, "brokers": [[ordinal, workers, host, disk]]}."""
@@ -217,11 +239,43 @@ class TargetDesk:
         return target.joined(table, [*up, self._options.process[0]])
 
     async def ask(self, siblings: SiblingsLike) -> Target:
-        """The target, as who keeps it says now; NotReadyError where nobody does."""
+        """The target, as who keeps it says now, if another who holds slice 0 has it in its log: who
+        leads it was told by gossip, and may be a lie. NotReadyError where nobody does."""
         peer = self._leaders.peer(self._ranges.of_slice(SLICE))
         if peer is None:
             raise NoLeaderError("Nobody leads slice 0 at the moment.")
-        return unpack_target(self.cut, await siblings.call(peer, "target", {}, ASK_SECONDS))
+        target = unpack_target(self.cut, await siblings.call(peer, "target", {}, ASK_SECONDS))
+        for pause in LOOK_PAUSES if target != self.heard else ():
+            await asyncio.sleep(pause)
+            if await self._is_seen(siblings, process_of(peer)[0], target):
+                break
+        else:
+            if target != self.heard:
+                raise NotReadyError("Nobody else who holds slice 0 has this target in its log.")
+        return target
+
+    async def _is_seen(self, siblings: SiblingsLike, leader: int, target: Target) -> bool:
+        """Whether a second broker has it. Where none is known of whom there is more than its own
+        word, as for who has just joined, any counts."""
+        told = self._ranges.processes_of_token(int(self.cut.token(SLICE)))
+        others = {int(each[0]): peer_of(each) for each in told if each[0] != leader}
+        if leader == self._options.process[0] or not others:
+            return True
+        voices = self.voices.of(others) or others.keys()
+        asks = [
+            siblings.call(others[each], "target_seen", {}, ASK_SECONDS) for each in sorted(voices)
+        ]
+        tasks = [asyncio.ensure_future(ask) for ask in asks]
+        try:
+            for task in asyncio.as_completed(tasks):
+                with suppress(BarcoError):
+                    if unpack_target(self.cut, await task) == target:
+                        return True
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return False
 
 
 async def _no_copies(leaving: set[int]) -> Mapping[Gid, Collection[int]]:

@@ -31,7 +31,17 @@ WAITS_ONLY = frozenset(("wait", "access_wait"))
 """They last long, and are answered by one word."""
 
 ENDS_HERE = frozenset(
-    ("history", "state", "origin", "begun", "begun_by", "target", "standing", "access")
+    (
+        "history",
+        "state",
+        "origin",
+        "begun",
+        "begun_by",
+        "target",
+        "target_seen",
+        "standing",
+        "access",
+    )
 )
 """No other process is asked for them. They have room of their own: the others may wait for one of
 these at the very broker that asks, and would wait for each other."""

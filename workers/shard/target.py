@@ -38,11 +38,13 @@ class TargetKeeper:
 
     def open(self) -> None:
         """A generation is open, and its first group committed: take up what its log holds."""
-        self.target = self._first
+        self.target = self.seen()
+
+    def seen(self) -> Target:
+        """As the log has it here, whoever leads: a moment later than its leader."""
         kept = self._reactor.compacted(TOPOLOGY)
-        for found in internal.each(TOPOLOGY, kept, self._read):
-            if found.version > self.target.version:
-                self.target = found
+        found = internal.each(TOPOLOGY, kept, self._read)
+        return max((self._first, *found), key=lambda target: target.version)
 
     def _read(self, given: dict[Any, Any]) -> Target:
         try:

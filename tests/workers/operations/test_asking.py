@@ -25,7 +25,7 @@ class Keeper:
         self.changes: list[Any] = []
 
     async def call(self, worker: int, op: str, args: Any, timeout: float = 5.0) -> bytes:
-        if op == "target":
+        if op in ("target", "target_seen"):
             return self.target.packed()
         assert op == "target_change"
         refusal = self.refuses.pop(0) if self.refuses else None
