@@ -1,4 +1,4 @@
-"""PUT /v1/topology with documents that nobody should send: nothing ends, nothing is lost, no 500."""
+"""PUT /v1/topology with what nobody should send: nothing ends, nothing is lost, no 500."""
 
 import http.client
 import json

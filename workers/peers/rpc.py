@@ -25,6 +25,7 @@ from barco.log import Seldom
 from barco.model.ranges import process_of
 from barco.protocol.link import Hello
 from barco.workers.peers.answers import ENDS_HERE, WAITS_ONLY, Room, weight
+from barco.workers.peers.callers import CALLER, Callers
 from barco.workers.peers.rpc_frames import FRAME_BYTES_A_SECOND, Frames
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -88,8 +89,7 @@ class RpcServer:
         self._bytes_max = bytes_max
         self._server: asyncio.Server | None = None
         self._connections: set[_Answering] = set()
-        self._remote: dict[tuple[int, int], _Answering] = {}
-        """By broker and worker: each has one connection."""
+        self._callers = Callers[_Answering]()
         self._shares: dict[int, _Share] = {}
         self._rooms = Room(2 * bytes_max), Room(2 * bytes_max)
         """For answers that ask no other process, and for all others."""
@@ -110,26 +110,23 @@ class RpcServer:
         self._server = await asyncio.get_running_loop().create_unix_server(self._accept, path)
 
     def _accept(self, caller: tuple[int, int] | None = None) -> "_Answering":
-        operation = self._operation if caller is None else self._from_afar
-        share = None
+        operation, share = self._operation, None
         if caller is not None:
             made = _Share(caller[0], self._bytes_max * 3 // 2, *self._rooms)
             share = self._shares.setdefault(caller[0], made)
+            operation = functools.partial(self._from_afar, caller[0])
         connection = _Answering(operation, self._bytes_max, self._gone, share)
         self._connections.add(connection)
         if caller is not None:
-            if (before := self._remote.get(caller)) is not None:
-                before.close()  # Of what it called before nobody waits any more.
-            self._remote[caller] = connection
+            self._callers.add(caller, connection)
         return connection
 
     def _gone(self, connection: "_Answering") -> None:
         self._connections.discard(connection)
-        for caller, each in list(self._remote.items()):
-            if each is connection:
-                del self._remote[caller]
+        self._callers.gone(connection)
 
-    async def _from_afar(self, op: str, args: Mapping[str, Any]) -> Any:
+    async def _from_afar(self, ordinal: int, op: str, args: Mapping[str, Any]) -> Any:
+        CALLER.set(ordinal)  # Each call is a task, with a context of its own.
         if op in HOME_ONLY:
             raise RequestError(f"{op} is for workers of the same broker.")
         return await self._operation(op, args)
@@ -206,6 +203,11 @@ class _Answering(Frames):
         self._unread: list[tuple[Room, int]] = []
         """What was sent since the other end began to read too slowly."""
         self._too_slow: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer."""
+        return bool(self._running)
 
     @property
     def under_way(self) -> list[asyncio.Task[None]]:

@@ -21,6 +21,7 @@ from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import U32, U63, U64
 from barco.types import Epoch, Token
 from barco.workers.operations.origins import Args, number
+from barco.workers.peers.callers import CALLER
 from barco.workers.seams import SiblingsLike
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.restoring import StateAt
@@ -33,8 +34,9 @@ PATIENCE = 0.75
 """For this last part of STATE_WAIT_SECONDS the word of one is enough."""
 
 KEPT_SECONDS = 10.0
-KEPT_MAX = 2
-"""So many states that were made last are there for so long, for whoever asks for the next part."""
+KEPT_EACH, KEPT_CALLERS = 2, 3
+"""So many states that a broker asked for last, of so many brokers, are there for so long, for
+whoever asks for the next part. A broker may lead both children of a split."""
 
 BYTES_A_SECOND = 2**20
 """Whoever sends a state more slowly than this is given up, and another one asked: meanwhile
@@ -99,7 +101,12 @@ class States:
         self._tail_of, self._session_of = tail_of, session_of
         self._state_bytes_max = state_bytes_max
         self._making = asyncio.Lock()
+        self._turns: dict[int, asyncio.Lock] = {}
+        """Of each broker one is made at a time: who asks for ever others holds up nobody for longer
+        than one of them takes."""
         self._kept: dict[Asked, _Kept] = {}
+        self._lately: dict[int, list[Asked]] = {}
+        """By broker what it asked for last, the latest at the end; and so are the brokers."""
         self._forget: asyncio.TimerHandle | None = None
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {"state": self._state}
 
@@ -116,8 +123,12 @@ class States:
         at, size = number(args, "at", 0, U32), number(args, "size", 0, STATE_PART_BYTES)
         if reason := self._refusal(asked):
             raise NotReadyError(reason)
-        async with self._making:  # One after the other: each takes memory.
-            kept = self._kept.get(asked) or await self._make(asked)
+        caller = CALLER.get()
+        async with self._turns.setdefault(caller, asyncio.Lock()):
+            self._asks(caller, asked)
+            if (kept := self._kept.get(asked)) is None:
+                async with self._making:  # One after the other: each takes memory.
+                    kept = self._kept.get(asked) or await self._make(asked)
         self._keep()
         return {"sums": list(kept.sums), "part": kept.found.state[at : at + size]}
 
@@ -139,17 +150,24 @@ class States:
         assert generation.sealed, "where it ends is noted when all of it is here"
         return f"{gid} is too old: its groups are removed" if generation.expired else ""
 
+    def _asks(self, caller: int, asked: Asked) -> None:
+        """What a broker asked for before that is not kept for it any more."""
+        lately = [each for each in self._lately.pop(caller, []) if each != asked]
+        self._lately[caller] = [*lately, asked][-KEPT_EACH:]
+        while len(self._lately) > KEPT_CALLERS:
+            del self._lately[next(iter(self._lately))]
+        wanted = {each for of in self._lately.values() for each in of}
+        self._kept = {each: kept for each, kept in self._kept.items() if each in wanted}
+
     async def _make(self, asked: Asked) -> _Kept:
         slices = range(asked.first, asked.first + asked.slices)
-        while len(self._kept) >= KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
         try:
             found = await self._store.state_at(asked.gid.epoch, slices)
         except ValueError as error:
             raise NotReadyError(str(error)) from None
         sums = Sums(len(found.state), crc32c(found.state), found.header_crc)
         kept = self._kept[asked] = _Kept(found, sums)
-        assert len(self._kept) <= KEPT_MAX, "each takes memory"
+        assert len(self._kept) <= KEPT_EACH * KEPT_CALLERS + 1, "each takes memory"
         return kept
 
     def _keep(self) -> None:

@@ -21,6 +21,7 @@ from barco.errors import (
     ProtocolError,
 )
 from barco.protocol.link import RPC, Hello
+from barco.workers.peers import callers
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
 from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, unpack
 from barco.workers.storage.files.errors import CorruptChunkError
@@ -298,6 +299,55 @@ async def test_one_connection_of_each_worker(pair: Pair) -> None:
     assert await asyncio.wait_for(streams[-1][0].readexactly(4), 20)
     for _, writer in streams:
         writer.close()
+
+
+@with_pair
+async def test_the_connections_of_one_broker_have_a_bound(pair: Pair) -> None:
+    """A broker may say that it has hundreds of processes: the first that waits for nothing goes."""
+    streams = []
+
+    async def dial(ordinal: int, worker: int) -> None:
+        ours, theirs = socket.socketpair()
+        pair.server.take(caller(ordinal, worker), theirs)
+        streams.append(await asyncio.open_connection(sock=ours))
+
+    most = callers.CONNECTIONS_MAX
+    await dial(2, 0)
+    for worker in range(most):
+        await dial(1, worker)
+    streams[1][1].write(asks(1, "sleep", 10))  # Its answer is waited for.
+    await pair.started.wait()
+    for worker in range(most, most + 5):
+        await dial(1, worker)
+    for gone in range(2, 7):
+        assert await asyncio.wait_for(streams[gone][0].read(1), 20) == b""
+    assert len(pair.server._connections) == most + 1
+    for reader, writer in (streams[0], streams[-1]):
+        writer.write(asks(1, "echo", 1))
+        assert await asyncio.wait_for(reader.readexactly(4), 20)
+    for _, writer in streams:
+        writer.close()
+
+
+def test_who_asks_is_known_to_what_answers(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def who(op: str, args: Mapping[str, Any]) -> int:
+            return callers.CALLER.get()
+
+        server = RpcServer(who, bytes_max=BYTES_MAX)
+        found = []
+        for ordinal in (2, 1):
+            ours, theirs = socket.socketpair()
+            server.take(caller(ordinal, 0), theirs)
+            reader, writer = await asyncio.open_connection(sock=ours)
+            writer.write(asks(1, "echo", 1))
+            (size,) = struct.unpack("<I", await asyncio.wait_for(reader.readexactly(4), 20))
+            found.append(msgpack.unpackb(await reader.readexactly(size))["result"])
+            writer.close()
+        assert found == [2, 1] and callers.CALLER.get() == callers.HOME
+        await server.close()
+
+    asyncio.run(main())
 
 
 def test_a_frame_of_many_small_things_is_refused() -> None:
