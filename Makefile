@@ -102,6 +102,7 @@ deb: setup ## A Debian package, in dist/
 
 boot: deb ## The package under a real systemd: three units started, killed, reloaded, removed (root, debootstrap)
 	$(PYTHON) tests/packaging/boot.py
+	$(PYTHON) tests/packaging/hosts.py
 
 clean: ## Remove everything that was built, and the virtual environment
 	rm -rf .venv build dist fuzz-out .demo .cluster .elastic .pytest_cache .mypy_cache .ruff_cache .benchmarks

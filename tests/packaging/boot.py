@@ -40,31 +40,33 @@ class Machine:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
+        self.name = tree.name
         mounted = [each for each in CGROUPS if Path(each, "cgroup.controllers").exists()]
         if not mounted:
             raise SystemExit("boot: no cgroup2 is mounted here, and systemd needs one")
         words = [
             Path(__file__).with_name("boot.sh"),
             tree,
-            Path(mounted[0], f"barco-{os.getpid()}"),
+            Path(mounted[0], f"barco-{os.getpid()}-{self.name}"),
         ]
-        self._log = (ROOM / "console").open("w")
+        self._console = ROOM / f"console-{self.name}"
+        self._log = self._console.open("w")
         self._process = subprocess.Popen(words, stdout=self._log, stderr=self._log)
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         until("systemd is process 1", lambda: self._is_systemd(children), 30)
-        self._init = children.read_text().split()[0]
+        self.init = children.read_text().split()[0]
         until("it has booted", lambda: self.run("systemctl", "is-system-running", ok=None).strip()
               in ("running", "degraded"), 60)  # fmt: skip
 
     def _is_systemd(self, children: Path) -> bool:
         if self._process.poll() is not None:
-            raise SystemExit(f"boot: it ended: {(ROOM / 'console').read_text()[-2000:]}")
+            raise SystemExit(f"boot: it ended: {self._console.read_text()[-2000:]}")
         pids = children.read_text().split()
         return bool(pids) and Path(f"/proc/{pids[0]}/comm").read_text().strip() == "systemd"
 
     def run(self, *words: str, ok: int | None = 0, given: str = "", **environment: str) -> str:
         """What a command there prints. ok: how it has to end; None: in any way."""
-        enter = ["nsenter", "-t", self._init, *[f"-{space}" for space in "pmnuiCrw"]]
+        enter = ["nsenter", "-t", self.init, *[f"-{space}" for space in "pmnuiCrw"]]
         assigned = [f"{name}={value}" for name, value in environment.items()]
         done = subprocess.run(
             [*enter, "env", *assigned, *words],
@@ -96,9 +98,9 @@ def until(what: str, holds: Callable[[], bool], seconds: float) -> None:
     print(f"  {time.monotonic() - begin:5.1f} s  {what}", flush=True)
 
 
-def tree() -> Path:
-    """A fresh copy of a Debian; made once."""
-    base, copy = ROOM / "tree", ROOM / "machine"
+def tree(name: str) -> Path:
+    """A fresh copy of a Debian, which is made once."""
+    base, copy = ROOM / "tree", ROOM / name
     if not (base / "usr/lib/systemd/systemd").exists():
         if shutil.which("debootstrap") is None:
             raise SystemExit("boot: no debootstrap here: apt-get install debootstrap")
@@ -241,6 +243,23 @@ def reload(cluster: Cluster) -> None:
     cluster.configure("a")
 
 
+def replace(cluster: Cluster) -> None:
+    """A disk is lost, as docs/operations.md has it: root formats, and the service owns it."""
+    machine, where = cluster.machine, "/var/lib/barco/b"
+    machine.run("systemctl", "stop", "barco@b")
+    machine.run("rm", "-rf", where)
+    machine.run("systemctl", "start", "--no-block", "barco@b")
+    until("b: an empty disk is refused",
+          lambda: machine.unit("b", "ActiveState") == "failed", 60)  # fmt: skip
+    machine.run("rm", "-rf", where)
+    machine.run("barco", "replace", "--config", "/etc/barco/b.toml", "--data-dir", where)
+    machine.run("systemctl", "start", "barco@b")
+    until("in sync, on a new disk", cluster.in_sync, 90)
+    assert machine.run("stat", "-c", "%U", f"{where}/broker.json").strip() == "barco"
+    cluster.produce()
+    cluster.check()
+
+
 def leave(cluster: Cluster) -> None:
     """An upgrade stops nobody; who stops hands over first; data stay unless somebody says so."""
     machine = cluster.machine
@@ -272,11 +291,11 @@ def main() -> int:
     """All steps; SystemExit at the first that fails."""
     (package,) = sorted((ROOT / "dist").glob("barco_*.deb"))[-1:]
     ROOM.mkdir(parents=True, exist_ok=True)
-    machine = Machine(tree())
+    machine = Machine(tree("machine"))
     try:
         cluster = Cluster(machine)
         install(machine, package)
-        for step in (start, hurt, reload, leave):
+        for step in (start, hurt, reload, replace, leave):
             step(cluster)
     finally:
         if "--keep" in sys.argv:

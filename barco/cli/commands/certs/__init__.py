@@ -72,8 +72,9 @@ def add_parser(subparsers: Any) -> None:
     client.add_argument("name", metavar="NAME", help="letters, digits and _ . @ -, 64 at most")
     _add_days(client)
     renew = _verb(verbs, "renew", "certificates that last longer, in the place of those there are")
-    renew.add_argument("name", metavar="NAME", nargs="*",
-                       help="such as broker-0, client-x or ca (default: all but the authorities)")  # fmt: skip
+    renew.add_argument(
+        "name", metavar="NAME", nargs="*", help="such as broker-0 or ca (default: no authority)"
+    )
     renew.add_argument("--new-key", action="store_true", help="with new keys, too")
     _add_days(renew)
     show = _verb(verbs, "show", "what certificates there are, and for how long")
