@@ -109,6 +109,7 @@ ENVIRONMENT = {
     "barco.config",
     "barco.workers.replication.mutants",
     "barco.supervisor.systemd",
+    "barco.cli.shared.shown",
     "barco.cli.shared.talk",
     "barco.spark.base.cores",
     "barco.spark.sessions",

@@ -7,6 +7,7 @@ from typing import Any
 import barco
 from barco.cli.shared.known import ASK_SECONDS, KnownCluster, ask_others
 from barco.cli.shared.routes import table_of, target_of
+from barco.cli.shared.shown import own_access
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import wanted_ranges
 from barco.cluster.ring.target import Target, TargetBroker, check_shape, first_target
@@ -49,7 +50,7 @@ def joining(config: Config, *, lost: str = "") -> Joining:
             f"broker {ordinal} of this cluster is known with disk {there}: give this one an ordinal"
             " of its own or, if that disk is lost, run barco replace"
         )
-    with barco.Admin(told.endpoint, timeout_s=10 * ASK_SECONDS) as admin:
+    with barco.Admin(own_access(told.endpoint), timeout_s=10 * ASK_SECONDS) as admin:
         topology = admin.topology()
     return Joining(cluster=told, table=_table(config, told, topology))
 

@@ -7,6 +7,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco.cli.shared.routes import sound_cut
+from barco.cli.shared.shown import own_access
 from barco.client.wire.discovery import join_endpoint
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError
@@ -85,7 +86,7 @@ def answers(config: Config) -> Iterator[Answer]:
             continue
         endpoint = join_endpoint(host, config.ports.discovery)
         try:
-            with barco.Admin(endpoint, timeout_s=ASK_SECONDS) as admin:
+            with barco.Admin(own_access(endpoint), timeout_s=ASK_SECONDS) as admin:
                 told = admin.brokers()
         except BarcoError:
             yield Answer(ordinal=ordinal, endpoint=endpoint, told=None, same_cluster=False)

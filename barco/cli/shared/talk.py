@@ -16,13 +16,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from barco.cli.shared.shown import VARIABLE, token_in
 from barco.client.base.names import check_topic
 from barco.client.wire.access import HTTPS, Access
 from barco.config import ca_default, endpoint_default
-from barco.errors import OperatorError
+from barco.errors import ConfigError, OperatorError
 
 JAVA_MIN = 17
-TOKEN_FILE_BYTES_MAX = 4096
 
 ENDPOINT_HELP = """\
 Brokers:
@@ -76,22 +76,17 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         dest="token",
         type=token_file,
-        default=os.environ.get("BARCO_TOKEN_FILE", ""),
+        default=os.environ.get(VARIABLE, ""),
         help="a file with a user's token, where brokers ask for one (default: $BARCO_TOKEN_FILE)",
     )
 
 
-def token_file(text: str) -> str:
-    """For argparse: the token that a file has. It is never on a command line."""
-    if not text:
-        return ""
+def token_file(path: str) -> str:
+    """For argparse: the token that a file has."""
     try:
-        with open(text, encoding="ascii") as file:
-            found = file.read(TOKEN_FILE_BYTES_MAX).strip()
-        Access.of("127.0.0.1:1", found)
-    except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    return found
+        return token_in(path)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(error.detail) from None
 
 
 def access(args: argparse.Namespace) -> Access:

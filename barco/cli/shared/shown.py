@@ -1,0 +1,27 @@
+"""The token that a command shows: from a file, never from a command line."""
+
+import os
+
+from barco.client.wire.access import Access
+from barco.errors import ConfigError
+
+TOKEN_FILE_BYTES_MAX = 4096
+VARIABLE = "BARCO_TOKEN_FILE"
+
+
+def token_in(path: str) -> str:
+    """What a file has; nothing for no path. ConfigError: it has no token, or can not be read."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="ascii") as file:
+            found = file.read(TOKEN_FILE_BYTES_MAX).strip()
+        Access.of("127.0.0.1:1", found)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"a token is to be in {path!r}: {error}") from None
+    return found
+
+
+def own_access(endpoint: str) -> Access:
+    """Of a command that has no option for it: with the token in $BARCO_TOKEN_FILE, if any."""
+    return Access.of(endpoint, token_in(os.environ.get(VARIABLE, "")))
