@@ -1,4 +1,4 @@
-"""A ring of three real brokers grows to four under load, whoever dies meanwhile."""
+"""A ring of three real brokers grows to four under load and shrinks, whoever dies meanwhile."""
 
 import threading
 import time
@@ -18,6 +18,7 @@ FOUR = [
     (8, 8, [1, 2, 0]),
     (16, 8, [2, 0, 3]),
 ]
+THREE = [(8 * at, 8, [at, (at + 1) % 3, (at + 2) % 3]) for at in range(3)]
 
 
 @pytest.fixture
@@ -108,3 +109,32 @@ def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
     everything(cluster, load)
     again = barco("scale", "--to", 4, "--endpoint", at)
     assert (again.returncode, "done: the ring has 4 brokers" in again.stdout) == (0, True)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("killed", [0, 1, 3])
+def test_four_become_three(cluster: JoinedCluster, killed: int) -> None:
+    """Killed in the middle: who takes the range in, who is a member of both, who hands it over. The
+    fourth is drained then, and stopped: nothing was on it alone."""
+    net, _, last = cluster.hosts[-1].rpartition(".")
+    load = Load(cluster)
+    fourth = cluster.join(f"{net}.{int(last) + 1}")
+    cluster.wait_ready([fourth])
+    at = cluster.endpoints[2]
+    grown = barco("scale", "--to", 4, "--timeout", 90, "--endpoint", at)
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    load.goes_on()
+    assert barco("drain", 3, "--no-wait", "--endpoint", at).returncode == 0
+    cluster.kill(killed)
+    time.sleep(1.0)
+    cluster.start(killed)
+    done = barco("drain", 3, "--timeout", 120, "--endpoint", at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    load.goes_on()
+    load.end()
+    cluster.stop([3])
+    for broker in range(3):
+        until(f"broker {broker} sees it", lambda broker=broker: routes(cluster, broker) == THREE)
+        cluster.wait_in_sync(broker)
+    cluster.hosts = cluster.hosts[:3]
+    everything(cluster, load)
