@@ -1,8 +1,8 @@
 """What holds for all tests: `reference` can be imported, and two processes share the work.
 
-`make test` runs pytest in two processes. What starts brokers waits more than it works, and wants the
-other core for them: all of it is in one process, one test after the other; Spark has one session for
-all; the rest goes wherever there is time. What takes longest begins first.
+`make test` runs pytest in two processes. What starts brokers waits more than it works, and wants
+the other core for them: all of it is in one process, one test after the other; Spark has one
+session for all; the rest goes wherever there is time. What takes longest begins first.
 """
 
 import sys

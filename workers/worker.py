@@ -20,8 +20,8 @@ from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
 from barco.workers.http.base.messages import problem_response
 from barco.workers.operations.asking import WorkersAsked
-from barco.workers.operations.drains import Drains
 from barco.workers.operations.growth import Growth
+from barco.workers.operations.leaving.drains import Drains
 from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService

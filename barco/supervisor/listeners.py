@@ -15,9 +15,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from barco.addresses import bracketed
-from barco.config import PortsSection
 from barco.errors import ConfigError, InUseError
 from barco.limits import LISTEN_BACKLOG, PORT_MAX
+from barco.sections import PortsSection
 
 PUBLIC = ("discovery", "produce", "consume", "metrics")
 """The ports that share one router."""

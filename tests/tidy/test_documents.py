@@ -138,7 +138,7 @@ def fields_of_the_status() -> set[str]:
     fields |= keys_of("workers/replication/figures.py", "status_of", "_blame")
     fields |= keys_of("workers/storage/stores/scrub.py", "status")
     fields |= keys_of("workers/storage/stores/shard_files.py", "health")
-    fields |= keys_of("workers/operations/drains.py", "_report")
+    fields |= keys_of("workers/operations/leaving/drains.py", "_report")
     assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
     assert {"suspectWhy", "accusedBy", "setAside", "scrubPercent"} <= fields
     return fields

@@ -9,7 +9,7 @@ from barco.model.generation import Generation, Gid
 from barco.model.options import WorkerOptions
 from barco.model.ranges import peer_of
 from barco.types import Epoch, Token
-from barco.workers.operations.ended import lodged_here
+from barco.workers.operations.leaving.ended import lodged_here
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.storage.stores.replicas import ReplicaStore
 from barco.workers.storage.stores.shard_files import GENERATIONS_TOLD_MAX

@@ -29,7 +29,7 @@ from barco.workers.seams import (
 )
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends
-from barco.workers.shard.reads import Extent, Reads
+from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.topics import TopicRecord, TopicRegistry
 from barco.workers.shard.waiting import Waiters
 from barco.workers.writes.copies import told
@@ -484,22 +484,3 @@ class ShardService:
         stats["group_offsets"] = self.consumption.cursor_count
         stats["consumers_registered"] = self.membership.member_count
         return stats
-
-
-def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
-    """Plain values, for a frame; the slice is numbered through the ring."""
-    return [
-        extent.topic,
-        first_slice + extent.slice,
-        extent.start,
-        extent.end,
-        extent.high_watermark,
-        extent.chunks,
-        extent.cost,
-        extent.columns,
-    ]
-
-
-def extent_from_list(given: Sequence[Any]) -> Extent:
-    """The opposite."""
-    return Extent(*given)

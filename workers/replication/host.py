@@ -26,12 +26,12 @@ from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.types import MiB
-from barco.workers.operations.depot import Depot
-from barco.workers.operations.ended import Ended
 from barco.workers.operations.handovers import HandOvers, look_for_children
 from barco.workers.operations.history import History
 from barco.workers.operations.holding import Holding
 from barco.workers.operations.kinship import Kinship
+from barco.workers.operations.leaving.depot import Depot
+from barco.workers.operations.leaving.ended import Ended
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
@@ -129,16 +129,7 @@ class ReplicaHost:
         service.voices.journal = self._kin.journal
         self._origins, self._states = self._askers()
         self.handovers = self._handing()
-        cut, first = options.placement, options.range_index * options.slices_per_range
-        self.history = History(
-            ranges=service.ranges,
-            siblings=network.siblings,
-            peer=options.peer,
-            far=self._kin.far,
-            here=self._kin.here,
-            token_of=lambda index: token_of_slice(cut, first + index),
-            voices=service.voices.of,
-        )
+        self.history = self._elsewhere()
         holding = Holding(options.held.token, store, self._kin.far, self.driver.whole)
         service.extend(holding.operations)
         self._lodging, self._depot = self._copies()
@@ -146,6 +137,19 @@ class ReplicaHost:
         self._tasks: list[asyncio.Task[None]] = []
         self.driver.logs.slices_of = functools.partial(slices_between, options.placement)
         self.driver.logs.begun = self._has
+
+    def _elsewhere(self) -> History:
+        options, service = self._options, self._service
+        cut, first = options.placement, options.range_index * options.slices_per_range
+        return History(
+            ranges=service.ranges,
+            siblings=self._network.siblings,
+            peer=options.peer,
+            far=self._kin.far,
+            here=self._kin.here,
+            token_of=lambda index: token_of_slice(cut, first + index),
+            voices=service.voices.of,
+        )
 
     def _askers(self) -> tuple[Origins, States]:
         """What this process asks of others by operations, and answers."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
@@ -331,3 +331,22 @@ class Reads:
             if offset < head["base_offset"] + head["count"]:
                 return max(offset, extent.start)
         return extent.end
+
+
+def extent_to_list(extent: Extent, first_slice: int) -> list[Any]:
+    """Plain values, for a frame; the slice is numbered through the ring."""
+    return [
+        extent.topic,
+        first_slice + extent.slice,
+        extent.start,
+        extent.end,
+        extent.high_watermark,
+        extent.chunks,
+        extent.cost,
+        extent.columns,
+    ]
+
+
+def extent_from_list(given: Sequence[Any]) -> Extent:
+    """The opposite."""
+    return Extent(*given)

@@ -14,9 +14,10 @@ from barco import limits, log
 from barco.addresses import bracketed
 from barco.cli.shared.in_kubernetes import begin
 from barco.cli.shared.known import known_disk
-from barco.config import PORT_NAMES, Config, PortsSection
+from barco.config import Config
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
+from barco.sections import PORT_NAMES, PortsSection
 from barco.supervisor.broker import run as run_broker
 from barco.supervisor.processes import ReadyBroker
 from barco.supervisor.sources.plan import ServePlan

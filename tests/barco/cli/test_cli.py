@@ -14,8 +14,8 @@ import pytest
 import barco
 from barco import cli
 from barco.cli.commands import serve
-from barco.config import PortsSection
 from barco.errors import BarcoError, ConfigError
+from barco.sections import PortsSection
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from barco.config import PortsSection
 from barco.errors import ConfigError, InUseError
+from barco.sections import PortsSection
 from barco.supervisor.listeners import PUBLIC, open_listeners
 
 FREE = PortsSection(**dict.fromkeys(PortsSection.__slots__, 0))

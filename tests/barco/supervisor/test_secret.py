@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from barco.config import ClusterSection, Config
+from barco.config import Config
 from barco.errors import ConfigError
+from barco.sections import ClusterSection
 from barco.supervisor.secret import make_secret, read_secret
 from barco.supervisor.systemd import file_named
 

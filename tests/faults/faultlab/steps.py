@@ -1,8 +1,8 @@
-"""What a growth costs those who write, step by step: the brokers' logs say when each step was taken,
-and the probers how long whom it kept waiting.
+"""What a growth costs those who write, step by step: the brokers' logs say when each step was
+taken, and the probers how long whom it kept waiting.
 
-Other slices wait as well while processes are started on a busy machine; that is no step's doing, and
-the longest wait of each slice in a whole growth has both.
+Other slices wait as well while processes are started on a busy machine; that is no step's doing,
+and the longest wait of each slice in a whole growth has both.
 """
 
 import calendar

@@ -13,13 +13,13 @@ from barco.errors import RequestError
 from barco.model.generation import Generation, Gid, Identity, Parent
 from barco.model.ranges import peer_of
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.operations.depot import Depot
-from barco.workers.operations.ended import (
+from barco.workers.operations.holding import Holding
+from barco.workers.operations.leaving.depot import Depot
+from barco.workers.operations.leaving.ended import (
     Ended,
     ask_ended,
     lodged_here,
 )
-from barco.workers.operations.holding import Holding
 from barco.workers.peers.rpc import RpcServer, Siblings
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo, open_bulk

@@ -13,14 +13,14 @@ from barco.errors import BarcoError, NotReadyError, ProtocolError
 from barco.model.generation import Gid
 from barco.model.ranges import peer_of
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.operations import ended as ended_module
-from barco.workers.operations.ended import (
+from barco.workers.operations.history import History
+from barco.workers.operations.leaving import ended as ended_module
+from barco.workers.operations.leaving.ended import (
     ask_ended,
     ask_group_part,
     believed,
     logs_of,
 )
-from barco.workers.operations.history import History
 from barco.workers.peers.rpc import Siblings
 from barco.workers.shard.whole import WholeReader
 from barco.workers.storage.files import layout

@@ -12,7 +12,7 @@ from barco.errors import ConflictError, NotReadyError, PeerError
 from barco.model.generation import Gid
 from barco.model.ranges import process_of
 from barco.types import Epoch, Token
-from barco.workers.operations.drains import Drains
+from barco.workers.operations.leaving.drains import Drains
 from barco.workers.peers.neighbours import Neighbour
 
 from .test_growth import CUT, DISKS, FIRSTS, Lab

@@ -12,26 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asker import ASK, ASK_SLICES, MINE, PEER_A, PEER_B, Answering, Asker, states_of
+from asked import asking, expected
+from asker import ASK, ASK_SLICES, MINE, PEER_A, PEER_B, Answering, Asker
 from following import (
     GID,
     SESSION,
-    SUBJECT,
-    A,
-    C,
     Follower,
-    follow,
 )
 from leading import Groups, lead, sent_group
 
-from barco._native import ShardState, state_cut
+from barco._native import state_cut
 from barco.errors import NotReadyError, RequestError
 from barco.limits import GROUP_HEADER_BYTES, STATE_ANSWER_SECONDS, STATE_PART_BYTES
-from barco.model.generation import Generation, Gid, GroupHead, Kind, Parent, Successor
+from barco.model.generation import Gid, GroupHead, Parent
 from barco.model.ranges import peer_of
-from barco.protocol import replication as r
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.peers.callers import CALLER
 from barco.workers.replication import states as module
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import open_bulk
@@ -43,61 +38,6 @@ from barco.workers.storage.stores.recovery import pack_parents
 def groups() -> Groups:
     """Over three segments."""
     return lead(60, 60_000)
-
-
-async def ended(follower: Follower, groups: Groups) -> int:
-    """B has all groups, and two members' word that they are all."""
-    for at, (head, data) in enumerate(groups):
-        await follower.send(A, r.Append(GID, SESSION, head, at), data)
-    await follower.rest()
-    tail = len(groups)
-    child = Generation(
-        Gid(GID.token, Epoch(3)), SUBJECT.end, A, 5, SUBJECT.members, (Parent(GID, tail),)
-    )
-    for peer in (A, C):
-        await follower.send(peer, r.Decided(GID, Successor(tail, Kind.RELEAD, (child,))))
-    async with asyncio.timeout(20):
-        while (found := follower.store.lineage.get(GID.epoch)) is None or not found.sealed:
-            await follower.rest()
-    return tail
-
-
-def expected(groups: Groups, slices: range) -> bytes:
-    behind = ShardState(0, 4)
-    for _, data in groups:
-        header = scan.parse_header(data)
-        assert header is not None
-        if header.flags & (scan.GEN_START | scan.SNAPSHOT):
-            behind.restore(data[GROUP_HEADER_BYTES:][: header.body_bytes])
-        else:
-            behind.apply_group(data)
-    return state_cut(behind.snapshot(), slices.start, len(slices))
-
-
-Test = Callable[[Follower, Asker, Answering, int], Coroutine[Any, Any, None]]
-
-
-def asking(root: Path, groups: Groups, test: Test, slices: range = MINE) -> None:
-    """Runs a test with B, who has all groups, and C, who has none."""
-
-    async def main(follower: Follower) -> None:
-        tail = await ended(follower, groups)
-        answering, bulk = Answering(root / "b.rpc"), open_bulk("threads")
-        states = states_of(follower)
-        answering.gives = states.operations["state"]
-        await answering.server.start(answering.path)
-        asker = Asker(root, bulk, {PEER_B: answering}, slices)
-        await asker.start()
-        try:
-            await test(follower, asker, answering, tail)
-            assert not follower.fatal
-        finally:
-            await asker.close()
-            states.close()
-            await answering.server.close()
-            bulk.close()
-
-    follow(root, native=True, test=main)
 
 
 def test_a_child_begins_with_the_state_of_its_slices(tmp_path: Path, groups: Groups) -> None:
@@ -453,74 +393,3 @@ class Helpless:
 
     async def fetch(self, member: int, epoch: int, first: int, last: int) -> list[bytearray]:
         return []
-
-
-def test_a_state_is_made_once_for_all_who_ask(tmp_path: Path, groups: Groups) -> None:
-    """Any part of it, by anybody, at once or later; two of them are kept."""
-
-    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
-        made: list[range] = []
-        state_at = follower.store.state_at
-
-        async def counted(epoch: int, slices: range) -> Any:
-            made.append(slices)
-            return await state_at(epoch, slices)
-
-        follower.store.state_at = counted  # type: ignore[method-assign]
-        whole = {**ASK, "tail": tail}
-
-        async def ask(**changes: Any) -> Any:
-            return await asker.siblings.call(PEER_B, "state", {**whole, **changes})
-
-        answers = await asyncio.gather(*(ask(at=at, size=10) for at in range(50)))
-        assert len(made) == 1 and len({tuple(each["sums"]) for each in answers}) == 1
-        assert b"".join(each["part"][:1] for each in answers) == expected(groups, MINE)[:50]
-        for first in (0, 2, 0, 2):
-            await ask(first=first)
-        assert made == [MINE, range(2)], "that is another one"
-        await ask(first=1)
-        await ask(first=2)
-        assert made == [MINE, range(2), range(1, 3)], "the oldest makes room"
-
-    asking(tmp_path, groups, test)
-
-
-def test_who_asks_for_ever_others_has_no_part_of_an_honest_one_made_again(
-    tmp_path: Path, groups: Groups
-) -> None:
-    """Each broker has states of its own, and waits for one of another's at most."""
-
-    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
-        states, made = states_of(follower), list[range]()
-        state_at = follower.store.state_at
-
-        async def slowly(epoch: int, slices: range) -> Any:
-            made.append(slices)
-            await asyncio.sleep(0.05)
-            return await state_at(epoch, slices)
-
-        follower.store.state_at = slowly  # type: ignore[method-assign]
-        whole = {**ASK, "tail": tail, "at": 0, "size": 10}
-
-        async def ask(caller: int, **changes: Any) -> Any:
-            CALLER.set(caller)
-            return await states.operations["state"]({**whole, **changes})
-
-        tasks = [
-            asyncio.create_task(
-                ask(1, first=at % 4, slices=1 + at // 4 % 2 * 2, session=at % 2 * SESSION)
-            )
-            for at in range(24)
-        ]
-        await asyncio.sleep(0)
-        for at in range(8):
-            before = len(made)
-            await asyncio.create_task(ask(2, at=at))
-            assert len(made) - before <= 2 + (at == 0), "one of the other's, and its own once"
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for at in range(8):
-            await asyncio.create_task(ask(2, at=at))
-        assert made.count(MINE) == 1 and len(made) > 8 and len(states._kept) <= 4
-        states.close()
-
-    asking(tmp_path, groups, test)

@@ -36,8 +36,7 @@ from barco.workers.http.base.messages import (
 from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.http.base.waiting import LeaderWait
-from barco.workers.operations.service import extent_from_list
-from barco.workers.shard.reads import Extent
+from barco.workers.shard.reads import Extent, extent_from_list
 
 START_LATEST = "startFromLatest"
 START_EARLIEST = "startFromEarliest"

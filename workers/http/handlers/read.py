@@ -37,8 +37,7 @@ from barco.workers.http.base.render import (
     render,
     skips,
 )
-from barco.workers.operations.service import extent_from_list
-from barco.workers.shard.reads import Extent, chunk_place, split_chunks
+from barco.workers.shard.reads import Extent, chunk_place, extent_from_list, split_chunks
 
 NEXT_CURSOR = "Barco-Next-Cursor"
 HIGH_WATERMARK = "Barco-High-Watermark"

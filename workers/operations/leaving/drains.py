@@ -17,7 +17,7 @@ from barco.model.generation import Gid
 from barco.model.ranges import peer_of
 from barco.model.replicas import Process
 from barco.types import Ordinal
-from barco.workers.operations.ended import HeldCopy, ask_ended, logs_of
+from barco.workers.operations.leaving.ended import HeldCopy, ask_ended, logs_of
 from barco.workers.operations.origins import Args
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike

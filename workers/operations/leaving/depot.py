@@ -15,7 +15,7 @@ from barco.cluster.ring.depots import copied_by
 from barco.cluster.ring.target import Target
 from barco.errors import BarcoError, NotReadyError
 from barco.model.ranges import peer_of
-from barco.workers.operations.ended import (
+from barco.workers.operations.leaving.ended import (
     EndedGeneration,
     HeldCopy,
     Said,
