@@ -277,7 +277,7 @@ class History:
     ) -> bool:
         if process_of(peer)[0] == process_of(self._peer)[0]:
             return True
-        span = {"stop": found.next_offset, "bytes": min(found.bytes, limits.POLL_BYTES_MAX)}
+        span = {"end": found.next_offset, "bytes": min(found.bytes, limits.POLL_BYTES_MAX)}
         asks = self._asks(ancestor, "sum", {**args, **span}, take_sum)
         others = [each for each in self._holders(ancestor) if each != peer]
         sum_ = await asyncio.to_thread(sum_of, found.chunks, found.next_offset)

@@ -121,25 +121,24 @@ class Holding:
         return start if await self._is_hole(topic, slice_, start) else first
 
     async def _sum(self, topic: str, slice_: int, args: Args) -> bytes:
-        """Of the chunks that a read would give between two offsets; empty: there are none."""
+        """Of the chunks that were read elsewhere from an offset up to an end; empty: there are
+        none. Read as they were there, so that who goes on is read ahead for here as well."""
         start, stop = number(args, "from", 0, OFFSET_MAX), number(args, "stop", 0, OFFSET_MAX)
+        end = number(args, "end", 0, OFFSET_MAX)
+        left = number(args, "bytes", 1, limits.POLL_BYTES_MAX)
+        columns = number(args, "columns", -1, 2**31 - 1)
         if await self._after(topic, slice_, start) != start:
             return b""
         at, found, pieces = start, Sum(), 0
-        while at < stop:
+        while at < end:
             result = await self._store.reader.read(
-                topic,
-                slice_,
-                at,
-                number(args, "bytes", 1, limits.POLL_BYTES_MAX),
-                columns=number(args, "columns", -1, 2**31 - 1),
-                stop=stop,
+                topic, slice_, at, max(1, left), columns=columns, stop=stop
             )
             pieces += 1
             if not result.runs or pieces > SUM_READS_MAX:
                 return b""
             await asyncio.to_thread(found.add, result.chunks)
-            at = result.next_offset
+            at, left = result.next_offset, left - result.bytes
         return found.of(at)
 
     async def _read(self, topic: str, slice_: int, args: Args) -> dict[str, Any]:
