@@ -381,6 +381,12 @@ static void heard_the_end(struct conn *conn)
     loop_receive_ended(conn, 0);
 }
 
+/* All that came has been read, so that to ask again would cost a buffer and say nothing. */
+static bool all_heard(const struct tls *tls)
+{
+    return tls->in_len == 0 && SSL_pending(tls->ssl) == 0;
+}
+
 static void hear(struct conn *conn)
 {
     struct tls *tls = tls_of(conn);
@@ -391,8 +397,11 @@ static void hear(struct conn *conn)
         ERR_clear_error();
         while (PLAIN_BYTES - have >= RECORD_BYTES &&
                (got = SSL_read(tls->ssl, plain + have, (int)(PLAIN_BYTES - have))) > 0)
-            have += (size_t)got;
-        const int why = got > 0 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, got);
+            if (have += (size_t)got, all_heard(tls))
+                break;
+        const int why = got <= 0         ? SSL_get_error(tls->ssl, got)
+                        : all_heard(tls) ? SSL_ERROR_WANT_READ
+                                         : SSL_ERROR_NONE;
         if (have > 0)
             loop_received(conn, plain, have);
         if (conn->closed)
