@@ -73,7 +73,8 @@ func main() {
 		}
 	}
 	said := body()
-	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n\r\n", *target, *accept)
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n\r\n",
+		*target, *accept)
 	if said != "" {
 		request = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n"+
 			"Content-Length: %d\r\n\r\n%s", *target, *kind, len(said), said)

@@ -1,4 +1,4 @@
-"""What TLS costs a worker: CPU of the server's process for the same work with and without, in turns.
+"""What TLS costs a worker: CPU of the server for the same work with and without it, in turns.
 
 `python bench/tls/run.py` in a network namespace of its own; needs Go and openssl. By CPU time, so
 that a busy machine does not count as TLS; still, what else runs spoils caches.
