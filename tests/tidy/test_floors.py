@@ -10,7 +10,14 @@ from . import graph, tree
 
 FLOORS = (
     *("barco.types", "barco.errors", "barco.limits", "barco.model"),
-    *("barco.settings_file", "barco.addresses", "barco.config", "barco.log", "barco.protocol"),
+    *(
+        "barco.settings_file",
+        "barco.addresses",
+        "barco.sections",
+        "barco.config",
+        "barco.log",
+        "barco.protocol",
+    ),
     # The machines of the control plane.
     *("barco.cluster", "barco.cluster.state", "barco.cluster.replica"),
     "barco.cluster.logs",

@@ -17,19 +17,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.limits": ("barco.types",),
     "barco.model": VALUES,
     "barco.addresses": VALUES,
-    "barco.config": (*VALUES, "barco.addresses", "barco.settings_file"),
+    "barco.config": (*VALUES, "barco.addresses", "barco.sections", "barco.settings_file"),
+    "barco.sections": VALUES,
     "barco.settings_file": VALUES,
     "barco.log": VALUES,
     "barco.protocol": BYTES,
     "barco.cluster": BYTES,
     "barco.supervisor": (
-        *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log", "barco.cluster"),
+        *(
+            *BYTES,
+            "barco",
+            "barco.addresses",
+            "barco.config",
+            "barco.sections",
+            "barco.log",
+            "barco.cluster",
+        ),
     ),
     "barco.kubernetes": (*BYTES, "barco.config", "barco.supervisor.sources"),
     "barco.client": (*BYTES, "barco"),
     "barco.spark": (*BYTES, "barco", "barco.client"),
     "barco.cli": (
-        *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.log"),
+        *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.sections", "barco.log"),
         *("barco.supervisor", "barco.client", "barco.kubernetes"),
     ),
     # Offline tools look at files that only the storage of a worker understands.
@@ -40,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "barco.workers.storage",
     ),
     "barco.cli.commands.check": (
-        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.supervisor"),
+        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.sections", "barco.supervisor"),
         "barco.workers.storage",
     ),
     "barco.cli.commands.dump": (
@@ -60,7 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("barco.cluster.state.unclean", "barco.supervisor.files.lock"),
     ),
     "barco.cli.shared.joining": (
-        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.cluster.ring"),
+        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.sections", "barco.cluster.ring"),
     ),
     "barco.cli.shared.routes": (*BYTES, "barco.cluster.ring"),
     "barco.cli.commands.ring": (*BYTES, "barco", "barco.cli", "barco.client", "barco.cluster.ring"),
@@ -107,6 +116,7 @@ CONNECTING = ("create_connection", "open_connection", "create_unix_connection", 
 
 ENVIRONMENT = {
     "barco.config",
+    "barco.sections",
     "barco.workers.replication.mutants",
     "barco.supervisor.systemd",
     "barco.cli.shared.shown",
