@@ -30,7 +30,8 @@ class Voices:
     def known(self) -> frozenset[int]:
         """The ordinals of brokers that have a voice. Who was named keeps it: who leaves has what
         others need."""
-        self._named |= self._target().workers.keys()
+        target = self._target()
+        self._named |= target.workers.keys() | set(target.departed)
         journal = self.journal()
         if journal is not None and self._looked != (looked := [*map(len, journal)]):
             self._looked = looked

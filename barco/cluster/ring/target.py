@@ -51,6 +51,9 @@ class Target:
     """By ordinal."""
     depots: Depots = ()
     """Who takes copies of the history of which range, for brokers that leave."""
+    departed: tuple[int, ...] = ()
+    """Ordinals that an earlier version named, sorted: what they hold is asked of them until it is
+    elsewhere, by processes too that have heard of no earlier version."""
 
     @property
     def workers(self) -> dict[int, int]:
@@ -80,7 +83,7 @@ class Target:
             for each in self.brokers
         ]
         cut = (self.cut.brokers, self.cut.slices_per_range)
-        more = [self.depots] if self.depots else []
+        more = [self.depots, self.departed] if self.depots or self.departed else []
         data: bytes = msgpack.packb([FORMAT, self.version, *cut, brokers, *more])
         return data
 
@@ -124,13 +127,14 @@ def unpack_target(cut: Cut, data: bytes) -> Target:
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ProtocolError(f"a target that is none: {str(error)[:200]}") from None
-    _check(isinstance(given, tuple) and len(given) in (5, 6), "of another shape")
+    _check(isinstance(given, tuple) and len(given) in (5, 7), "of another shape")
     form, version, brokers, slices_per_range, listed = given[:5]
     _check((form, brokers, slices_per_range) == (FORMAT, cut.brokers, cut.slices_per_range), "cut")
     _check(_number(version, 2**63) and isinstance(listed, tuple), "without a version")
     _check(len(listed) <= limits.BROKERS_MAX, "of too many brokers")
-    depots = _depots(cut, given[5]) if len(given) == 6 else ()
-    target = Target(version, cut, tuple(map(_broker, listed)), depots)
+    depots, departed = (_depots(cut, given[5]), _departed(given[6])) if len(given) > 5 else ((), ())
+    target = Target(version, cut, tuple(map(_broker, listed)), depots, departed)
+    _check(target.workers.keys().isdisjoint(departed), "with a broker that is there and is not")
     try:
         check_shape(cut, target.brokers)
     except RequestError as error:
@@ -139,13 +143,20 @@ def unpack_target(cut: Cut, data: bytes) -> Target:
 
 
 def _depots(cut: Cut, given: Any) -> Depots:
-    _check(isinstance(given, tuple) and 0 < len(given) <= limits.BROKERS_MAX, "with strange depots")
+    _check(isinstance(given, tuple) and len(given) <= limits.BROKERS_MAX, "with strange depots")
     for each in given:
         _check(isinstance(each, tuple) and len(each) == 2, "with a strange depot")
         _check(_number(each[0], cut.slices), "with a depot of a strange slice")
         _check(_number(each[1], limits.BROKERS_MAX), "with a strange depot")
     _check(len(set(given)) == len(given), "with a depot that is named twice")
     return tuple((first, ordinal) for first, ordinal in given)
+
+
+def _departed(given: Any) -> tuple[int, ...]:
+    fine = isinstance(given, tuple) and len(given) <= limits.BROKERS_MAX
+    _check(fine and all(_number(each, limits.BROKERS_MAX) for each in given), "with strange ones")
+    _check(list(given) == sorted(set(given)), "with one that left twice")
+    return given  # type: ignore[no-any-return]
 
 
 def _broker(given: Any) -> TargetBroker:
@@ -234,7 +245,9 @@ def next_target(
         )
     _check_copies({each.ordinal for each in listed}, known.copies)
     assert seen == current.version, "compared; now it is set"
-    return replace(current, version=current.version + 1, brokers=listed)
+    there = {each.ordinal for each in listed}
+    departed = tuple(sorted({*current.departed, *current.workers} - there))
+    return replace(current, version=current.version + 1, brokers=listed, departed=departed)
 
 
 def check_shape(cut: Cut, brokers: Sequence[TargetBroker]) -> None:

@@ -47,6 +47,12 @@ def test_who_speaks_for_itself_alone_has_no_voice(ranges: RingRanges) -> None:
     assert voices.of((1, 7)) == {1, 7}, "who leaves has what others need"
 
 
+def test_who_has_left_the_target_has_a_voice_for_who_never_saw_it_there(ranges: RingRanges) -> None:
+    target = replace(first_target(CUT, 1), version=9, departed=(4, 7))
+    told(ranges, 7, 8)
+    assert Voices(ranges, lambda: target).of((1, 7)) == {1, 7}
+
+
 def test_who_is_in_the_own_journal_has_a_voice(ranges: RingRanges) -> None:
     members = tuple(Identity(Ordinal(each), bytes([each] * 16)) for each in (0, 5, 1))
     generation = Generation(Gid(Token(0), Epoch(4)), 99, members[0], 7, members, ())

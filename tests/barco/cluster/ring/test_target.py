@@ -133,11 +133,31 @@ def test_depots_are_kept_with_the_target_and_by_it() -> None:
     assert len(msgpack.unpackb(THREE.packed())) == 5
 
 
+def test_who_was_wanted_once_is_known_to_who_hears_of_the_target_later() -> None:
+    """A depot's process is made when those that leave have left the target."""
+    six = asked(brokers(range(6)))
+    three = next_target(six, 5, brokers(range(3)), cluster_uuid=UUID, known=KNOWN)
+    assert (six.departed, three.departed) == ((), (3, 4, 5))
+    assert unpack_target(CUT, three.packed()) == three
+    four = next_target(three, 6, brokers(range(4)), cluster_uuid=UUID, known=KNOWN)
+    assert four.departed == (4, 5) and unpack_target(CUT, four.packed()) == four
+    assert four.with_depots(((4, 0),)).departed == (4, 5)
+
+
 @pytest.mark.parametrize(
-    "depots", [[], [[24, 0]], [[0, 2**20]], [[0, -1]], [[0]], [[4, 0], [4, 0]], 7, [[True, 0]]]
+    "departed", [[4, 4], [5, 4], [2], [-1], [2**20], [True], 7, ["4"]], ids=repr
+)
+def test_who_can_not_have_left_is_refused(departed: object) -> None:
+    given = [*msgpack.unpackb(THREE.packed()), [], departed]
+    with pytest.raises(ProtocolError):
+        unpack_target(CUT, msgpack.packb(given))
+
+
+@pytest.mark.parametrize(
+    "depots", [[[24, 0]], [[0, 2**20]], [[0, -1]], [[0]], [[4, 0], [4, 0]], 7, [[True, 0]]]
 )
 def test_depots_that_can_not_be_are_refused(depots: object) -> None:
-    given = [*msgpack.unpackb(THREE.packed()), depots]
+    given = [*msgpack.unpackb(THREE.packed()), depots, []]
     with pytest.raises(ProtocolError):
         unpack_target(CUT, msgpack.packb(given))
 
