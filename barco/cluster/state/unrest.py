@@ -26,6 +26,7 @@ class Unrest:
         """Whether one more is taken from this member. now: monotonic seconds."""
         spent, at = self._spent.get((token, ordinal), (0.0, now))
         assert now >= at, "a machine's clock does not go back"
+        assert 0.0 <= spent <= DISTURBANCES_MAX, "nobody spends what he does not have"
         spent = max(0.0, spent - (now - at) / DISTURBANCE_SECONDS)
         if spent + 1 > DISTURBANCES_MAX:
             return False
