@@ -2,10 +2,10 @@
 
 import os
 
+from barco.client.wire import access
 from barco.client.wire.access import Access
 from barco.errors import ConfigError
 
-TOKEN_FILE_BYTES_MAX = 4096
 VARIABLE = "BARCO_TOKEN_FILE"
 
 
@@ -14,12 +14,9 @@ def token_in(path: str) -> str:
     if not path:
         return ""
     try:
-        with open(path, encoding="ascii") as file:
-            found = file.read(TOKEN_FILE_BYTES_MAX).strip()
-        Access.of("127.0.0.1:1", found)
+        return access.token_in(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"a token is to be in {path!r}: {error}") from None
-    return found
 
 
 def own_access(endpoint: str) -> Access:

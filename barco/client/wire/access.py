@@ -23,6 +23,21 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 HTTPS, HTTP = "https://", "http://"
 
+TOKEN_FILE_BYTES_MAX = 4096
+
+
+def token_in(path: str) -> str:
+    """The token that a file has. ValueError: it has none; OSError: it can not be read."""
+    with open(path, encoding="ascii") as file:
+        found = file.read(TOKEN_FILE_BYTES_MAX).strip()
+    return _checked(found)
+
+
+def _checked(token: str) -> str:
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("a token is 1 to 128 letters, digits and any of - . _ ~ + / =")
+    return token
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
@@ -81,8 +96,7 @@ class Access:
         With TLS endpoints are https://HOST:PORT. ca: path of a file in PEM of whom to trust; else
         whom the system trusts. certificate, key: paths, where brokers ask for one.
         """
-        if token and not _TOKEN.fullmatch(token):
-            raise ValueError("a token is 1 to 128 letters, digits and any of - . _ ~ + / =")
+        token = token and _checked(token)
         if isinstance(given, Access):
             return replace(given, token=token) if token else given
         found = as_endpoints(given)

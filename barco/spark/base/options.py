@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barco.client.base.names import DEFAULT_ENDPOINT
-from barco.client.wire.access import HTTPS, Access
+from barco.client.wire.access import HTTPS, Access, token_in
 from barco.limits import GROUP_NAME_BYTES_MAX, POLL_BYTES_MAX
 from barco.protocol.cursor import Cursor
 from barco.types import MiB
@@ -33,7 +33,7 @@ _KAFKAS = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*
 """Kafka's own settings, which nobody would keep here."""
 
 _SECURITY = re.compile(
-    r"user(name)?|password|token|kafka\.(sasl|ssl)\..*|kafka\.security\.protocol", re.ASCII
+    r"user(name)?|password|kafka\.(sasl|ssl)\..*|kafka\.security\.protocol", re.ASCII
 )
 """What a user would say of credentials: passing it over would promise what nobody keeps."""
 
@@ -186,7 +186,7 @@ class Reading:
         for name in sorted(self._left):
             if _SECURITY.fullmatch(name) and self._given[name].upper() != "PLAINTEXT":
                 raise OptionError(
-                    f"option {name}: barco takes no credentials in this version, and TLS by "
+                    f"option {name}: barco takes a user's token (tokenFile or token), and TLS by "
                     "https://HOST:PORT and the option ca; leave it out"
                 )
             if _KAFKAS.fullmatch(name) and not _IGNORED.fullmatch(name):
@@ -203,12 +203,29 @@ class Reading:
 def access_of(reading: Reading) -> Access:
     """The brokers to ask, host:port or https://host:port; any that answers knows the others.
 
-    Option ca: path of a file, here, of whom to trust; its text goes to the tasks.
+    Options ca, tokenFile: paths of files, here: of whom to trust, and with a user's token. What is
+    in them goes to the tasks. Option token: the token itself.
     """
-    found, ca = DEFAULT_ACCESS, reading.text("ca") or ""
+    ca = reading.text("ca") or ""
+    token = reading.take("tokenFile", _token_in, "")
+    if token and reading.has("token"):
+        raise OptionError("options token and tokenFile: give one of them")
+    token = reading.take("token", _token, token)
+    found = Access.of(DEFAULT_ENDPOINT, token)
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
-        found = reading.take(name, lambda text: _access(text, ca), found)
+        found = reading.take(name, lambda text: _access(text, token, ca), found)
     return found
+
+
+def _token(text: str) -> str:
+    return Access.of(DEFAULT_ENDPOINT, text).token
+
+
+def _token_in(path: str) -> str:
+    try:
+        return token_in(path)
+    except OSError as error:
+        raise ValueError(f"cannot read {path!r}: {error.strerror}") from None
 
 
 def _group_of(reading: Reading) -> str | None:
@@ -224,7 +241,7 @@ def _group(text: str) -> str:
     return text
 
 
-def _access(text: str, ca: str) -> Access:
+def _access(text: str, token: str, ca: str) -> Access:
     words = _words(text)
     for word in words:
         host, _, port = word.removeprefix(HTTPS).rpartition(":")
@@ -233,7 +250,7 @@ def _access(text: str, ca: str) -> Access:
     if not words:
         raise ValueError("give at least one HOST:PORT")
     try:
-        return Access.of(words, ca=ca)
+        return Access.of(words, token, ca=ca)
     except OSError as error:
         raise ValueError(f"ca: cannot read {ca}: {error.strerror}") from None
 

@@ -1,9 +1,13 @@
 """Options of a read: names and meanings of Spark's Kafka source."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'barco[spark]'")
 
+from barco.client.wire.access import Access
 from barco.spark.base.options import OptionError, Places, ReadOptions, duration_s
 from barco.spark.write.commit import WriteOptions
 
@@ -84,14 +88,44 @@ def test_assignments_are_checked(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ("user", "password", "token", "kafka.sasl.jaas.config", "kafka.security.protocol")
+    "name", ("user", "password", "kafka.sasl.jaas.config", "kafka.security.protocol")
 )
 def test_credentials_are_not_passed_over(name: str) -> None:
     """And what they are is not repeated in a message."""
-    with pytest.raises(OptionError, match="no credentials") as raised:
+    with pytest.raises(OptionError, match="a user's token") as raised:
         parse(**{name: "s3cret"})
     assert "s3cret" not in str(raised.value)
     assert parse(**{"kafka.security.protocol": "PLAINTEXT"}) == parse()
+
+
+@pytest.mark.parametrize("options", (ReadOptions, WriteOptions))
+def test_a_token_is_given_or_is_in_a_file(options: Any, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("barco_abc\n")
+
+    def parsed(**given: str) -> Any:
+        if options is WriteOptions:
+            return WriteOptions.parse({"topic": "t", "endpoints": "a:1"} | given)
+        return parse(endpoints="a:1", **given)
+
+    for given in ({"token": "barco_abc"}, {"tokenFile": str(file)}):
+        found = parsed(**given)
+        assert found.access == Access(("a:1",), "barco_abc")
+        assert found.access.to("b:2").token == "barco_abc" and "barco_abc" not in repr(found)
+    for given, why in (
+        ({"token": "barco_abc", "tokenFile": str(file)}, "one of them"),
+        ({"tokenFile": str(tmp_path / "none")}, "tokenFile: cannot read"),
+        ({"tokenFile": str(tmp_path)}, "tokenFile: cannot read"),
+        ({"token": "s3cret\r\nX: y"}, "option token: a token is"),
+        ({"token": "s3cret" * 30}, "option token: a token is"),
+    ):
+        with pytest.raises(OptionError, match=why) as raised:
+            parsed(**given)
+        assert "s3cret" not in str(raised.value)
+    file.write_text("\n")
+    with pytest.raises(OptionError, match="tokenFile: a token is"):
+        parsed(tokenFile=str(file))
+    assert parse(token="barco_abc").access.endpoints == parse().access.endpoints
 
 
 def test_patterns_are_checked() -> None:
