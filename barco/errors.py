@@ -13,6 +13,7 @@ A bug in barco is an assertion, not one of these. Over HTTP each becomes a probl
 (RFC 9457) with the stable `type` of its class.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 PROBLEM_PREFIX = "urn:barco:problem:"
@@ -365,3 +366,26 @@ class CrashLoopError(OperatorError):
 
     slug = "crash-loop"
     title = "A worker keeps dying"
+
+
+def _error_classes() -> dict[str, type[BarcoError]]:
+    """By slug. Of those that share one the most general: what it adds is in the detail."""
+    found: dict[str, type[BarcoError]] = {BrokerError.slug: BrokerError}
+    todo = [BarcoError]
+    while todo:
+        cls = todo.pop()
+        found.setdefault(cls.slug, cls)
+        todo += cls.__subclasses__()
+    return found
+
+
+def pack_error(error: BarcoError) -> dict[str, Any]:
+    """An error as plain values."""
+    return {"slug": error.slug, "detail": error.detail, "fields": error.fields}
+
+
+def unpack_error(given: Mapping[str, Any]) -> BarcoError:
+    """The error again, of its own class; of an unknown one, a failure of the broker."""
+    cls = _error_classes().get(str(given.get("slug")), BrokerError)
+    fields = given.get("fields")
+    return cls(str(given.get("detail", "")), **(fields if isinstance(fields, dict) else {}))

@@ -147,6 +147,7 @@ class Worker:
         self._sealing = Sealing(self._reactor, self._options.tls)
         self._service.sealing = self._sealing.status
         self._supervision.on_tls = self._sealing.take
+        self._supervision.on_ask = {"target_change": self._app.change_target}
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)

@@ -19,6 +19,8 @@ Worker to supervisor:
                                                                 has asked who does
     {"type": "workers"}                                         the target has as many for this
                                                                 broker as its configuration asks for
+    {"type": "answer", "id", "ok": true, "result"}              to an "ask"
+    {"type": "answer", "id", "ok": false, "error": {...}}       (`barco.errors.pack_error`)
 
 Supervisor to worker:
 
@@ -39,6 +41,8 @@ Supervisor to worker:
     {"type": "target", "ask": true}                 gossip tells another one: ask its keeper
     {"type": "tls", "tls": {...}}                   the certificate for connections to come, and
                                                     keys of tickets (`WorkerOptions.tls`)
+    {"type": "ask", "id", "op", "args": {...}}      for whoever leads slice 0; answered by one
+                                                    "answer", and asked of one that is ready
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -55,10 +59,12 @@ LEADS = "leads"
 TOPICS_DIGEST = "topics-digest"
 TARGET = "target"
 WORKERS = "workers"
+ANSWER = "answer"
 
 VIEW = "view"
 REPLY = "reply"
 CLUSTER = "cluster"
 PROCESSES = "processes"
 TLS = "tls"
+ASK = "ask"
 DRAIN = "drain"

@@ -31,6 +31,7 @@ from barco.supervisor.files.first_users import access_options
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import Keeper, Launch, ReadyBroker, worker_options
 from barco.supervisor.secret import read_secret
+from barco.supervisor.sources.asking import Asker
 from barco.supervisor.sources.plan import ServePlan
 from barco.supervisor.sources.reload import Reloader
 from barco.supervisor.sources.wish import HeardCluster, Wisher
@@ -100,10 +101,9 @@ class Broker:
         self._notifier = Notifier.from_environment()
         self._stop = asyncio.Event()
         self._signals, self._announced = 0, False
-        ring = identity.cut
         self._cluster: Cluster | None = None
-        slices = ring_slices(ring.size, identity.slices_per_range)
-        cut = Cut(ring.size, identity.slices_per_range)
+        slices = ring_slices(identity.ring_size, identity.slices_per_range)
+        cut = Cut(identity.ring_size, identity.slices_per_range)
         self._control: Alone | Cluster = Alone(Control(Groups(slices)), cut)
         # Of others it is not known yet how many they run: as many, that is.
         brokers = max(1, len(plan.config.cluster.brokers))
@@ -120,9 +120,9 @@ class Broker:
         """By token: why there is no process for a range that needs one."""
         self._idle = Idle()
         self._endings: set[asyncio.Task[None]] = set()
-        endpoint = machine.own_endpoint(plan.config, listeners.ports["discovery"])
         self._seal = Certified(plan.config)
-        self._wisher = Wisher(endpoint, identity.cluster_uuid, self._heard, self._seal.chain)
+        self._asker = Asker(self._keepers)
+        self._wisher = Wisher(self._asker.ask, identity.cluster_uuid, self._heard)
         self._reloader = Reloader(
             plan.config,
             read=self._read_again,
@@ -391,16 +391,18 @@ class Broker:
         )
 
     def _gone(self, worker: int) -> None:
+        self._asker.gone(worker)
         self._send(self._control.worker_gone(worker))
         self._tell_own()
 
     def _message(self, worker: int, message: dict[str, Any]) -> None:
-        if message.get("type") == messages.WORKERS:
-            if self._workers_asked:
-                note_asked(self._plan.data_dir, self._workers_asked)
-                self._workers_asked = 0
-            return
-        self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))
+        if message.get("type") == messages.ANSWER:
+            self._asker.answered(worker, message)
+        elif message.get("type") != messages.WORKERS:
+            self._send(self._control.receive(worker, message, asyncio.get_running_loop().time()))
+        elif self._workers_asked:
+            note_asked(self._plan.data_dir, self._workers_asked)
+            self._workers_asked = 0
 
     def _send(self, sends: Sends) -> None:
         for worker, message in sends:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barco import limits
-from barco.addresses import advertised, bracketed, is_every, is_loopback, source
+from barco.addresses import advertised, is_loopback, source
 from barco.config import Config, check_cluster_ports, resolved
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
@@ -81,14 +81,6 @@ def advertised_by(config: Config) -> str:
 def source_of(config: Config) -> str:
     """The address from which this broker calls others."""
     return source(config.broker.bind, _entry(config))
-
-
-def own_endpoint(config: Config, port: int) -> str:
-    """ "host:port" at which this machine reaches one of this broker's ports."""
-    bind = config.broker.bind
-    if is_every(bind):
-        bind = "::1" if ":" in bind else "127.0.0.1"
-    return f"{bracketed(bind)}:{port}"
 
 
 def _entry(config: Config) -> str:

@@ -1,8 +1,10 @@
 """Who may do what in a ring of three: told to all by who leads slice 0, and kept when it dies."""
 
 import http.client
+import json
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -93,3 +95,26 @@ def test_a_change_is_live_at_each_broker_and_outlives_its_keeper(cluster: LocalC
         assert [each["name"] for each in root.users()] == ["app", "root"]
     with pytest.raises(UnauthorizedError), barco.Admin(endpoints[2], token="two") as nobody:
         nobody.brokers()
+
+
+def test_the_supervisor_is_no_user_and_adds_a_broker(cluster: LocalCluster) -> None:
+    """A longer list in the configuration, with SIGHUP: asked for inside of the broker."""
+    net = cluster.hosts[1].rsplit(".", 1)[0]
+    config, before = cluster.config(1), cluster.config(1).read_text()
+    listed = json.dumps([*cluster.hosts, f"{net}.4"])
+    lines = [
+        f"brokers = {listed}" if line.startswith("brokers = ") else line
+        for line in before.splitlines()
+    ]
+    config.write_text("\n".join(lines) + "\n")
+    assert config.read_text() != before
+    pid = cluster.pid(1)
+    assert pid is not None
+    os.kill(pid, signal.SIGHUP)
+    with barco.Admin(f"{cluster.hosts[2]}:9250", token=ROOT) as root:
+
+        def hosts() -> list[str]:
+            target = root.topology()["target"]["brokers"]
+            return [each.get("host", "") for each in target]
+
+        until(lambda: hosts()[3:] == [f"{net}.4"])

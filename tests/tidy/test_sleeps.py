@@ -46,6 +46,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.supervisor.gossip:_connect": "a broker that was tried just now",
     "barco.kubernetes.api:follow": "the API server",
     "barco.cli.shared.in_kubernetes:_waited": "the API server, addresses of pods, a cluster",
+    "barco.supervisor.sources.asking:ask": "its pace: nobody is told when a leader is there",
     "barco.supervisor.sources.wish:wish": "what another broker has set, told by gossip",
     "barco.workers.peers.siblings:_connect": "a process that is not there",
     "barco.workers.replication.link:_run": "a process that is not there",

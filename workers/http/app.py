@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,10 @@ class App:
     def open(self) -> None:
         """The shard is open: answer everything."""
         self._context.ready = True
+
+    async def change_target(self, args: Mapping[str, Any]) -> Any:
+        """As the supervisor asks for it, who is no user: by whoever keeps the target."""
+        return await self._context.change_slice(0, "target_change", args)
 
     def close(self, reason: str) -> None:
         """Not ready (any more), and why."""

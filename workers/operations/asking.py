@@ -75,11 +75,8 @@ class WorkersAsked:
             replace(each, workers=self._asked) if each.ordinal == self._me else each
             for each in target.brokers
         ]
-        args = {
-            "cluster": cluster_mark(self._options.cluster_uuid),
-            "seen": target.version,
-            "brokers": [[each.ordinal, each.workers, each.host, each.disk_uuid] for each in listed],
-        }
+        wanted = replace(target, brokers=tuple(listed))
+        args = wanted.change(cluster_mark(self._options.cluster_uuid))
         await self._siblings.call(peer, "target_change", args, ASK_SECONDS)
 
     def _say(self, error: BarcoError) -> None:

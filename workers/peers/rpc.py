@@ -20,6 +20,8 @@ from barco.errors import (
     OutcomeUnknownError,
     ProtocolError,
     RequestError,
+    pack_error,
+    unpack_error,
 )
 from barco.log import Seldom
 from barco.model.ranges import process_of
@@ -56,29 +58,6 @@ def _forget(
     under_way: dict[int, asyncio.Task[None]], number: int, task: asyncio.Task[None]
 ) -> None:
     del under_way[number]
-
-
-def _error_classes() -> dict[str, type[BarcoError]]:
-    """By slug. Of those that share one the most general: what it adds is in the detail."""
-    found: dict[str, type[BarcoError]] = {BrokerError.slug: BrokerError}
-    todo = [BarcoError]
-    while todo:
-        cls = todo.pop()
-        found.setdefault(cls.slug, cls)
-        todo += cls.__subclasses__()
-    return found
-
-
-def pack_error(error: BarcoError) -> dict[str, Any]:
-    """An error as plain values."""
-    return {"slug": error.slug, "detail": error.detail, "fields": error.fields}
-
-
-def unpack_error(given: Mapping[str, Any]) -> BarcoError:
-    """The error again, of its own class; of an unknown one, a failure of the broker."""
-    cls = _error_classes().get(str(given.get("slug")), BrokerError)
-    fields = given.get("fields")
-    return cls(str(given.get("detail", "")), **(fields if isinstance(fields, dict) else {}))
 
 
 class RpcServer:

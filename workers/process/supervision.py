@@ -2,15 +2,24 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from barco.errors import BarcoError, BrokerError, NotReadyError, OutcomeUnknownError
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    NotReadyError,
+    OutcomeUnknownError,
+    pack_error,
+    unpack_error,
+)
 from barco.protocol import frame, messages
-from barco.workers.peers.rpc import unpack_error
 
 REQUEST_SECONDS_MAX = 10.0
+
+log = logging.getLogger("barco.worker")
 
 
 class Supervision:
@@ -20,6 +29,7 @@ class Supervision:
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
+        self._answering: set[asyncio.Task[None]] = set()
         self.on_view: Callable[[dict[str, Any]], None] = lambda view: None
         self.on_cluster: Callable[[dict[str, Any]], None] = lambda news: None
         """Brokers that changed, and who leads what."""
@@ -30,6 +40,8 @@ class Supervision:
         asked."""
         self.on_tls: Callable[[dict[str, Any]], None] = lambda tls: None
         """Another certificate, or other keys of tickets (`WorkerOptions.tls`)."""
+        self.on_ask: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {}
+        """By operation: what the supervisor may ask for."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -92,6 +104,9 @@ class Supervision:
             self.on_target(message.get("target"))
         elif kind == messages.TLS:
             self.on_tls(message["tls"])
+        elif kind == messages.ASK:
+            self._answering.add(answer := asyncio.create_task(self._answer(message)))
+            answer.add_done_callback(self._answering.discard)
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:
@@ -104,3 +119,14 @@ class Supervision:
             else:
                 error = unpack_error(message)
                 future.set_exception(error if isinstance(error, BarcoError) else BrokerError(""))
+
+    async def _answer(self, asked: dict[str, Any]) -> None:
+        told: dict[str, Any] = {"type": messages.ANSWER, "id": asked["id"], "ok": True}
+        try:
+            told["result"] = await self.on_ask[asked["op"]](asked["args"])
+        except BarcoError as error:
+            told |= {"ok": False, "error": pack_error(error)}
+        except Exception:
+            log.exception("the supervisor's question %s failed", asked["op"])
+            told |= {"ok": False, "error": pack_error(BrokerError("The worker failed."))}
+        self.send(told)

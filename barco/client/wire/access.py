@@ -45,8 +45,6 @@ class Tls:
 
     ca: str = ""
     """Certificates in PEM; empty: those that the system trusts."""
-    pinned: bool = False
-    """Whoever has one of them is trusted under any name."""
     certificate: str = ""
     """Path of a file with the client's own certificate, and its chain; and of its key."""
     key: str = ""
@@ -61,9 +59,6 @@ def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=tls.ca or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    if tls.pinned:
-        context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if tls.certificate:
         context.load_cert_chain(tls.certificate, tls.key or None)
     return context
@@ -122,10 +117,6 @@ class Access:
     def to(self, *endpoints: str) -> "Access":
         """An access with these settings to other endpoints."""
         return replace(self, endpoints=endpoints)
-
-    def trusting(self, certificate: str) -> "Access":
-        """An access in TLS, to whoever has this certificate (its text, in PEM)."""
-        return replace(self, tls=Tls(certificate, pinned=True))
 
     async def connect(self, endpoint: str, protocol: Callable[[], ProtocolT]) -> ProtocolT:
         """A connection in this asyncio loop; OSError: there is none."""

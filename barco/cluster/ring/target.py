@@ -93,6 +93,12 @@ class Target:
         assert brokers, "a cluster has a broker"
         return {"cluster": cluster, "version": self.version, "brokers": brokers}
 
+    def change(self, cluster: str) -> dict[str, Any]:
+        """As operation `target_change` takes it (workers/operations/target.py)."""
+        asked = self.asked(cluster)
+        brokers = [[each.ordinal, each.workers, each.host, each.disk_uuid] for each in self.brokers]
+        return {"cluster": asked["cluster"], "seen": asked["version"], "brokers": brokers}
+
     def depots_of(self, first: int) -> list[int]:
         """The depots of the range that begins with a slice, in their order."""
         return [ordinal for at, ordinal in self.depots if at == first]

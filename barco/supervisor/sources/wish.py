@@ -6,12 +6,11 @@ the same again, changes nothing, and all brokers of a cluster may do it at once.
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import barco
-from barco.cluster.ring.target import Target, TargetBroker, check_shape
+from barco.cluster.ring.target import Target, TargetBroker, check_shape, unpack_target
 from barco.errors import ConfigError, ConflictError
 from barco.model.options import cluster_mark
 
@@ -61,17 +60,16 @@ def wished(heard: HeardCluster, listed: Sequence[str]) -> Target | None:
 
 
 class Wisher:
-    """Makes wishes for one broker, by its own API."""
+    """Makes wishes for one broker."""
 
     def __init__(
         self,
-        endpoint: str,
+        ask: Callable[[str, Mapping[str, Any], float], Awaitable[Any]],
         cluster_uuid: str,
         heard: Callable[[], HeardCluster],
-        chain: Callable[[], str] = lambda: "",
     ) -> None:
-        """endpoint: where this broker answers. chain: its certificate, if it answers in TLS."""
-        self._endpoint, self._chain = endpoint, chain
+        """ask: an operation, for whoever leads slice 0 (`asking.Asker.ask`)."""
+        self._ask = ask
         self._mark = cluster_mark(cluster_uuid)
         self._heard = heard
 
@@ -85,23 +83,17 @@ class Wisher:
         tries = 0
         while (wanted := wished(self._heard(), listed)) is not None:
             try:
-                told = await self._put(wanted)
+                changed = await self._change(wanted)
             except ConflictError:
                 if (tries := tries + 1) == TRIES:
                     raise
                 await asyncio.sleep(PAUSE_SECONDS)
             else:
-                return f"the target is version {told['version']}, of {len(told['brokers'])} brokers"
+                return f"the target is version {changed.version}, of {len(changed.brokers)} brokers"
         target = self._heard().target
         count = len(target.brokers)
         return f"the target, version {target.version}, of {count} brokers, has them already"
 
-    async def _put(self, target: Target) -> Mapping[str, Any]:
-        access = barco.Access.of(self._endpoint)
-        if chain := self._chain():  # Whoever has it is this broker, by whatever name it is called.
-            access = access.trusting(chain)
-        admin = barco.AsyncAdmin(access, timeout_s=ASK_SECONDS)
-        try:
-            return await admin.set_target(target.asked(self._mark))
-        finally:
-            await admin.close()
+    async def _change(self, target: Target) -> Target:
+        packed = await self._ask("target_change", target.change(self._mark), ASK_SECONDS)
+        return unpack_target(target.cut, packed)

@@ -19,10 +19,12 @@ from barco.errors import (
     NotReadyError,
     OutcomeUnknownError,
     ProtocolError,
+    pack_error,
+    unpack_error,
 )
 from barco.protocol.link import RPC, Hello
 from barco.workers.peers import callers
-from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max, pack_error, unpack_error
+from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, unpack
 from barco.workers.storage.files.errors import CorruptChunkError
 

@@ -31,9 +31,6 @@ def test_whom_it_trusts(tmp_path: Path) -> None:
     assert context is usual.context() and context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname and context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert len(context.get_ca_certs()) == 1
-    pinned = Access.of("a:1").trusting(usual.ca).tls
-    assert pinned is not None and not pinned.context().check_hostname
-    assert pinned.context().verify_mode is ssl.CERT_REQUIRED
 
 
 def test_spark_is_given_a_text(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from barco.cluster.ring.target import (
     first_target,
     next_target,
 )
-from barco.errors import BarcoError, ConfigError, ConflictError, RequestError
+from barco.errors import ConfigError, ConflictError, NotReadyError, RequestError
+from barco.model.options import cluster_mark
 from barco.supervisor.sources import wish
+from barco.supervisor.sources.asking import Asker
 from barco.supervisor.sources.wish import HeardCluster, Wisher, wished
 
 CUT = Cut(3, 8)
+UUID = "a" * 32
 HOSTS = [f"127.0.0.{each + 1}" for each in range(12)]
 
 
@@ -73,8 +76,8 @@ def test_addresses_are_compared_and_not_their_spelling() -> None:
 
 def test_nobody_who_could_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wish, "ASK_SECONDS", 0.3)
-    wisher = Wisher("127.0.0.1:1", "a" * 32, heard)
-    with pytest.raises(BarcoError, match=r"127\.0\.0\.1:1"):
+    wisher = Wisher(Asker({}).ask, UUID, heard)
+    with pytest.raises(NotReadyError, match="No process of this broker is ready"):
         asyncio.run(wisher.wish(HOSTS[:4]))
     assert "has them already" in asyncio.run(wisher.wish(HOSTS[:3]))  # Nobody is asked.
 
@@ -89,21 +92,24 @@ class Race:
     def wisher(self) -> Wisher:
         race = self
 
-        class Racer(Wisher):
-            async def _put(self, target: Target) -> Mapping[str, Any]:
-                before = race.told
-                race.told = race.kept
-                known = Known(cluster_uuid="c")
-                try:
-                    race.kept = next_target(
-                        race.kept, before.version, target.brokers, cluster_uuid="c", known=known
-                    )
-                except ConflictError:
-                    race.refused += 1
-                    raise
-                return {"version": race.kept.version, "brokers": race.kept.brokers}
+        async def ask(op: str, args: Mapping[str, Any], seconds: float) -> bytes:
+            assert (op, args["cluster"], seconds) == ("target_change", cluster_mark(UUID), 30.0)
+            race.told = race.kept
+            brokers = [
+                TargetBroker(ordinal=ordinal, workers=workers, host=host, disk_uuid=disk)
+                for ordinal, workers, host, disk in args["brokers"]
+            ]
+            known = Known(cluster_uuid="c")
+            try:
+                race.kept = next_target(
+                    race.kept, args["seen"], brokers, cluster_uuid="c", known=known
+                )
+            except ConflictError:
+                race.refused += 1
+                raise
+            return race.kept.packed()
 
-        return Racer("127.0.0.1:1", "a" * 32, lambda: HeardCluster(target=race.told, hosts={}))
+        return Wisher(ask, UUID, lambda: HeardCluster(target=race.told, hosts={}))
 
 
 def test_who_comes_second_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,11 +131,10 @@ def test_a_conflict_that_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wish, "PAUSE_SECONDS", 0.0)
     tries = []
 
-    class Refused(Wisher):
-        async def _put(self, target: Target) -> Mapping[str, Any]:
-            tries.append(target)
-            raise ConflictError("the last target is not reached, 3 steps are left")
+    async def refuse(op: str, args: Mapping[str, Any], seconds: float) -> bytes:
+        tries.append(args)
+        raise ConflictError("the last target is not reached, 3 steps are left")
 
     with pytest.raises(ConflictError, match="3 steps are left"):
-        asyncio.run(Refused("127.0.0.1:1", "a" * 32, heard).wish(HOSTS[:4]))
+        asyncio.run(Wisher(refuse, UUID, heard).wish(HOSTS[:4]))
     assert len(tries) == wish.TRIES
