@@ -33,6 +33,7 @@ TOPICS_PER_CONSUMER_MAX = 64
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
 
 USERS_MAX, GRANTS_MAX, ACCESS_BYTES_MAX = 1_000, 64, 256 * KiB
+QUOTA_MAX = 2**40  # A second: as much is no quota.
 """All users are one event, which every process keeps, and looks through for each connection."""
 
 CONSUMER_SESSION_MS_MIN = 5_000

@@ -137,10 +137,15 @@ class AsyncAdmin:
         token: str = "",
         grants: Sequence[str] | None = None,
         keep: bool = False,
+        requests_per_second: int | None = None,
+        bytes_per_second: int | None = None,
     ) -> Document:
         """Adds a user, who needs a token and grants, or changes what is given here. Only the
-        token's SHA-256 is sent. keep: the last token goes on as well."""
-        body: Document = {} if grants is None else {"grants": list(grants)}
+        token's SHA-256 is sent. keep: the last token goes on as well. Of requests and bytes each
+        worker answers so many a second; 0: without end."""
+        quotas = {"requestsPerSecond": requests_per_second, "bytesPerSecond": bytes_per_second}
+        body: Document = {name: value for name, value in quotas.items() if value is not None}
+        body |= {} if grants is None else {"grants": list(grants)}
         if token:
             body |= {"sha256": hash_of(token).hex(), "keep": keep}
         target = f"/v1/users/{quote(name, safe='')}"
@@ -318,9 +323,18 @@ class Admin:
         token: str = "",
         grants: Sequence[str] | None = None,
         keep: bool = False,
+        requests_per_second: int | None = None,
+        bytes_per_second: int | None = None,
     ) -> Document:
         """Adds a user, or changes what is given here; only the token's SHA-256 is sent."""
-        changed = self._admin.set_user(name, token=token, grants=grants, keep=keep)
+        changed = self._admin.set_user(
+            name,
+            token=token,
+            grants=grants,
+            keep=keep,
+            requests_per_second=requests_per_second,
+            bytes_per_second=bytes_per_second,
+        )
         return self._thread.run(changed)
 
     def remove_user(self, name: str) -> None:

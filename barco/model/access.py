@@ -89,13 +89,35 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """How much a user may ask for in a second, of each worker; 0: without end."""
+
+    requests: int = 0
+    bytes: int = 0
+    """Of bodies, those that come and those that are answered."""
+
+    def described(self) -> dict[str, int]:
+        """For documents."""
+        return {"requestsPerSecond": self.requests, "bytesPerSecond": self.bytes}
+
+    @classmethod
+    def checked(cls, requests: Any, bytes_: Any) -> "Quota":
+        """RequestError for what none is."""
+        for name, value in (("requestsPerSecond", requests), ("bytesPerSecond", bytes_)):
+            if type(value) is not int or not 0 <= value <= limits.QUOTA_MAX:
+                raise RequestError(f"{name} is a whole number from 0 to {limits.QUOTA_MAX}.")
+        return cls(requests, bytes_)
+
+
+@dataclass(frozen=True, slots=True)
 class User:
-    """Who may ask, and for what."""
+    """Who may ask, for what, and for how much of it."""
 
     name: str
     hashes: tuple[bytes, ...] = ()
     """Of the tokens that are this user's: one, or two while one takes the other's place."""
     grants: tuple[Grant, ...] = ()
+    quota: Quota = Quota()
 
     @property
     def is_everybody(self) -> bool:
@@ -120,14 +142,16 @@ class User:
             "name": self.name,
             "tokens": len(self.hashes),
             "grants": list(map(str, self.grants)),
+            **self.quota.described(),
         }
 
     def to_plain(self) -> list[Any]:
         """For the log, and for other processes of the cluster."""
-        return [self.name, list(self.hashes), list(map(str, self.grants))]
+        quota = [self.quota.requests, self.quota.bytes]
+        return [self.name, list(self.hashes), list(map(str, self.grants)), quota]
 
     @classmethod
-    def checked(cls, name: Any, hashes: Any, grants: Any) -> "User":
+    def checked(cls, name: Any, hashes: Any, grants: Any, quota: Any = (0, 0)) -> "User":
         """RequestError for what no user is."""
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise RequestError("A user's name has 1 to 32 of the characters a-z, A-Z, 0-9, _, -.")
@@ -139,8 +163,10 @@ class User:
             raise RequestError(f"grants is a list of at most {limits.GRANTS_MAX} texts.")
         if not all(isinstance(each, str) for each in grants):
             raise RequestError("A grant is a text.")
+        if not isinstance(quota, (list, tuple)) or len(quota) != 2:
+            raise RequestError("A quota is two numbers.")
         parsed = dict.fromkeys(Grant.parse(each) for each in grants)
-        return cls(name, tuple(dict.fromkeys(hashes)), tuple(parsed))
+        return cls(name, tuple(dict.fromkeys(hashes)), tuple(parsed), Quota.checked(*quota))
 
 
 ALL = tuple(
@@ -199,9 +225,14 @@ class AccessTable:
     def for_core(self) -> bytes:
         """Of each token what the C core needs to answer produces (`native/broker/access.h`)."""
         entries = []
+        numbers = {name: number for number, name in enumerate(self.users)}
         for digest, user in sorted(self._by_hash.items()):
             topics = [each.topics.encode() for each in user.grants if each.verb == PRODUCE]
-            entries += [digest, hash_of(user.name), len(topics).to_bytes(2, "little")]
+            entries += [digest, hash_of(user.name), numbers[user.name].to_bytes(2, "little")]
+            entries += [
+                each.to_bytes(8, "little") for each in (user.quota.requests, user.quota.bytes)
+            ]
+            entries += [len(topics).to_bytes(2, "little")]
             entries += [bytes((len(each),)) + each for each in topics]
         return b"".join(entries)
 

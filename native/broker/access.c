@@ -1,4 +1,4 @@
-/* Who sends a request, and whether that user may produce to a topic. */
+/* Who sends a request, whether that user may produce to a topic, and how much in all. */
 #include "broker/access.h"
 
 #include <assert.h>
@@ -7,9 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRY_BYTES (2 * ACCESS_HASH_BYTES + 2)
+#define USER_AT (2 * ACCESS_HASH_BYTES)
+#define RATES_AT (USER_AT + 2)
+#define PATTERNS_AT (RATES_AT + 16)
+#define ENTRY_BYTES (PATTERNS_AT + 2)
 #define TOPIC_BYTES_MAX 127u
 #define NAME_BYTES_MAX 128u /* of an id that is hashed with its user's name */
+
+/* What may be had in a second, and is had at once where it was not used in the last one. */
+struct bucket {
+    uint64_t rate;  /* a second; 0: without end */
+    int64_t level;  /* in thousandths; below 0: more was had, which others wait for */
+    uint64_t at_ms; /* when that was so */
+};
+
+struct quota {
+    struct bucket requests, bytes;
+};
 
 struct access {
     uint64_t number; /* of this table among all that there were; from 1 */
@@ -17,6 +31,7 @@ struct access {
     uint32_t count;
     uint8_t *bytes;
     const uint8_t **entries; /* into bytes, in the order of the hashes */
+    struct quota *quotas;    /* by the user's number; of each as many as entries */
 };
 
 /* What one connection was found to be. */
@@ -30,10 +45,21 @@ struct shown {
 
 /* ---- the table ---- */
 
+static uint64_t le_at(const uint8_t *p, unsigned bytes)
+{
+    uint64_t found = 0;
+    assert(bytes <= 8);
+    for (unsigned i = bytes; i > 0; i--)
+        found = found << 8 | p[i - 1];
+    return found;
+}
+
 static uint16_t patterns_of(const uint8_t *entry)
 {
-    return (uint16_t)(entry[2 * ACCESS_HASH_BYTES] | entry[2 * ACCESS_HASH_BYTES + 1] << 8);
+    return (uint16_t)le_at(entry + PATTERNS_AT, 2);
 }
+
+static uint16_t user_of(const uint8_t *entry) { return (uint16_t)le_at(entry + USER_AT, 2); }
 
 /* The length of the entry at p, 0: it is not whole, or no entry. */
 static size_t entry_len(const uint8_t *p, size_t left)
@@ -51,6 +77,24 @@ static size_t entry_len(const uint8_t *p, size_t left)
     }
     assert(used <= left);
     return used;
+}
+
+/* The users' quotas, all of them full. False: a number or a rate is out of its bounds. */
+static bool fill_quotas(struct access *access, uint64_t now_ms)
+{
+    assert(access->count == 0 || access->quotas != NULL);
+    for (uint32_t i = 0; i < access->count; i++) {
+        const uint8_t *rates = access->entries[i] + RATES_AT;
+        const uint16_t user = user_of(access->entries[i]);
+        const uint64_t requests = le_at(rates, 8), bytes = le_at(rates + 8, 8);
+        if (user >= access->count || requests > ACCESS_RATE_MAX || bytes > ACCESS_RATE_MAX)
+            return false;
+        access->quotas[user] = (struct quota){
+            .requests = {requests, (int64_t)(requests * 1000), now_ms},
+            .bytes = {bytes, (int64_t)(bytes * 1000), now_ms},
+        };
+    }
+    return true;
 }
 
 static bool index_entries(struct access *access, size_t len)
@@ -73,6 +117,7 @@ static void table_free(struct access *access)
         return;
     free(access->bytes);
     free(access->entries);
+    free(access->quotas);
     free(access);
 }
 
@@ -88,12 +133,13 @@ bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
     if (len > 0) {
         access->bytes = malloc(len);
         access->entries = malloc((len / ENTRY_BYTES + 1) * sizeof *access->entries);
-        if (access->bytes == NULL || access->entries == NULL) {
+        access->quotas = calloc(len / ENTRY_BYTES + 1, sizeof *access->quotas);
+        if (access->bytes == NULL || access->entries == NULL || access->quotas == NULL) {
             table_free(access);
             return false;
         }
         memcpy(access->bytes, table, len);
-        if (!index_entries(access, len)) {
+        if (!index_entries(access, len) || !fill_quotas(access, reactor->loop.now_ms)) {
             table_free(access);
             return false;
         }
@@ -209,6 +255,77 @@ static bool may_produce(struct shown *shown, const struct http1_slice *topic)
     return false;
 }
 
+/* ---- how much ---- */
+
+/* The quota of whoever has this connection; NULL: it has none. */
+static struct quota *quota_of(const struct conn *conn)
+{
+    const struct access *access = conn_reactor(conn)->access;
+    const struct shown *shown = client_of(conn)->shown;
+    if (access == NULL || shown == NULL || shown->number != access->number)
+        return NULL; /* another table: all that was had under the last one is forgiven */
+    return &access->quotas[user_of(shown->entry)];
+}
+
+static void bucket_fill(struct bucket *bucket, uint64_t now_ms)
+{
+    const uint64_t passed = now_ms > bucket->at_ms ? now_ms - bucket->at_ms : 0;
+    const uint64_t enough = (ACCESS_DEBT_SECONDS + 1) * 1000ull;
+    const int64_t most = (int64_t)(bucket->rate * 1000);
+    assert(bucket->rate <= ACCESS_RATE_MAX && bucket->level <= most);
+    bucket->level += (int64_t)(bucket->rate * (passed < enough ? passed : enough));
+    if (bucket->level > most)
+        bucket->level = most;
+    bucket->at_ms = now_ms;
+}
+
+/* Milliseconds until there is so much (in thousandths); 0: there is. */
+static uint64_t bucket_wait(struct bucket *bucket, int64_t need, uint64_t now_ms)
+{
+    assert(need > 0 && need <= 1000);
+    if (bucket->rate == 0)
+        return 0;
+    bucket_fill(bucket, now_ms);
+    if (bucket->level >= need)
+        return 0;
+    const uint64_t lacking = (uint64_t)(need - bucket->level);
+    return (lacking + bucket->rate - 1) / bucket->rate;
+}
+
+static void bucket_take(struct bucket *bucket, uint64_t amount)
+{
+    const uint64_t most = bucket->rate * ACCESS_DEBT_SECONDS;
+    if (bucket->rate == 0)
+        return;
+    bucket->level -= (int64_t)((amount < most ? amount : most) * 1000);
+    if (bucket->level < -(int64_t)(most * 1000))
+        bucket->level = -(int64_t)(most * 1000);
+    assert(bucket->level <= (int64_t)(bucket->rate * 1000));
+}
+
+static uint64_t quota_wait(struct quota *quota, uint64_t now_ms)
+{
+    const uint64_t requests = bucket_wait(&quota->requests, 1000, now_ms);
+    const uint64_t bytes = bucket_wait(&quota->bytes, 1, now_ms);
+    return requests > bytes ? requests : bytes;
+}
+
+void access_charge(struct conn *conn, uint64_t bytes)
+{
+    struct quota *quota = quota_of(conn);
+    assert(conn_reactor(conn)->access != NULL || quota == NULL);
+    if (quota != NULL)
+        bucket_take(&quota->bytes, bytes);
+}
+
+uint32_t access_wait(const struct conn *conn)
+{
+    struct quota *quota = quota_of(conn);
+    const uint64_t ms = quota == NULL ? 0 : quota_wait(quota, conn->loop->now_ms);
+    assert(ms <= (ACCESS_DEBT_SECONDS + 1) * 1000ull);
+    return ms == 0 ? 1 : (uint32_t)((ms + 999) / 1000);
+}
+
 /* GET or HEAD of /ready: the one thing that nobody has to show anything for. */
 static bool is_open(const struct http1_request *head)
 {
@@ -229,6 +346,13 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
     if (bearer == NULL || who(client, access, bearer) == NULL)
         return PROBLEM_UNAUTHORIZED;
     assert(client->shown->number == access->number);
+    struct quota *quota = quota_of(conn);
+    if (quota_wait(quota, conn->loop->now_ms) > 0) {
+        conn_reactor(conn)->over_quota++;
+        return PROBLEM_QUOTA;
+    }
+    bucket_take(&quota->requests, 1);
+    bucket_take(&quota->bytes, head->content_length > 0 ? (uint64_t)head->content_length : 0);
     return topic == NULL || may_produce(client->shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
 }
 

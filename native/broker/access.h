@@ -1,4 +1,4 @@
-/* access: who sends a request, and whether that user may produce to a topic.
+/* access: who sends a request, whether that user may produce to a topic, and how much in all.
  *
  * The users are one table, which the upper layer hands over whole. A connection keeps what it was
  * found to be with the number of that table: so the next request costs a comparison, and another
@@ -10,18 +10,27 @@
 
 #define ACCESS_HASH_BYTES 32u
 #define ACCESS_TABLE_BYTES_MAX (1u << 20) /* twice what users may take as events, and some */
+#define ACCESS_RATE_MAX (1ull << 40)     /* of a quota */
+#define ACCESS_DEBT_SECONDS 3600u        /* more is forgiven: so long at most somebody waits */
 #define BEARER_BYTES_MAX 135u /* an Authorization header's value; a longer one is nobody's */
 
 /* A table as bytes, little-endian: for each token, in the order of the hashes, its SHA-256, the
- * SHA-256 of the user's name, uint16 how many patterns of topics follow, then each as a byte of
- * length and so many characters, with a '*' at the end where it is a beginning. Copied. NULL: none
- * has been heard of yet, everybody is told to come back. False: it is malformed, or no memory. */
+ * SHA-256 of the user's name, uint16 the user's number (less than there are entries), uint64
+ * requests a second and uint64 bytes a second (0: without end), uint16 how many patterns of topics
+ * follow, then each as a byte of length and so many characters, with a '*' at the end where it is
+ * a beginning. Copied. NULL: none has been heard of yet, everybody is told to come back. False: it
+ * is malformed, or no memory. */
 bool access_set(struct reactor *reactor, const uint8_t *table, size_t len);
 void access_free(struct reactor *reactor);
 
-/* Who sends this, and (topic not NULL) whether that user may produce there. 0, or the problem. */
+/* Who sends this, whether the user's quota has something left, and (topic not NULL) whether the
+ * user may produce there. The body that is announced is charged. 0, or the problem. */
 uint16_t access_check(struct conn *conn, const struct http1_request *head,
                       const struct http1_slice *topic);
+/* So many bytes more, of a body that came or goes. */
+void access_charge(struct conn *conn, uint64_t bytes);
+/* Seconds until the quota has something left, from 1; of whoever was refused for it. */
+uint32_t access_wait(const struct conn *conn);
 /* An id that a client has chosen, as it is spelt inside: no other user's is the same, whatever they
  * choose. Left as it is where nobody has to show who asks. False: it can not be done. */
 bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *id, size_t id_len);

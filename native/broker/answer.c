@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/access.h"
 #include "broker/route.h"
 #include "log/clock.h"
 #include "loop/output.h"
@@ -99,6 +100,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                               "show a user's token: Authorization: Bearer TOKEN", 1, 0},
     [PROBLEM_FORBIDDEN] = {403, "forbidden", "this user was not granted produce on this topic", 1,
                            0},
+    [PROBLEM_QUOTA] = {429, "quota-exceeded", "this user's quota is used up for now", 1, 1},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_FULL] = {503, "too-many-connections",
                       "the worker has as many connections as it can, and all are busy", 1, 1},
@@ -350,7 +352,7 @@ static void render_problem(struct conn *conn, const struct slot *slot)
                         text->not_written ? "Barco-Outcome: not-written\r\n" : "");
     if (text->retry_after)
         used += snprintf(head + used, sizeof head - (size_t)used, "Retry-After: %u\r\n",
-                         text->retry_after);
+                         slot->problem == PROBLEM_QUOTA ? access_wait(conn) : text->retry_after);
     if (text->status == 401)
         used += snprintf(head + used, sizeof head - (size_t)used,
                          "WWW-Authenticate: Bearer realm=\"barco\"\r\n");
@@ -388,6 +390,7 @@ static void render_python(struct conn *conn, const struct slot *slot)
     assert(headers != NULL && slot->status >= 100 && slot->status <= 999);
     for (const struct output *piece = headers->next; piece != NULL; piece = piece->next)
         len += piece->len;
+    access_charge(conn, len);
     int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
                         reason(slot->status));
     if (slot->status != 204 && slot->status != 304)

@@ -185,7 +185,7 @@ struct reactor {
     int64_t date_s, quiet_since_ms;
     uint64_t last_events, last_landed;
     /* counters, all since start */
-    uint64_t requests, produce_requests, control_requests, problems;
+    uint64_t requests, produce_requests, control_requests, problems, over_quota;
     uint64_t handed_out, handed_in, bytes_in, duplicates, aborted;
     uint64_t shed; /* connections, closed for what they held */
 };

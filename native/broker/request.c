@@ -121,6 +121,8 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     uint16_t problem = PROBLEM_NONE;
     assert(slot != NULL && (client->state == STATE_BODY || client->state == STATE_CHUNKED));
     conn_reactor(conn)->bytes_in += len;
+    if (request->body_want == 0) /* chunked: else it was charged when it was announced */
+        access_charge(conn, len);
     slot->want_continue = false;
     client->state = STATE_HEAD;
     if (request->control) {

@@ -462,6 +462,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"produce_requests", reactor->produce_requests},
         {"control_requests", reactor->control_requests},
         {"problems", reactor->problems},
+        {"over_quota", reactor->over_quota},
         {"connections", reactor->loop.conn_count},
         {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},

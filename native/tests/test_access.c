@@ -11,6 +11,8 @@ static size_t put_entry(uint8_t *at, uint8_t hash, const char *const *patterns, 
     memset(at, hash, ACCESS_HASH_BYTES);
     memset(at + ACCESS_HASH_BYTES, 7, ACCESS_HASH_BYTES);
     at += 2 * ACCESS_HASH_BYTES;
+    memset(at, 0, 18); /* user 0, without a quota */
+    at += 18;
     *at++ = (uint8_t)count;
     *at++ = (uint8_t)(count >> 8);
     for (uint16_t i = 0; i < count; i++) {
@@ -55,11 +57,18 @@ int main(void)
     assert(!set(reactor, wrong, second + put_entry(wrong + second, 1, NULL, 0)));
     /* An empty pattern, and one that is longer than what is there. */
     put_entry(wrong, 1, (const char *const[]){""}, 1);
-    assert(!set(reactor, wrong, 2 * ACCESS_HASH_BYTES + 3));
+    assert(!set(reactor, wrong, 2 * ACCESS_HASH_BYTES + 21));
     for (unsigned byte = 0; byte < 256; byte++) {
         memcpy(wrong, table, len);
-        wrong[2 * ACCESS_HASH_BYTES + 2] = (uint8_t)byte;
+        wrong[2 * ACCESS_HASH_BYTES + 20] = (uint8_t)byte;
         set(reactor, wrong, first); /* whatever it says: nothing is read beyond */
+    }
+    /* A user's number that is none, and a rate that nobody could count up to. */
+    for (unsigned byte = 0; byte < 18; byte++) {
+        memcpy(wrong, table, len);
+        wrong[2 * ACCESS_HASH_BYTES + byte] = 255;
+        const bool small = (byte > 1 && byte < 7) || (byte > 9 && byte < 15);
+        assert(set(reactor, wrong, len) == small);
     }
     assert(set(reactor, table, len) && !access_set(reactor, table, ACCESS_TABLE_BYTES_MAX + 1));
     assert(reactor->access != NULL);

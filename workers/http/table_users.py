@@ -3,6 +3,7 @@
 from barco.workers.http.base.routes import Route
 
 _SHA256 = "SHA-256 of a token, 64 hexadecimal digits. The token itself is not sent."
+_QUOTA = "Of each worker; 0: without end. More is answered 429 quota-exceeded."
 
 USER_ROUTES = (
     Route(
@@ -17,7 +18,7 @@ USER_ROUTES = (
         "PUT",
         "/v1/users/{user}",
         "users.put",
-        "Add a user, or change what is given: a token, grants.",
+        "Add a user, or change what is given: a token, grants, quotas.",
         "administration",
         body={
             "application/json": {
@@ -34,6 +35,8 @@ USER_ROUTES = (
                         "description": "VERB, VERB:TOPICS or VERB:TOPICS:GROUPS each, instead of "
                         "all that there were.",
                     },
+                    "requestsPerSecond": {"type": "integer", "description": _QUOTA},
+                    "bytesPerSecond": {"type": "integer", "description": _QUOTA},
                 },
             }
         },

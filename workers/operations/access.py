@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NoLeaderError, NotFoundError, NotReadyError
-from barco.model.access import ALL, EVERYBODY, AccessTable, User
+from barco.model.access import ALL, EVERYBODY, AccessTable, Quota, User
 from barco.model.options import WorkerOptions
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.ranges import RingRanges
@@ -94,15 +94,16 @@ class AccessDesk:
         return self._keeper.table.digest != seen
 
     async def _set(self, args: Mapping[str, Any]) -> bool:
-        """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None}; without hash and
-        grants the user goes. True: it is a new one."""
+        """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None, "requests" and
+        "bytes": numbers or None}; without any of them the user goes. True: it is a new one."""
         self._check_leads()
-        name, grants = args["name"], args.get("grants")
+        name = args["name"]
+        changes = [args.get(each) for each in ("hash", "grants", "requests", "bytes")]
         created = name not in self._keeper.table.users
 
         def propose(current: AccessTable) -> AccessTable:
             known = current.users.get(name)
-            if args.get("hash") is None and grants is None:
+            if all(each is None for each in changes):
                 if known is None:
                     raise NotFoundError(f"There is no user {str(name)[:64]!a}.")
                 return current.without(name)
@@ -168,4 +169,8 @@ def _merged(known: User | None, args: Mapping[str, Any]) -> User:
     if grants is None:
         assert known is not None, "looked at above"
         grants = list(map(str, known.grants))
-    return User.checked(args["name"], hashes, grants)
+    quota = known.quota if known is not None else Quota()
+    requests, bytes_ = args.get("requests"), args.get("bytes")
+    requests = quota.requests if requests is None else requests
+    bytes_ = quota.bytes if bytes_ is None else bytes_
+    return User.checked(args["name"], hashes, grants, [requests, bytes_])

@@ -89,6 +89,7 @@ COUNTERS = {
     "groups_followed": "Groups of a leader that were taken as they came, without a decision.",
     "handed_in": "Produces taken over from siblings.",
     "handed_out": "Produces handed to the sibling that owns the slice.",
+    "over_quota": "Requests refused for their user's quota.",
     "problems": "Requests answered with a problem by the core.",
     "produce_requests": "Produce requests.",
     "replication_frames_dropped": "Frames for a replica that was too slow or away.",

@@ -14,6 +14,7 @@ from barco.model.access import (
     VERBS,
     AccessTable,
     Grant,
+    Quota,
     User,
     hash_of,
     matches,
@@ -159,3 +160,16 @@ def test_what_is_no_table(given: object) -> None:
 def test_documents_have_no_secrets() -> None:
     told = str(ADMIN.described())
     assert TOKEN not in told and hash_of(TOKEN).hex() not in told and "root" in told
+
+
+def test_quotas_are_kept_and_told_to_the_core() -> None:
+    user = User.checked("q", [hash_of("q"), hash_of("r")], ["produce:t"], [7, 9])
+    assert user.quota == Quota(7, 9) and User.checked(*user.to_plain()) == user
+    assert User.checked("q", [hash_of("q")], []).quota == Quota()  # As it was kept before.
+    entries = AccessTable.of([ADMIN, user]).for_core()
+    at = entries.index(hash_of("r")) + 64
+    assert entries[at : at + 2] == (1).to_bytes(2, "little")
+    assert [entries[at + 2 + 8 * n] for n in range(2)] == [7, 9]
+    for wrong in ([1], [1, 2, 3], [-1, 0], [0, 2**40 + 1], [0, 1.0], [True, 0], None, "ab"):
+        with pytest.raises(RequestError):
+            User.checked("q", [hash_of("q")], [], wrong)

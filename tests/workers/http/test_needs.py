@@ -206,6 +206,10 @@ def test_a_commit_asks_for_each_of_its_topics() -> None:
     asyncio.run(main())
 
 
+def quota(requests: int, bytes_: int) -> dict[str, int]:
+    return {"requestsPerSecond": requests, "bytesPerSecond": bytes_}
+
+
 def test_users_over_http() -> None:
     async def main() -> None:
         broker = closed()
@@ -218,12 +222,16 @@ def test_users_over_http() -> None:
             "names", "PUT", "/v1/users/x", "", {"sha256": digest, "grants": []}
         )
         assert (answer.status, answer.json) == (201, {"name": "x", "created": True})
-        answer = await broker.ask("names", "PUT", "/v1/users/x", "", {"grants": ["metrics"]})
-        assert (answer.status, answer.json) == (200, {"name": "x", "created": False})
+        for change in ({"requestsPerSecond": 7}, {"grants": ["metrics"]}, {"bytesPerSecond": 9}):
+            answer = await broker.ask("names", "PUT", "/v1/users/x", "", change)
+            assert (answer.status, answer.json) == (200, {"name": "x", "created": False})
+        for wrong in ({}, {"keep": True}, {"bytesPerSecond": -1}, {"requestsPerSecond": None}):
+            answer = await broker.ask("names", "PUT", "/v1/users/x", "", wrong)
+            assert answer.status == 400
         told = await broker.ask("names", "GET", "/v1/users")
         assert told.json["users"] == [
-            {"name": "root", "tokens": 1, "grants": ["users", "metrics"]},
-            {"name": "x", "tokens": 1, "grants": ["metrics"]},
+            {"name": "root", "tokens": 1, "grants": ["users", "metrics"]} | quota(0, 0),
+            {"name": "x", "tokens": 1, "grants": ["metrics"]} | quota(7, 9),
         ]
         assert digest.encode() not in told.body
         await desks[1].look(broker.siblings)

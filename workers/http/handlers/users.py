@@ -4,12 +4,15 @@ import re
 from typing import Any
 
 from barco.errors import NotReadyError, RequestError
+from barco.model.access import Quota
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, json_response
 from barco.workers.shard.access import unpacked
 
-_FIELDS = ("sha256", "keep", "grants")
+_QUOTAS = {"requestsPerSecond": "requests", "bytesPerSecond": "bytes"}
+_FIELDS = ("sha256", "keep", "grants", *_QUOTAS)
+_NEEDED = "The body is a JSON object with one of sha256, grants, requestsPerSecond, bytesPerSecond."
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -44,7 +47,7 @@ class Users:
 
 def _asked(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict) or not given:
-        raise RequestError("The body is a JSON object with sha256, grants, or both.")
+        raise RequestError(_NEEDED)
     check_names("field", given, _FIELDS)
     args: dict[str, Any] = {}
     if "sha256" in given:
@@ -59,6 +62,8 @@ def _asked(given: Any) -> dict[str, Any]:
         if not isinstance(given["grants"], list):
             raise RequestError("grants is a list of texts.")
         args["grants"] = given["grants"]
-    if "hash" not in args and "grants" not in args:
-        raise RequestError("The body is a JSON object with sha256, grants, or both.")
+    Quota.checked(*(given.get(name, 0) for name in _QUOTAS))
+    args |= {inside: given[name] for name, inside in _QUOTAS.items() if name in given}
+    if args.keys() == {"keep"}:
+        raise RequestError(_NEEDED)
     return args

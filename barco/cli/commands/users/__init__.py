@@ -26,6 +26,7 @@ Examples:
   barco users add billing consume:trips.*:billing-* > billing.token
   barco users grant billing consume:trips.*:billing-* produce:bills
   barco users rotate sensors > sensors.token              the old token is nobody's from now on
+  barco users quota sensors --requests-per-second 500 --bytes-per-second 4000000
   barco users list
   barco users remove sensors
 
@@ -39,7 +40,10 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     actions = parser.add_subparsers(
-        title="actions", dest="action", metavar="first|add|grant|rotate|list|remove", required=True
+        title="actions",
+        dest="action",
+        metavar="first|add|quota|grant|rotate|list|remove",
+        required=True,
     )
     first = actions.add_parser(
         "first",
@@ -52,6 +56,9 @@ def add_parser(subparsers: Any) -> None:
     first.add_argument("user", metavar="USER", type=words.name)
     add = _action(actions, "add", "a new user; prints the token")
     add.add_argument("grants", metavar="GRANT", nargs="*", type=words.grant)
+    _add_quotas(add)
+    quota = _action(actions, "quota", "how much a user may ask for, of each worker")
+    _add_quotas(quota)
     grant = _action(actions, "grant", "give a user these grants instead of those it has")
     grant.add_argument("grants", metavar="GRANT", nargs="*", type=words.grant)
     rotate = _action(actions, "rotate", "another token for a user; prints it")
@@ -60,6 +67,16 @@ def add_parser(subparsers: Any) -> None:
     )
     _action(actions, "list", "all users and their grants", named=False)
     _action(actions, "remove", "remove a user")
+
+
+def _add_quotas(parser: argparse.ArgumentParser) -> None:
+    for name, what in (("requests", "requests"), ("bytes", "bytes of bodies, both ways,")):
+        parser.add_argument(
+            f"--{name}-per-second",
+            metavar="N",
+            type=words.amount,
+            help=f"{what} that each worker takes of this user (0: without end)",
+        )
 
 
 def _action(actions: Any, name: str, text: str, *, named: bool = True) -> argparse.ArgumentParser:
@@ -77,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
     """Do one of the actions."""
     if args.action == "first":
         return _first(args)
-    actions = {"add": _add, "grant": _grant_it, "rotate": _rotate, "list": _list, "remove": _remove}
+    actions = {
+        "add": _add, "quota": _quota, "grant": _grant_it, "rotate": _rotate, "list": _list,
+        "remove": _remove,
+    }  # fmt: skip
     with barco.Admin(talk.access(args)) as admin:
         return actions[args.action](admin, args)
 
@@ -108,8 +128,22 @@ def _add(admin: "barco.Admin", args: argparse.Namespace) -> int:
     if any(each["name"] == args.user for each in admin.users()):
         return talk.fail(f"there is a user {args.user}: see barco users grant, and rotate")
     token = words.new_token()
-    answer = admin.set_user(args.user, token=token, grants=args.grants)
+    answer = admin.set_user(
+        args.user,
+        token=token,
+        grants=args.grants,
+        requests_per_second=args.requests_per_second,
+        bytes_per_second=args.bytes_per_second,
+    )
     return _show(args, answer, token, f"user {args.user} is there; this token is shown once")
+
+
+def _quota(admin: "barco.Admin", args: argparse.Namespace) -> int:
+    requests, bytes_ = args.requests_per_second, args.bytes_per_second
+    if requests is None and bytes_ is None:
+        return talk.fail("give --requests-per-second, --bytes-per-second, or both")
+    answer = admin.set_user(args.user, requests_per_second=requests, bytes_per_second=bytes_)
+    return _show(args, answer, "", f"user {args.user} has this quota at each worker from now on")
 
 
 def _grant_it(admin: "barco.Admin", args: argparse.Namespace) -> int:
@@ -128,8 +162,17 @@ def _list(admin: "barco.Admin", args: argparse.Namespace) -> int:
     if args.json:
         talk.print_json(users)
         return 0
-    rows = [(each["name"], each["tokens"], " ".join(each["grants"])) for each in users]
-    talk.print_table(("user", "tokens", "may"), rows)
+    rows = [
+        (
+            each["name"],
+            each["tokens"],
+            each.get("requestsPerSecond") or "-",
+            each.get("bytesPerSecond") or "-",
+            " ".join(each["grants"]),
+        )
+        for each in users
+    ]
+    talk.print_table(("user", "tokens", "requests/s", "bytes/s", "may"), rows)
     return 0
 
 

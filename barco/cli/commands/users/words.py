@@ -5,6 +5,7 @@ import secrets
 from typing import Any
 
 from barco.errors import RequestError
+from barco.limits import QUOTA_MAX
 from barco.model.access import TOKEN_PREFIX, Grant, User
 
 TOKEN_BYTES = 32
@@ -18,6 +19,13 @@ def name(text: str) -> str:
 def grant(text: str) -> str:
     """For argparse: a grant."""
     return _checked(lambda: str(Grant.parse(text)))
+
+
+def amount(text: str) -> int:
+    """For argparse: how much of something in a second."""
+    if not (text.isascii() and text.isdecimal() and int(text) <= QUOTA_MAX):
+        raise argparse.ArgumentTypeError(f"a whole number from 0 to {QUOTA_MAX}")
+    return int(text)
 
 
 def _checked(check: Any) -> str:
