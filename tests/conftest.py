@@ -1,8 +1,8 @@
 """What holds for all tests: `reference` can be imported, and two processes share the work.
 
-`make test` runs pytest in two processes. What starts brokers waits more than it works, and wants
-the other core for them: all of it is in one process, one test after the other; Spark has one
-session for all; the rest goes wherever there is time. What takes longest begins first.
+`make test` runs pytest in two processes. What starts brokers waits more than it works: it is in two
+groups, each in one process, one test after the other, so that never more than two are at it; Spark
+has one session for all; the rest goes wherever there is time. What has most tests begins first.
 """
 
 import sys
@@ -13,8 +13,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))  # Behind everything else, for tests/barco is not barco.
 
-REAL = ("faults", "integration", "scripts", "security", "barco/supervisor", "barco/cli/test_cli.py")
-"""Where tests start brokers, or listen where brokers do."""
+REAL = ("faults", "scripts", "security", "barco/supervisor", "barco/cli/test_cli.py")
+"""Where tests start brokers, or listen where brokers do; and tests/integration."""
 
 FAULTS: list[str] = []
 """Of the process that brokers were hurt in."""
@@ -25,6 +25,8 @@ def group(test: str) -> str:
     path = test.partition("::")[0].removeprefix("tests/")
     if path.startswith("spark/") or "test_spark" in path:
         return "spark"
+    if path.startswith("integration"):
+        return "integration"
     return "brokers" if path.startswith(REAL) else path
 
 
