@@ -401,6 +401,26 @@ static bool pool_register(struct net_uring *u, struct pool *pool, int group, uns
     return true;
 }
 
+/* The ring does from now on what is done here and nothing else: who had this process write into it
+ * could not have the kernel open a file, run or send what it has no descriptor for. */
+static bool restrict_and_enable(struct net_uring *u)
+{
+    static const uint8_t operations[] = {IORING_OP_ACCEPT,   IORING_OP_RECV,  IORING_OP_SEND,
+                                         IORING_OP_SENDMSG,  IORING_OP_WRITE, IORING_OP_POLL_ADD,
+                                         IORING_OP_ASYNC_CANCEL};
+    enum { COUNT = sizeof operations };
+    struct io_uring_restriction allowed[COUNT + 1];
+    memset(allowed, 0, sizeof allowed);
+    for (unsigned i = 0; i < COUNT; i++) {
+        allowed[i].opcode = IORING_RESTRICTION_SQE_OP;
+        allowed[i].sqe_op = operations[i];
+    }
+    allowed[COUNT].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
+    allowed[COUNT].sqe_flags = IOSQE_BUFFER_SELECT;
+    return io_uring_register_restrictions(&u->uring, allowed, COUNT + 1) == 0 &&
+           io_uring_enable_rings(&u->uring) == 0;
+}
+
 struct net *net_uring_new(struct loop *loop, const char **reason)
 {
     struct net_uring *u = calloc(1, sizeof *u);
@@ -408,7 +428,7 @@ struct net *net_uring_new(struct loop *loop, const char **reason)
         return NULL;
     struct io_uring_params params = {
         .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
-                 IORING_SETUP_CLAMP,
+                 IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED,
         .cq_entries = COMPLETION_ENTRIES,
     };
     int status = io_uring_queue_init_params(SUBMISSION_ENTRIES, &u->uring, &params);
@@ -429,6 +449,11 @@ struct net *net_uring_new(struct loop *loop, const char **reason)
     if (!pool_register(u, &u->large, 1, RECV_BUFFERS, RECV_BUFFER_BYTES) ||
         !pool_register(u, &u->little, 2, RECV_LITTLE_BUFFERS, RECV_LITTLE_BYTES)) {
         *reason = "this kernel's io_uring takes no buffer rings";
+        uring_free(&u->net);
+        return NULL;
+    }
+    if (!restrict_and_enable(u)) {
+        *reason = "this kernel's io_uring takes no restrictions";
         uring_free(&u->net);
         return NULL;
     }
