@@ -32,9 +32,9 @@ CONSUMERS_PER_GROUP_MAX = 1_000
 TOPICS_PER_CONSUMER_MAX = 64
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
 
-USERS_MAX, GRANTS_MAX, ACCESS_BYTES_MAX = 1_000, 64, 256 * KiB
-QUOTA_MAX = 2**40  # A second: as much is no quota.
-"""All users are one event, which every process keeps, and looks through for each connection."""
+USERS_MAX, GRANTS_MAX, ACCESS_BYTES_MAX, QUOTA_MAX = 1_000, 64, 256 * KiB, 2**40
+"""All users are one event, which every process keeps, and looks through for each connection. A
+quota is for a second; the core counts what an hour of it is worth in thousandths, in 63 bits."""
 
 CONSUMER_SESSION_MS_MIN = 5_000
 CONSUMER_SESSION_MS_MAX = 600_000
@@ -481,8 +481,7 @@ assert CONSUMERS_PER_GROUP_MAX <= CONSUMERS_MAX and GROUPS_MAX <= CONSUMERS_MAX
 assert 3 * HEARTBEAT_SECONDS <= HEARTBEAT_SILENCE_SECONDS_MAX <= WORKER_START_SECONDS_MAX
 assert RESTART_BACKOFF_SECONDS_MIN <= RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS
 # The back-offs before the last of these deaths have to fit into the window, or it never fires.
-_BACKOFFS = [RESTART_BACKOFF_SECONDS_MIN * 2**n for n in range(CRASH_LOOP_DEATHS - 1)]
-assert sum(min(each, RESTART_BACKOFF_SECONDS_MAX) for each in _BACKOFFS) < CRASH_LOOP_SECONDS
+assert (CRASH_LOOP_DEATHS - 1) * RESTART_BACKOFF_SECONDS_MAX < CRASH_LOOP_SECONDS
 assert REQUEST_BYTES_MAX_CEILING < STAGED_BYTES_MAX and REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX
 assert COMMIT_ATTEMPTS_MAX * (ATTEMPT_NAME_BYTES_MAX + 3) < 1 * MiB, "one PUT names them all"
 assert GOSSIP_TELL_SECONDS < GOSSIP_PROBE_ANSWER_SECONDS < GOSSIP_PROBE_SECONDS

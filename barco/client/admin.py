@@ -19,7 +19,7 @@ from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError
-from barco.model.access import hash_of
+from barco.model.access import QUOTAS, hash_of
 
 Document = dict[str, Any]
 PAUSE_S = 0.1
@@ -143,8 +143,8 @@ class AsyncAdmin:
         """Adds a user, who needs a token and grants, or changes what is given here. Only the
         token's SHA-256 is sent. keep: the last token goes on as well. Of requests and bytes each
         worker answers so many a second; 0: without end."""
-        quotas = {"requestsPerSecond": requests_per_second, "bytesPerSecond": bytes_per_second}
-        body: Document = {name: value for name, value in quotas.items() if value is not None}
+        quotas = zip(QUOTAS, (requests_per_second, bytes_per_second), strict=True)
+        body: Document = {name: value for name, value in quotas if value is not None}
         body |= {} if grants is None else {"grants": list(grants)}
         if token:
             body |= {"sha256": hash_of(token).hex(), "keep": keep}

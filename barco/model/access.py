@@ -6,6 +6,7 @@ A user is known by the SHA-256 of a token; tokens themselves are nowhere. docs/a
 import hashlib
 import hmac
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -88,6 +89,10 @@ class Grant:
         return group is None or matches(self.groups, group)
 
 
+QUOTAS = {"requestsPerSecond": "requests", "bytesPerSecond": "bytes"}
+"""Names in documents, and the fields of `Quota`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
     """How much a user may ask for in a second, of each worker; 0: without end."""
@@ -98,12 +103,12 @@ class Quota:
 
     def described(self) -> dict[str, int]:
         """For documents."""
-        return {"requestsPerSecond": self.requests, "bytesPerSecond": self.bytes}
+        return {name: getattr(self, field) for name, field in QUOTAS.items()}
 
     @classmethod
     def checked(cls, requests: Any, bytes_: Any) -> "Quota":
         """RequestError for what none is."""
-        for name, value in (("requestsPerSecond", requests), ("bytesPerSecond", bytes_)):
+        for name, value in zip(QUOTAS, (requests, bytes_), strict=True):
             if type(value) is not int or not 0 <= value <= limits.QUOTA_MAX:
                 raise RequestError(f"{name} is a whole number from 0 to {limits.QUOTA_MAX}.")
         return cls(requests, bytes_)
@@ -228,11 +233,9 @@ class AccessTable:
         numbers = {name: number for number, name in enumerate(self.users)}
         for digest, user in sorted(self._by_hash.items()):
             topics = [each.topics.encode() for each in user.grants if each.verb == PRODUCE]
-            entries += [digest, hash_of(user.name), numbers[user.name].to_bytes(2, "little")]
-            entries += [
-                each.to_bytes(8, "little") for each in (user.quota.requests, user.quota.bytes)
-            ]
-            entries += [len(topics).to_bytes(2, "little")]
+            quota, number = user.quota, numbers[user.name]
+            fixed = struct.pack("<HQQH", number, quota.requests, quota.bytes, len(topics))
+            entries += [digest, hash_of(user.name), fixed]
             entries += [bytes((len(each),)) + each for each in topics]
         return b"".join(entries)
 

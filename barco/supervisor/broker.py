@@ -386,7 +386,7 @@ class Broker:
                 workers=pids,
                 engines=[life.engine for life in lives if life is not None],
                 data_dir=str(self._plan.data_dir),
-                tls=bool(self._seal.chain()),
+                tls=self._seal.is_there,
             )
         )
 

@@ -17,7 +17,7 @@
 /* What may be had in a second, and is had at once where it was not used in the last one. */
 struct bucket {
     uint64_t rate;  /* a second; 0: without end */
-    int64_t level;  /* in thousandths; below 0: more was had, which others wait for */
+    int64_t level;  /* in thousandths; below 0: more was had, and is waited for */
     uint64_t at_ms; /* when that was so */
 };
 
@@ -264,6 +264,7 @@ static struct quota *quota_of(const struct conn *conn)
     const struct shown *shown = client_of(conn)->shown;
     if (access == NULL || shown == NULL || shown->number != access->number)
         return NULL; /* another table: all that was had under the last one is forgiven */
+    assert(user_of(shown->entry) < access->count);
     return &access->quotas[user_of(shown->entry)];
 }
 
@@ -313,7 +314,6 @@ static uint64_t quota_wait(struct quota *quota, uint64_t now_ms)
 void access_charge(struct conn *conn, uint64_t bytes)
 {
     struct quota *quota = quota_of(conn);
-    assert(conn_reactor(conn)->access != NULL || quota == NULL);
     if (quota != NULL)
         bucket_take(&quota->bytes, bytes);
 }
@@ -352,7 +352,6 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
         return PROBLEM_QUOTA;
     }
     bucket_take(&quota->requests, 1);
-    bucket_take(&quota->bytes, head->content_length > 0 ? (uint64_t)head->content_length : 0);
     return topic == NULL || may_produce(client->shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
 }
 

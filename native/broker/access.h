@@ -23,11 +23,12 @@
 bool access_set(struct reactor *reactor, const uint8_t *table, size_t len);
 void access_free(struct reactor *reactor);
 
-/* Who sends this, whether the user's quota has something left, and (topic not NULL) whether the
- * user may produce there. The body that is announced is charged. 0, or the problem. */
+/* Who sends this, whether the user's quota has something left, from which a request is taken, and
+ * (topic not NULL) whether the user may produce there. 0, or the problem. */
 uint16_t access_check(struct conn *conn, const struct http1_request *head,
                       const struct http1_slice *topic);
-/* So many bytes more, of a body that came or goes. */
+/* So many bytes more, of a body that is read or answered. Of whoever asked last on a connection:
+ * what a proxy sends for several users on one is charged to them roughly. */
 void access_charge(struct conn *conn, uint64_t bytes);
 /* Seconds until the quota has something left, from 1; of whoever was refused for it. */
 uint32_t access_wait(const struct conn *conn);

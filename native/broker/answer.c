@@ -390,7 +390,6 @@ static void render_python(struct conn *conn, const struct slot *slot)
     assert(headers != NULL && slot->status >= 100 && slot->status <= 999);
     for (const struct output *piece = headers->next; piece != NULL; piece = piece->next)
         len += piece->len;
-    access_charge(conn, len);
     int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
                         reason(slot->status));
     if (slot->status != 204 && slot->status != 304)
@@ -424,6 +423,7 @@ static void move_body(struct conn *conn, struct slot *slot)
             conn->out_first = body;
         conn->out_last = body;
         conn->out_bytes += body->len;
+        access_charge(conn, body->len);
         body = next;
     }
     conn_mark_dirty(conn);

@@ -121,7 +121,7 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     uint16_t problem = PROBLEM_NONE;
     assert(slot != NULL && (client->state == STATE_BODY || client->state == STATE_CHUNKED));
     conn_reactor(conn)->bytes_in += len;
-    if (request->body_want == 0) /* chunked: else it was charged when it was announced */
+    if (request->body_want == 0) /* chunked: else it was charged before it came */
         access_charge(conn, len);
     slot->want_continue = false;
     client->state = STATE_HEAD;
@@ -239,6 +239,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
         refuse(conn, slot, problem, request->body_want, !head->chunked && !head->expect_continue);
         return;
     }
+    access_charge(conn, request->body_want);
     if (head->chunked) {
         http1_chunked_init(&request->chunked, request->body_max);
         client->state = STATE_CHUNKED;

@@ -5,14 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An entry's parts, as access.h has them: the user's number, two rates, the count of patterns. */
+#define USER_AT (2 * ACCESS_HASH_BYTES)
+#define COUNT_AT (USER_AT + 2 + 2 * 8)
+
 static size_t put_entry(uint8_t *at, uint8_t hash, const char *const *patterns, uint16_t count)
 {
     uint8_t *start = at;
     memset(at, hash, ACCESS_HASH_BYTES);
     memset(at + ACCESS_HASH_BYTES, 7, ACCESS_HASH_BYTES);
-    at += 2 * ACCESS_HASH_BYTES;
-    memset(at, 0, 18); /* user 0, without a quota */
-    at += 18;
+    at += USER_AT;
+    memset(at, 0, COUNT_AT - USER_AT); /* user 0, without a quota */
+    at += COUNT_AT - USER_AT;
     *at++ = (uint8_t)count;
     *at++ = (uint8_t)(count >> 8);
     for (uint16_t i = 0; i < count; i++) {
@@ -57,18 +61,18 @@ int main(void)
     assert(!set(reactor, wrong, second + put_entry(wrong + second, 1, NULL, 0)));
     /* An empty pattern, and one that is longer than what is there. */
     put_entry(wrong, 1, (const char *const[]){""}, 1);
-    assert(!set(reactor, wrong, 2 * ACCESS_HASH_BYTES + 21));
+    assert(!set(reactor, wrong, COUNT_AT + 3));
     for (unsigned byte = 0; byte < 256; byte++) {
         memcpy(wrong, table, len);
-        wrong[2 * ACCESS_HASH_BYTES + 20] = (uint8_t)byte;
+        wrong[COUNT_AT + 2] = (uint8_t)byte;
         set(reactor, wrong, first); /* whatever it says: nothing is read beyond */
     }
     /* A user's number that is none, and a rate that nobody could count up to. */
-    for (unsigned byte = 0; byte < 18; byte++) {
+    for (unsigned at = USER_AT; at < COUNT_AT; at++) {
+        const unsigned byte = (at - USER_AT - 2) % 8; /* of a rate */
         memcpy(wrong, table, len);
-        wrong[2 * ACCESS_HASH_BYTES + byte] = 255;
-        const bool small = (byte > 1 && byte < 7) || (byte > 9 && byte < 15);
-        assert(set(reactor, wrong, len) == small);
+        wrong[at] = 255;
+        assert(set(reactor, wrong, len) == (at >= USER_AT + 2 && byte < 5));
     }
     assert(set(reactor, table, len) && !access_set(reactor, table, ACCESS_TABLE_BYTES_MAX + 1));
     assert(reactor->access != NULL);

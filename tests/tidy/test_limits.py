@@ -8,6 +8,7 @@ from barco import limits
 from . import native
 
 OTHERWISE_NAMED = {
+    "ACCESS_RATE_MAX": ("QUOTA_MAX", 1),
     "APPENDS_IN_FLIGHT": ("GROUPS_IN_FLIGHT_MAX", 1),
     "BODY_BYTES_PER_S": ("BODY_BYTES_PER_SECOND_MIN", 1),
     "BODY_GRACE_MS": ("BODY_GRACE_SECONDS", 1000),

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NoLeaderError, NotFoundError, NotReadyError
-from barco.model.access import ALL, EVERYBODY, AccessTable, Quota, User
+from barco.model.access import ALL, EVERYBODY, QUOTAS, AccessTable, Quota, User
 from barco.model.options import WorkerOptions
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.ranges import RingRanges
@@ -95,15 +95,16 @@ class AccessDesk:
 
     async def _set(self, args: Mapping[str, Any]) -> bool:
         """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None, "requests" and
-        "bytes": numbers or None}; without any of them the user goes. True: it is a new one."""
+        "bytes": numbers}, what is not there stays; with the name alone the user goes. True: it is
+        a new one."""
         self._check_leads()
         name = args["name"]
-        changes = [args.get(each) for each in ("hash", "grants", "requests", "bytes")]
+        goes = all(args.get(each) is None for each in ("hash", "grants", *QUOTAS.values()))
         created = name not in self._keeper.table.users
 
         def propose(current: AccessTable) -> AccessTable:
             known = current.users.get(name)
-            if all(each is None for each in changes):
+            if goes:
                 if known is None:
                     raise NotFoundError(f"There is no user {str(name)[:64]!a}.")
                 return current.without(name)
@@ -170,7 +171,5 @@ def _merged(known: User | None, args: Mapping[str, Any]) -> User:
         assert known is not None, "looked at above"
         grants = list(map(str, known.grants))
     quota = known.quota if known is not None else Quota()
-    requests, bytes_ = args.get("requests"), args.get("bytes")
-    requests = quota.requests if requests is None else requests
-    bytes_ = quota.bytes if bytes_ is None else bytes_
-    return User.checked(args["name"], hashes, grants, [requests, bytes_])
+    quotas = [args.get(each, getattr(quota, each)) for each in QUOTAS.values()]
+    return User.checked(args["name"], hashes, grants, quotas)

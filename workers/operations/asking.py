@@ -76,7 +76,7 @@ class WorkersAsked:
             for each in target.brokers
         ]
         wanted = replace(target, brokers=tuple(listed))
-        args = wanted.change(cluster_mark(self._options.cluster_uuid))
+        args = wanted.change_args(cluster_mark(self._options.cluster_uuid))
         await self._siblings.call(peer, "target_change", args, ASK_SECONDS)
 
     def _say(self, error: BarcoError) -> None:

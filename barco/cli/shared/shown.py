@@ -2,8 +2,7 @@
 
 import os
 
-from barco.client.wire import access
-from barco.client.wire.access import Access
+from barco.client.wire.access import Access, read_token
 from barco.errors import ConfigError
 
 VARIABLE = "BARCO_TOKEN_FILE"
@@ -14,7 +13,7 @@ def token_in(path: str) -> str:
     if not path:
         return ""
     try:
-        return access.token_in(path)
+        return read_token(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"a token is to be in {path!r}: {error}") from None
 

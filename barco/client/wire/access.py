@@ -26,17 +26,17 @@ HTTPS, HTTP = "https://", "http://"
 TOKEN_FILE_BYTES_MAX = 4096
 
 
-def token_in(path: str) -> str:
+def read_token(path: str) -> str:
     """The token that a file has. ValueError: it has none; OSError: it can not be read."""
     with open(path, encoding="ascii") as file:
-        found = file.read(TOKEN_FILE_BYTES_MAX).strip()
-    return _checked(found)
+        return checked_token(file.read(TOKEN_FILE_BYTES_MAX).strip())
 
 
-def _checked(token: str) -> str:
-    if not _TOKEN.fullmatch(token):
+def checked_token(text: str) -> str:
+    """The token that a text is; ValueError, which does not repeat it: it is none."""
+    if not _TOKEN.fullmatch(text):
         raise ValueError("a token is 1 to 128 letters, digits and any of - . _ ~ + / =")
-    return token
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Access:
         With TLS endpoints are https://HOST:PORT. ca: path of a file in PEM of whom to trust; else
         whom the system trusts. certificate, key: paths, where brokers ask for one.
         """
-        token = token and _checked(token)
+        token = token and checked_token(token)
         if isinstance(given, Access):
             return replace(given, token=token) if token else given
         found = as_endpoints(given)

@@ -93,11 +93,11 @@ class Target:
         assert brokers, "a cluster has a broker"
         return {"cluster": cluster, "version": self.version, "brokers": brokers}
 
-    def change(self, cluster: str) -> dict[str, Any]:
-        """As operation `target_change` takes it (workers/operations/target.py)."""
-        asked = self.asked(cluster)
+    def change_args(self, cluster: str) -> dict[str, Any]:
+        """As operation `target_change` takes it; `cluster` is its mark, `version` the one seen."""
         brokers = [[each.ordinal, each.workers, each.host, each.disk_uuid] for each in self.brokers]
-        return {"cluster": asked["cluster"], "seen": asked["version"], "brokers": brokers}
+        assert brokers, "a cluster has a broker"
+        return {"cluster": cluster, "seen": self.version, "brokers": brokers}
 
     def depots_of(self, first: int) -> list[int]:
         """The depots of the range that begins with a slice, in their order."""

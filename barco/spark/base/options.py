@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barco.client.base.names import DEFAULT_ENDPOINT
-from barco.client.wire.access import HTTPS, Access, token_in
+from barco.client.wire.access import HTTPS, Access, checked_token, read_token
 from barco.limits import GROUP_NAME_BYTES_MAX, POLL_BYTES_MAX
 from barco.protocol.cursor import Cursor
 from barco.types import MiB
@@ -210,20 +210,16 @@ def access_of(reading: Reading) -> Access:
     token = reading.take("tokenFile", _token_in, "")
     if token and reading.has("token"):
         raise OptionError("options token and tokenFile: give one of them")
-    token = reading.take("token", _token, token)
+    token = reading.take("token", checked_token, token)
     found = Access.of(DEFAULT_ENDPOINT, token)
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
         found = reading.take(name, lambda text: _access(text, token, ca), found)
     return found
 
 
-def _token(text: str) -> str:
-    return Access.of(DEFAULT_ENDPOINT, text).token
-
-
 def _token_in(path: str) -> str:
     try:
-        return token_in(path)
+        return read_token(path)
     except OSError as error:
         raise ValueError(f"cannot read {path!r}: {error.strerror}") from None
 

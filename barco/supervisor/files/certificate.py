@@ -89,9 +89,10 @@ class Certified:
             "until": found.until_s,
         }
 
-    def chain(self) -> str:
-        """The certificate and its chain in PEM; "": there is no TLS."""
-        return "" if self._found is None else self._found.certificate
+    @property
+    def is_there(self) -> bool:
+        """Whether ports for clients speak TLS."""
+        return self._found is not None
 
     def renew(self, config: Config) -> str:
         """Take what the files have now; in words what came of it, "" if nothing did."""

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from barco.errors import BarcoError, BrokerError, NotReadyError, unpack_error
+from barco.errors import BarcoError, BrokerError, NotReadyError, OutcomeUnknownError, unpack_error
 from barco.protocol import messages
 
 PAUSE_SECONDS = 0.5
@@ -43,7 +43,7 @@ class Asker:
     async def ask(self, op: str, args: Mapping[str, Any], seconds: float) -> Any:
         """The answer, or the BarcoError that it is. Asked again for so long as nobody can say, and
         where a process ends meanwhile: what is asked for may be done twice."""
-        failure: BarcoError = NotReadyError("No process of this broker is ready.")
+        failure: BarcoError = OutcomeUnknownError("The process that was asked has not answered.")
         try:
             async with asyncio.timeout(seconds):
                 while True:

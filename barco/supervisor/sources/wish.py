@@ -95,5 +95,5 @@ class Wisher:
         return f"the target, version {target.version}, of {count} brokers, has them already"
 
     async def _change(self, target: Target) -> Target:
-        packed = await self._ask("target_change", target.change(self._mark), ASK_SECONDS)
+        packed = await self._ask("target_change", target.change_args(self._mark), ASK_SECONDS)
         return unpack_target(target.cut, packed)

@@ -177,28 +177,23 @@ def latest(staged: Staged, *, alone: bool = True) -> asyncio.Future[tuple[int]]:
     return asyncio.ensure_future(asking)
 
 
-def test_one_voice_is_not_enough_while_there_may_be_another() -> None:
+@pytest.mark.parametrize(
+    ("said", "first", "agreed_on"),
+    [
+        ({"p1": 5, "p2": 3, "p3": 3}, [1], 3),  # Nobody says or passes 5 with it.
+        ({"p1": 9, "p2": 3, "p3": 9}, [1, 2], 9),  # Of two that differ the third is asked.
+    ],
+    ids=["one voice", "two that differ"],
+)
+def test_the_others_are_waited_for(said: dict[str, int], first: list[int], agreed_on: int) -> None:
     async def main() -> None:
-        staged = Staged(p1=5, p2=3, p3=3)
+        staged = Staged(**said)
         reading = latest(staged)
-        staged.open(1)
-        await asyncio.sleep(0.05)
-        assert not reading.done(), "the others have a word"
-        staged.open(2, 3)
-        assert await reading == (3,), "nobody says or passes 5 with it"
-
-    asyncio.run(main())
-
-
-def test_two_that_differ_may_be_set_right_by_a_third() -> None:
-    async def main() -> None:
-        staged = Staged(p1=9, p2=3, p3=9)
-        reading = latest(staged)
-        staged.open(1, 2)
+        staged.open(*first)
         await asyncio.sleep(0.05)
         assert not reading.done()
-        staged.open(3)
-        assert await reading == (9,)
+        staged.open(*staged.said)
+        assert await reading == (agreed_on,)
 
     asyncio.run(main())
 

@@ -4,15 +4,14 @@ import re
 from typing import Any
 
 from barco.errors import NotReadyError, RequestError
-from barco.model.access import Quota
+from barco.model.access import QUOTAS, Quota
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, json_response
 from barco.workers.shard.access import unpacked
 
-_QUOTAS = {"requestsPerSecond": "requests", "bytesPerSecond": "bytes"}
-_FIELDS = ("sha256", "keep", "grants", *_QUOTAS)
-_NEEDED = "The body is a JSON object with one of sha256, grants, requestsPerSecond, bytesPerSecond."
+_FIELDS = ("sha256", "keep", "grants", *QUOTAS)
+_NEEDED = f"The body is a JSON object with one of sha256, grants, {', '.join(QUOTAS)}."
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -62,8 +61,8 @@ def _asked(given: Any) -> dict[str, Any]:
         if not isinstance(given["grants"], list):
             raise RequestError("grants is a list of texts.")
         args["grants"] = given["grants"]
-    Quota.checked(*(given.get(name, 0) for name in _QUOTAS))
-    args |= {inside: given[name] for name, inside in _QUOTAS.items() if name in given}
+    Quota.checked(*(given.get(name, 0) for name in QUOTAS))
+    args |= {inside: given[name] for name, inside in QUOTAS.items() if name in given}
     if args.keys() == {"keep"}:
         raise RequestError(_NEEDED)
     return args

@@ -70,12 +70,12 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_quotas(parser: argparse.ArgumentParser) -> None:
-    for name, what in (("requests", "requests"), ("bytes", "bytes of bodies, both ways,")):
+    for name, what in (("requests", "requests"), ("bytes", "bytes of bodies, sent and answered,")):
         parser.add_argument(
             f"--{name}-per-second",
             metavar="N",
             type=words.amount,
-            help=f"{what} that each worker takes of this user (0: without end)",
+            help=f"{what} at each worker; more is answered 429 (0: without end)",
         )
 
 
@@ -166,8 +166,8 @@ def _list(admin: "barco.Admin", args: argparse.Namespace) -> int:
         (
             each["name"],
             each["tokens"],
-            each.get("requestsPerSecond") or "-",
-            each.get("bytesPerSecond") or "-",
+            each["requestsPerSecond"] or "-",
+            each["bytesPerSecond"] or "-",
             " ".join(each["grants"]),
         )
         for each in users

@@ -81,7 +81,7 @@ def test_a_reload_takes_other_files_and_other_keys_of_tickets(
     before = certified.told()
     assert "another certificate" in certified.renew(sealed(two))
     after = certified.told()
-    assert after["certificate"] == two.certificate.read_text() == certified.chain()
+    assert after["certificate"] == two.certificate.read_text()
     assert before["ticket_keys"] != after["ticket_keys"] and len(after["ticket_keys"]) == 160
     with pytest.raises(ConfigError):
         certified.renew(sealed(Files(one.certificate, two.key)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barco.errors import ConflictError, NotReadyError, pack_error
+from barco.errors import ConflictError, NotReadyError, OutcomeUnknownError, pack_error
 from barco.supervisor.sources import asking
 from barco.supervisor.sources.asking import Asker
 
@@ -107,11 +107,14 @@ def test_it_ends_with_the_last_reason() -> None:
             await Asker({}).ask("grow", {"to": 4}, 0.05)
         life = Run()
         asker = Asker({0: Kept(life)})
+        with pytest.raises(OutcomeUnknownError, match="has not answered"):
+            await asker.ask("grow", {"to": 4}, 0.05)
+        life.asked.clear()
         silent = asyncio.create_task(asker.ask("grow", {"to": 4}, 0.2))
         nobody = pack_error(NotReadyError("Nobody leads slice 0."))
         asker.answered(0, told(await life.next(), ok=False, error=nobody))
         with pytest.raises(NotReadyError, match="Nobody leads slice 0"):
             await silent
-        asker.answered(0, told(2, result=b"late"))
+        asker.answered(0, told(3, result=b"late"))
 
     asyncio.run(play())
