@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "loop/loop.h"
 
@@ -28,6 +30,8 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 #define RECV_FULL 4u /* the last one filled its buffer: there is more */
 #define SHORT_MS 1000 /* after buffers ran out */
 #define LINE_NS 100000 /* the longest wait while somebody waits for a buffer */
+#define LET_GO_US 200 /* without sleep while a write is under way */
+#define SLACK_NS 1000 /* by which the kernel may let this thread sleep longer than it asked */
 
 /* Buffers that receives take when there is something to receive. Who finds none or has more to say
  * waits in line, and only a few of these begin again in a turn: what is copied in a turn stays
@@ -48,6 +52,8 @@ struct net_uring {
     int epoll_fd;
     bool polling;
     int64_t short_ms; /* when there was no buffer for somebody */
+    unsigned writes;  /* under way */
+    int64_t let_go_us; /* when one began, or the core was last let go after that */
 };
 
 static struct io_uring_sqe *next_sqe(struct net_uring *u)
@@ -220,6 +226,8 @@ static void uring_write(struct net *net, struct write *write, const void *bytes,
     io_uring_prep_write(sqe, write->fd, bytes, (unsigned)len, offset);
     sqe->rw_flags = RWF_DSYNC;
     mark(sqe, write, OP_WRITE);
+    if (u->writes++ == 0)
+        u->let_go_us = u->loop->monotonic_us;
 }
 
 static bool uring_submit(struct net *net)
@@ -309,7 +317,10 @@ static void dispatch(struct net_uring *u, const struct io_uring_cqe *cqe)
     case OP_RECV: on_recv(u, pointer, cqe); break;
     case OP_SEND: on_sent(u, pointer, cqe->res); break;
     case OP_WRITABLE: on_sent(u, pointer, 0); break;
-    case OP_WRITE: ((struct write *)pointer)->done(pointer, cqe->res); break;
+    case OP_WRITE:
+        u->writes--;
+        ((struct write *)pointer)->done(pointer, cqe->res);
+        break;
     case OP_POLL:
         u->polling = false;
         u->loop->selector_ready = true;
@@ -332,10 +343,25 @@ static void reap(struct net_uring *u)
     }
 }
 
+/* Where the disk knows no FUA a write ends in a thread of the kernel's on this core. The scheduler
+ * lets it go before us when it wakes up, but for each write it wakes three times, and may have had
+ * more than its share by then: it waits until we sleep, or for a tick of up to 4 ms. Who is busy
+ * does not sleep by itself. */
+static void let_go(struct net_uring *u)
+{
+    if (u->writes == 0 || u->loop->monotonic_us - u->let_go_us < LET_GO_US)
+        return;
+    const struct timespec least = {0, 1};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &least, NULL);
+    loop_clock(u->loop);
+    u->let_go_us = u->loop->monotonic_us;
+}
+
 static void uring_wait(struct net *net, int64_t timeout_ns)
 {
     struct net_uring *u = (struct net_uring *)net;
     struct io_uring_cqe *cqe = NULL;
+    bool slept = false;
     restart_some(u, &u->little);
     restart_some(u, &u->large);
     if ((u->little.line != NULL || u->large.line != NULL) && timeout_ns > LINE_NS)
@@ -348,18 +374,25 @@ static void uring_wait(struct net *net, int64_t timeout_ns)
     }
     if (timeout_ns == 0) { /* Python has something to do: what is there, without going to sleep */
         io_uring_submit_and_get_events(&u->uring);
+        let_go(u);
         reap(u);
         return;
     }
     if (u->loop->gather > 1 && timeout_ns > u->loop->gather_ns) {
         struct __kernel_timespec brief = {0, u->loop->gather_ns};
+        slept = io_uring_cq_ready(&u->uring) < u->loop->gather;
         io_uring_submit_and_wait_timeout(&u->uring, &cqe, u->loop->gather, &brief, NULL);
     }
     if (io_uring_cq_ready(&u->uring) == 0) {
         struct __kernel_timespec limit = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+        slept = true;
         io_uring_submit_and_wait_timeout(&u->uring, &cqe, 1, &limit, NULL);
     }
+    if (!slept)
+        let_go(u);
     reap(u);
+    if (slept)
+        u->let_go_us = u->loop->monotonic_us;
 }
 
 static void pool_free(struct pool *pool)
@@ -441,6 +474,7 @@ struct net *net_uring_new(struct loop *loop, const char **reason)
         free(u);
         return NULL;
     }
+    prctl(PR_SET_TIMERSLACK, SLACK_NS);
     u->net = (struct net){"io_uring", uring_free, uring_listen, uring_watch, uring_adopt,
                           uring_recv_start, uring_recv_stop, uring_send, uring_send_now,
                           uring_close, uring_write, uring_submit, uring_wait};

@@ -2,9 +2,13 @@
 
 `python tests/security/measure.py [NAME[:COUNT] ...]` with the interpreter of the installation to be
 measured; floods are those of `flooders.py`. Prints a line for each. `--engine`, `--seconds`.
+With `--core N` the broker has one worker, on that core alone, and floods and client have the others:
+what they take of a core is then nothing that the broker could give. Take the core that the disk
+interrupts (/proc/interrupts): there an append ends.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -81,10 +85,16 @@ def main() -> None:
     parser.add_argument("floods", nargs="*", default=FLOODS)
     parser.add_argument("--engine", default="io_uring")
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--core", type=int)
     given = parser.parse_args()
+    cores, workers = os.sched_getaffinity(0), 2
     with tempfile.TemporaryDirectory() as directory:
-        broker = AttackedBroker(Path(directory) / "data", engine=given.engine)
+        if given.core is not None:
+            os.sched_setaffinity(0, {given.core})
+            cores, workers = cores - {given.core}, 1
+        broker = AttackedBroker(Path(directory) / "data", engine=given.engine, workers=workers)
         broker.begin()
+        os.sched_setaffinity(0, cores)
         try:
             Honest(broker).run(1.0)
             print(f"quiet            {Honest(broker).run(given.seconds / 2)}", flush=True)
