@@ -201,26 +201,33 @@ static const struct http1_slice *bearer_of(const struct http1_request *head)
     return found;
 }
 
-/* What is known of whoever has this connection, after a look if need be; NULL: nobody. */
+/* Whose token a header's value has; NULL: nobody's. */
+static const uint8_t *entry_of(const struct access *access, const char *bearer, size_t len)
+{
+    uint8_t hash[EVP_MAX_MD_SIZE];
+    unsigned hash_len = 0;
+    assert(len > 7 && len <= BEARER_BYTES_MAX);
+    if (EVP_Digest(bearer + 7, len - 7, hash, &hash_len, EVP_sha256(), NULL) != 1)
+        return NULL;
+    assert(hash_len == ACCESS_HASH_BYTES);
+    return find(access, hash);
+}
+
+/* What is known of whoever has this connection, after a look if need be; NULL: nobody. Who was
+ * there before stays noted then: the answers that are still to come are theirs to pay. */
 static const uint8_t *who(struct client *client, const struct access *access,
                           const struct http1_slice *bearer)
 {
     struct shown *shown = client->shown;
-    uint8_t hash[EVP_MAX_MD_SIZE];
-    unsigned hash_len = 0;
     if (shown != NULL && shown->number == access->number && shown->token_len == bearer->len &&
         CRYPTO_memcmp(shown->token, bearer->p, bearer->len) == 0)
         return shown->entry;
-    if (shown == NULL && (shown = client->shown = malloc(sizeof *shown)) == NULL)
-        return NULL;
-    shown->number = 0;
-    shown->topic_len = 0;
-    if (EVP_Digest(bearer->p + 7, bearer->len - 7, hash, &hash_len, EVP_sha256(), NULL) != 1)
-        return NULL;
-    assert(hash_len == ACCESS_HASH_BYTES);
-    const uint8_t *entry = find(access, hash);
+    const uint8_t *entry = entry_of(access, bearer->p, bearer->len);
     if (entry == NULL)
         return NULL;
+    if (shown == NULL && (shown = client->shown = malloc(sizeof *shown)) == NULL)
+        return NULL;
+    shown->topic_len = 0;
     shown->entry = entry;
     shown->token_len = (uint8_t)bearer->len;
     memcpy(shown->token, bearer->p, bearer->len);
@@ -353,6 +360,23 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
     }
     bucket_take(&quota->requests, 1);
     return topic == NULL || may_produce(client->shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
+}
+
+uint16_t access_again(struct conn *conn, const struct http1_slice *topic)
+{
+    const struct access *access = conn_reactor(conn)->access;
+    struct shown *shown = client_of(conn)->shown;
+    if (access == NULL || (shown != NULL && shown->number == access->number))
+        return PROBLEM_NONE;
+    if (shown == NULL || !access->known)
+        return PROBLEM_NOT_READY;
+    const uint8_t *entry = entry_of(access, shown->token, shown->token_len);
+    if (entry == NULL)
+        return PROBLEM_UNAUTHORIZED;
+    shown->entry = entry;
+    shown->topic_len = 0;
+    shown->number = access->number;
+    return may_produce(shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
 }
 
 bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *id, size_t id_len)

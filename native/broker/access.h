@@ -27,6 +27,9 @@ void access_free(struct reactor *reactor);
  * (topic not NULL) whether the user may produce there. 0, or the problem. */
 uint16_t access_check(struct conn *conn, const struct http1_request *head,
                       const struct http1_slice *topic);
+/* Whether the user may still produce there, now that the body has come, which may take hours: asked
+ * where another table has been heard since. 0, or the problem. */
+uint16_t access_again(struct conn *conn, const struct http1_slice *topic);
 /* So many bytes more, of a body that is read or answered. Of whoever asked last on a connection:
  * what a proxy sends for several users on one is charged to them roughly. */
 void access_charge(struct conn *conn, uint64_t bytes);

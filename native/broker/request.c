@@ -121,8 +121,6 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     uint16_t problem = PROBLEM_NONE;
     assert(slot != NULL && (client->state == STATE_BODY || client->state == STATE_CHUNKED));
     conn_reactor(conn)->bytes_in += len;
-    if (request->body_want == 0) /* chunked: else it was charged before it came */
-        access_charge(conn, len);
     slot->want_continue = false;
     client->state = STATE_HEAD;
     if (request->control) {
@@ -137,8 +135,11 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     } else {
         struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
         uint64_t detail = 0;
-        problem = produce_body(conn_reactor(conn), &request->produce, waiter, slot, bytes, len,
-                               request->body, &detail);
+        const struct topic *topic = request->produce.topic;
+        problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});
+        if (problem == PROBLEM_NONE)
+            problem = produce_body(conn_reactor(conn), &request->produce, waiter, slot, bytes,
+                                   len, request->body, &detail);
         if (problem != PROBLEM_NONE)
             slot->expected = detail;
     }
@@ -339,6 +340,7 @@ static size_t input_chunked(struct conn *conn, const uint8_t *bytes, size_t len)
     int status = http1_chunked_feed(&request->chunked, (const char *)bytes, len, &consumed,
                                     (char *)body->data + have, body->capacity - have, &produced);
     body->len += produced;
+    access_charge(conn, produced); /* now: whoever never ends it has sent it all the same */
     assert(consumed <= len);
     assert(produced <= consumed && body->len <= body->capacity);
     if (status == 1) {

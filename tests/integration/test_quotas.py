@@ -6,6 +6,7 @@ again, and a table is waited for until it is live, so that how busy the machine 
 
 import itertools
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -127,6 +128,41 @@ def test_bytes_that_go(broker: RunningBroker, root: barco.Admin) -> None:
     answer, body = asked(broker, token, b"", path=path, method="GET")
     assert answer.status == 200 and len(body) > 300_000
     refused(broker, token, 200, len(body) // 1000 + 1)
+
+
+def test_nobodys_request_behind_a_read(broker: RunningBroker, root: barco.Admin) -> None:
+    """What is answered is paid by who asked for it, though somebody unknown has asked since."""
+    assert asked(broker, FREE, b"y" * 300_000)[0].status == 200
+    token = slow(broker, root, requests_per_second=0, bytes_per_second=1000)
+    most = max(root.slices("t"), key=lambda each: int(each["endOffset"]))
+    path = f"/v1/topic/t/slices/{most['token']}/{most['index']}/events?maxBytes=16777216"
+    said = "".join(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {each}\r\n\r\n"
+        for each in (token, "wrong")
+    )
+    with socket.create_connection(("127.0.0.1", broker.port("produce")), timeout=30) as behind:
+        behind.sendall(said.encode())
+        got = b""
+        while b"unauthorized" not in got:
+            more = behind.recv(1 << 20)
+            assert more, got[-500:]
+            got += more
+    assert got.startswith(b"HTTP/1.1 200 ") and len(got) > 300_000
+    refused(broker, token, 200, len(got) // 1000 + 1)
+
+
+def test_chunks_without_an_end(broker: RunningBroker, root: barco.Admin) -> None:
+    token = slow(broker, root, requests_per_second=0, bytes_per_second=1000)
+    head = (
+        "POST /v1/topic/t/messages HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", broker.port("produce")), timeout=30) as begun:
+        begun.sendall(head.encode() + b"7a120\r\n" + b"x" * 500_000)
+        deadline = time.monotonic() + SECONDS
+        while asked(broker, token, b"")[0].status != 429:
+            assert time.monotonic() < deadline, "chunks that came cost nothing"
+        refused(broker, token, 350, 500)
 
 
 def test_a_large_debt_and_none(broker: RunningBroker, root: barco.Admin) -> None:

@@ -124,6 +124,51 @@ def test_a_change_ends_what_was_begun_and_survives_a_kill(broker: RunningBroker)
     all_answer(kept(broker, "three"), "three", 200)
 
 
+def test_a_body_that_was_begun_before(broker: RunningBroker) -> None:
+    """What a user may is asked again when it has come, if it is another table's by then."""
+    path = "/v1/topic/t/messages?partitionKey=k"
+    with admin(broker) as root:
+        root.set_user("p", token="one", grants=["produce:t"])
+        for change, heard, status in (
+            (lambda: root.set_user("other", token="two", grants=["metrics"]), ("two", 403), 200),
+            (lambda: root.set_user("p", grants=["produce:u"]), ("one", 403), 403),
+            (lambda: root.remove_user("p"), ("one", 401), 401),
+        ):
+            root.set_user("p", token="one", grants=["produce:t"])
+            produced_until(broker, "one", 200)
+            begun = kept(broker, "one")
+            for each in begun:
+                each.putrequest("POST", path)
+                each.putheader("Authorization", "Bearer one")
+                each.putheader("Content-Length", "100")
+                each.endheaders(b"x" * 50)
+            before = stored(root)
+            change()
+            taken = produced_until(broker, *heard)
+            for each in begun:
+                each.send(b"x" * 50)
+                assert each.getresponse().status == status
+            assert stored(root) - before == (len(begun) if status == 200 else 0) + taken
+
+
+def stored(root: barco.Admin) -> int:
+    return sum(int(each["endOffset"]) for each in root.slices("t"))
+
+
+def produced_until(broker: RunningBroker, token: str, status: int) -> int:
+    """Waits until each worker answers so; how many events that has stored."""
+    taken = 0
+    for shard in range(broker.workers):
+        connection = HTTPConnection("127.0.0.1", broker.port(shard=shard), timeout=30)
+        deadline = time.monotonic() + 30
+        while (found := produce(connection, token)) != status:
+            taken += found == 200
+            assert time.monotonic() < deadline, found
+            time.sleep(0.005)
+        taken += found == 200
+    return taken
+
+
 def test_a_large_body_is_refused_before_it_is_sent(broker: RunningBroker) -> None:
     connection = HTTPConnection("127.0.0.1", broker.port("produce"), timeout=30)
     connection.putrequest("POST", "/v1/topic/t/messages")
