@@ -109,6 +109,21 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
     return SSL_TLSEXT_ERR_OK;
 }
 
+/* A ticket has the client's certificate in it, which was good when it was issued: one that has
+ * ended since is worth a full handshake, which refuses it. Else each ticket would be had for the
+ * last one, for as long as the keys stay. */
+static SSL_TICKET_RETURN ticket_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+                                       size_t name_len, SSL_TICKET_STATUS status, void *owner)
+{
+    X509 *shown = session != NULL ? SSL_SESSION_get0_peer(session) : NULL;
+    if (status == SSL_TICKET_EMPTY || status == SSL_TICKET_NO_DECRYPT)
+        return SSL_TICKET_RETURN_IGNORE_RENEW;
+    if (shown != NULL && X509_cmp_current_time(X509_get0_notAfter(shown)) <= 0)
+        return SSL_TICKET_RETURN_IGNORE_RENEW;
+    return status == SSL_TICKET_SUCCESS_RENEW ? SSL_TICKET_RETURN_USE_RENEW
+                                              : SSL_TICKET_RETURN_USE;
+}
+
 /* A replayed produce would be stored twice: no early data, which is how OpenSSL begins. */
 static bool set_up(SSL_CTX *context, const struct tls_options *options)
 {
@@ -126,6 +141,7 @@ static bool set_up(SSL_CTX *context, const struct tls_options *options)
            SSL_CTX_set_ciphersuites(context, ciphers_13) == 1 &&
            SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1 &&
            SSL_CTX_set_num_tickets(context, 1) == 1 &&
+           SSL_CTX_set_session_ticket_cb(context, NULL, ticket_opened, NULL) == 1 &&
            SSL_CTX_set_session_id_context(context, name, sizeof name - 1) == 1 &&
            (options->ticket_keys == NULL ||
             SSL_CTX_set_tlsext_ticket_keys(context, (void *)options->ticket_keys,

@@ -163,6 +163,66 @@ static void test_certificates_of_clients(void)
     stop();
 }
 
+static int let_in(int good, X509_STORE_CTX *store) { return 1; }
+
+/* The session that a worker with these options would have given to `who`, whatever the date. */
+static SSL_SESSION *session_of(const struct tls_options *options, const struct made *who,
+                               int version)
+{
+    char why[TLS_WHY_BYTES], byte;
+    int ends[2], done[2] = {0, 0};
+    SSL_CTX *context = tls_context_new(options, why);
+    CHECK(context != NULL && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, let_in);
+    SSL *ssl[2] = {SSL_new(context), SSL_new(visitors)};
+    for (int i = 0; i < 2; i++)
+        CHECK(SSL_set_fd(ssl[i], ends[i]) == 1 &&
+              SSL_set_max_proto_version(ssl[i], version) == 1);
+    SSL_set_accept_state(ssl[0]);
+    SSL_set_connect_state(ssl[1]);
+    CHECK(SSL_use_certificate(ssl[1], who->certificate) == 1 &&
+          SSL_use_PrivateKey(ssl[1], who->key) == 1);
+    for (int n = 0; n < 20; n++)
+        for (int i = 0; i < 2; i++)
+            done[i] = SSL_do_handshake(ssl[i]);
+    CHECK(done[0] == 1 && done[1] == 1 && SSL_read(ssl[1], &byte, 1) <= 0); /* with the ticket */
+    SSL_SESSION *session = SSL_get1_session(ssl[1]);
+    for (int i = 0; i < 2; i++) {
+        SSL_set_shutdown(ssl[i], SSL_SENT_SHUTDOWN); /* else its session is none any more */
+        SSL_free(ssl[i]);
+        close(ends[i]);
+    }
+    SSL_CTX_free(context);
+    return session;
+}
+
+static void test_a_ticket_ends_with_its_certificate(void)
+{
+    static const uint8_t keys[TLS_TICKET_KEYS_BYTES] = {1, 2, 3};
+    struct made late;
+    make_certificate(&late, &authority, -1);
+    struct tls_options options = options_of(&broker, 1000);
+    options.client_ca = authority.certificate_pem;
+    options.client_ca_len = authority.certificate_len;
+    options.ticket_keys = keys;
+    start(options);
+    for (int i = 0; i < 4; i++) {
+        const int version = i < 2 ? TLS1_3_VERSION : TLS1_2_VERSION;
+        const bool is_good = i % 2 == 0;
+        SSL_SESSION *session = session_of(&options, is_good ? &visitor : &late, version);
+        struct end end = come();
+        CHECK(SSL_set_max_proto_version(end.ssl, version) == 1);
+        CHECK(SSL_set_session(end.ssl, session) == 1); /* and it shows no certificate */
+        CHECK(shakes(&end) == is_good && is_there(&end) == is_good);
+        CHECK(SSL_session_reused(end.ssl) == is_good);
+        leave(&end);
+        SSL_SESSION_free(session);
+    }
+    CHECK(tls_figures(&reactor->loop)->resumed == 2);
+    made_free(&late);
+    stop();
+}
+
 static void test_who_speaks_plain(void)
 {
     char answer[512];
@@ -289,6 +349,7 @@ static void test_all(void)
     test_files();
     test_another_certificate_for_who_comes();
     test_certificates_of_clients();
+    test_a_ticket_ends_with_its_certificate();
     test_who_speaks_plain();
     test_a_cut();
     test_who_is_slow();
