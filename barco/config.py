@@ -103,6 +103,32 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Con
     return Config(**{name: kinds[name](**given) for name, given in sections.items()})
 
 
+def unknown_keys(path: Path | None, environment: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each key that is none, of the file and of the environment; `load` refuses the
+    first of them. ConfigError: the file is no TOML."""
+    environment = os.environ if environment is None else environment
+    known = {key.dotted: key for key in all_keys()}
+    sections, variables = {key.section for key in known.values()}, _variables(known)
+    said = []
+    for section, table in (settings_file.document(path) if path is not None else {}).items():
+        if section not in sections:
+            said.append(f"{path}: unknown section [{section}]{_closest(section, sections)}")
+        elif isinstance(table, dict):
+            names = [f"{section}.{name}" for name in table]
+            said += [
+                f"{path}: unknown key {each}{_closest(each, known)}"
+                for each in names
+                if each not in known
+            ]
+    prefixes = _prefixes(known)
+    strangers = [each for each in environment if each.startswith(prefixes)]
+    return said + [
+        f"unknown variable {each}{_closest(each, variables)}"
+        for each in strangers
+        if each not in variables
+    ]
+
+
 def data_dir_default(environment: Mapping[str, str] | None = None) -> Path:
     """Where the log goes when nobody said: systemd's state directory, the user's, or here."""
     environment = os.environ if environment is None else environment
@@ -189,8 +215,7 @@ def _from_file(path: Path, known: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str], known: Mapping[str, Key]) -> dict[str, Any]:
-    variables = {key.variable: key for key in known.values()}
-    prefixes = tuple({f"BARCO_{key.section}_".upper() for key in known.values()})
+    variables, prefixes = _variables(known), _prefixes(known)
     values = {}
     for variable, text in environment.items():
         key = variables.get(variable)
@@ -199,6 +224,14 @@ def _from_environment(environment: Mapping[str, str], known: Mapping[str, Key]) 
         elif variable.startswith(prefixes):
             raise ConfigError(f"unknown variable {variable}{_closest(variable, variables)}")
     return values
+
+
+def _variables(known: Mapping[str, Key]) -> dict[str, Key]:
+    return {key.variable: key for key in known.values()}
+
+
+def _prefixes(known: Mapping[str, Key]) -> tuple[str, ...]:
+    return tuple({f"BARCO_{key.section}_".upper() for key in known.values()})
 
 
 def _closest(name: str, known: Any) -> str:

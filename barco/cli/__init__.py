@@ -35,6 +35,7 @@ COMMANDS = (
     "replace",
     "certs",
     "check",
+    "upgrade-check",
     "tune",
 )
 INTERRUPTED = 130

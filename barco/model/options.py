@@ -28,7 +28,12 @@ TIMESTAMPS = ("plausible", "any")
 
 
 DATA_FORMAT = 1
-"""Of data directories. What one broker writes the others of its cluster read."""
+"""Of the logs in data directories. What one broker writes the others of its cluster read."""
+
+DIRECTORY_FORMATS = (1, 2)
+"""Of data directories: those that can be read; the last one is written. In the first one ranges had
+the numbers of processes: a version of barco that knows only that would find none of the names, and
+begin anew beside all there is."""
 
 
 def cluster_mark(uuid: str) -> str:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 from barco import limits
 from barco.errors import ProtocolError
 
-GOSSIP_VERSION = 4
-"""Of this protocol. Brokers that speak another one do not join."""
+GOSSIP_OLDEST, GOSSIP_VERSION = 4, 4
+"""Of this protocol, the oldest and the newest that are spoken here. Two brokers speak the newest
+that both know; who knows none of them does not join."""
 
 FACTS_MAX = 20_000
 """In one message; the frame's length bounds them as well."""
@@ -27,6 +28,7 @@ class Hello:
 
     TYPE: ClassVar[str] = "hello"
     protocol: int
+    """The oldest that it speaks."""
     version: str
     cluster_uuid: str
     ordinal: int
@@ -41,6 +43,8 @@ class Hello:
     """Of its data directory."""
     replaces: str = ""
     """The disk that this one stands in for (`barco replace`)."""
+    newest: int = 0 if GOSSIP_OLDEST == GOSSIP_VERSION else GOSSIP_VERSION
+    """The newest that it speaks; 0, and not sent: the same as the oldest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +153,26 @@ _TYPES: dict[str, Any] = {
 _NAMES = {name: tuple(f.name for f in fields(kind)) for name, kind in _TYPES.items()}
 _TEXT_MAX = {"reason": 1_000, "version": 32}
 _NUMBER_MAX = 2**64
+NEWEST = "newest"
 
 
 def to_frame(message: Message | Greeting) -> dict[str, Any]:
     """Plain values for `barco.protocol.frame`."""
     values = {name: getattr(message, name) for name in _NAMES[message.TYPE]}
+    if not values.get(NEWEST, 1):
+        del values[NEWEST]  # Brokers before 2026-11-26 take no further name.
     return {"type": message.TYPE} | values
+
+
+def speaks(greeting: Mapping[str, Any]) -> bool:
+    """Whether who greets so speaks a version that is spoken here."""
+    oldest, newest = greeting.get("protocol"), _newest(greeting)
+    return type(oldest) is int and max(oldest, GOSSIP_OLDEST) <= min(newest, GOSSIP_VERSION)
+
+
+def _newest(greeting: Mapping[str, Any]) -> int:
+    given = greeting.get(NEWEST) or greeting.get("protocol")
+    return given if type(given) is int else 0
 
 
 def from_frame(frame: Mapping[str, Any]) -> Message | Greeting:
@@ -164,9 +182,10 @@ def from_frame(frame: Mapping[str, Any]) -> Message | Greeting:
     if cls is None:
         raise ProtocolError(f"no gossip message is of type {str(kind)[:64]!r}")
     values: dict[str, Any] = {}
+    later = issubclass(cls, Hello) and _newest(frame) > GOSSIP_VERSION
     for name, value in frame.items():
-        if name == "type":
-            continue
+        if name == "type" or (later and name not in _NAMES[cls.TYPE]):
+            continue  # What a later version says besides is not for this one.
         if name not in _NAMES[cls.TYPE] or not _fits(name, value):
             raise ProtocolError(f"a gossip {kind} has no such {name[:64]!r}")
         values[name] = tuple(value) if isinstance(value, list) else value

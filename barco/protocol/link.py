@@ -15,12 +15,14 @@ from barco.errors import ProtocolError
 from barco.limits import PROCESSES_MAX
 from barco.model.options import DATA_FORMAT
 
-LINK_VERSION = 6
-"""Of the hello and of everything behind it. Workers that speak another one do not connect."""
+LINK_OLDEST, LINK_VERSION = 6, 6
+"""Of the hello and of everything behind it: the oldest and the newest that are spoken here. Two
+workers speak the newest that both know; those that know none in common do not connect."""
 
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"
 KINDS = (HAND_OFF, RPC, REPLICATION)
 
+NEWEST = "link_newest"
 TEXT_BYTES_MAX = 64
 
 
@@ -46,11 +48,14 @@ class Hello:
     slices_per_range: int
     format: int = DATA_FORMAT
     """Of its data directory."""
-    link_version: int = LINK_VERSION
+    link_version: int = LINK_OLDEST
+    """The oldest that it speaks."""
+    link_newest: int = 0 if LINK_OLDEST == LINK_VERSION else LINK_VERSION
+    """The newest; 0, and not sent: the same. Those before 2026-11-26 take no further name."""
 
     def to_message(self) -> dict[str, Any]:
         """Plain values, for a frame."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != NEWEST or value}
 
 
 def hello_from(message: Mapping[str, Any]) -> Hello:
@@ -58,8 +63,12 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
     refusal = message.get("refused")
     if isinstance(refusal, str):
         raise ProtocolError(f"refused: {refusal[:500]}")
+    if (why := unspoken(message)) is not None:
+        raise ProtocolError(why)
     known = {field.name: field.type for field in fields(Hello)}
-    if message.keys() != known.keys():
+    if _newest(message) > LINK_VERSION:  # What a later version says besides is not for this one.
+        message = {name: value for name, value in message.items() if name in known}
+    if message.keys() | {NEWEST} != known.keys():
         raise ProtocolError("the first frame is no hello of a worker")
     for name, value in message.items():
         if type(value) is not known[name]:
@@ -69,13 +78,32 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
     return Hello(**message)
 
 
+def unspoken(message: Mapping[str, Any]) -> str | None:
+    """Why nobody here understands who says this hello, in one line; None: its version is spoken, or
+    it is no hello. Of another version nothing but the two numbers is looked at."""
+    oldest, newest = message.get("link_version"), _newest(message)
+    if type(oldest) is not int or max(oldest, LINK_OLDEST) <= min(newest, LINK_VERSION):
+        return None
+    theirs, ours = _span(oldest, newest), _span(LINK_OLDEST, LINK_VERSION)
+    return f"links of version {theirs} are not spoken here, {ours} is"
+
+
+def _newest(message: Mapping[str, Any]) -> int:
+    given = message.get(NEWEST) or message.get("link_version")
+    return given if type(given) is int else 0
+
+
+def _span(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest} to {newest}"
+
+
 def refusal(mine: Hello, theirs: Hello, brokers: int) -> str | None:
     """Why a worker that says this is not let in; None if it is. One line, without secrets.
 
     brokers: ordinals are below it.
     """
-    if theirs.link_version != mine.link_version:
-        return f"links of version {theirs.link_version} are not spoken here, {mine.link_version} is"
+    if (why := unspoken(theirs.to_message())) is not None:
+        return why
     if theirs.cluster_uuid != mine.cluster_uuid:
         return "this is another cluster: correct cluster.brokers and cluster.uuid"
     if theirs.kind not in KINDS:

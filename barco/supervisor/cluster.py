@@ -48,7 +48,7 @@ from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.model.ranges import HeldRange, ProcessTable
 from barco.protocol import messages
-from barco.protocol.gossip import GOSSIP_VERSION, Hello
+from barco.protocol.gossip import GOSSIP_OLDEST, Hello
 from barco.supervisor import machine
 from barco.supervisor.control import PEER, Control, Sends
 from barco.supervisor.datadir import Identity
@@ -449,7 +449,7 @@ def join(
         "shard": config.ports.shard,
     }
     hello = Hello(
-        protocol=GOSSIP_VERSION,
+        protocol=GOSSIP_OLDEST,
         version=barco.__version__,
         cluster_uuid=identity.cluster_uuid,
         ordinal=identity.ordinal,

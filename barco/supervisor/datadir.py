@@ -22,7 +22,7 @@ from barco import limits
 from barco.config import Config
 from barco.errors import DataDirError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
-from barco.model.options import DATA_FORMAT
+from barco.model.options import DATA_FORMAT, DIRECTORY_FORMATS
 from barco.model.placement import Placement, ring_size_valid
 from barco.model.ranges import (
     ProcessTable,
@@ -46,9 +46,8 @@ PROCESSES = "processes.json"
 NEW = ".new"
 RANGES, NUMBERED = "range-*", "shard-*"
 """Directories of ranges, and as they were called while a number said what a process holds."""
-FORMAT_NUMBERED, FORMAT = 1, 2
-"""Of broker.json: directories called by numbers of processes, and by their ranges. A version of
-barco that knows only the first would find none of its names, and begin anew beside all there is."""
+FORMAT = DIRECTORY_FORMATS[-1]
+"""Of broker.json."""
 JOURNALS, NAMED = "journals", "named"
 """In processes.json, outside of its checksum."""
 RUN = "run"
@@ -171,7 +170,7 @@ def load(path: Path) -> Identity | None:
         raise refusal(path, error) from None
     except (ValueError, TypeError, RecursionError):
         raise DataDirError(f"{path / IDENTITY} is damaged: restore it from a backup") from None
-    if identity.format not in (FORMAT_NUMBERED, FORMAT):
+    if identity.format not in DIRECTORY_FORMATS:
         raise DataDirError(
             f"{path} has format {identity.format}, this version of barco reads {FORMAT}: use the"
             " version that wrote it, or a later one"

@@ -23,13 +23,13 @@ from barco.cluster.gossip.hello import refusal
 from barco.errors import PeerGoneError, ProtocolError
 from barco.protocol import door, frame
 from barco.protocol.gossip import (
-    GOSSIP_VERSION,
     Greeting,
     Hello,
     Message,
     Refuse,
     Welcome,
     from_frame,
+    speaks,
     to_frame,
 )
 from barco.supervisor.wire.peers import (
@@ -387,12 +387,11 @@ class GossipNode:
         message, said = await frame.read_whole(reader, limits.GREETING_BYTES_MAX)
         if message is None:
             raise PeerGoneError
-        if message.get("type") in ("hello", "welcome") and (
-            message.get("protocol") != GOSSIP_VERSION
-        ):
+        if message.get("type") in ("hello", "welcome") and not speaks(message):
             # Of another version little can be said about the rest.
-            kept = {name: message.get(name) for name in ("type", "protocol", "version", "ordinal")}
-            return from_frame(asdict(self._hello) | kept), said
+            names = ("type", "protocol", "newest", "version", "ordinal")
+            kept = {name: message[name] for name in names if name in message}
+            return from_frame(asdict(self._hello) | {"protocol": 0, "newest": 0} | kept), said
         if message.get("type") != Refuse.TYPE:
             message = door.without_nonce(message)
         return from_frame(message), said

@@ -208,6 +208,15 @@ def behind(cluster):
     return sum(each["groupsBehind"] for each in followers)
 
 
+def upgrade_check(cluster, ordinal):
+    """(exit code, by area the worst that was found) with the version that is under test."""
+    command = [sys.executable, "-P", "-m", "barco", "upgrade-check", "--json"]
+    given = ["--config", str(cluster.config(ordinal)), "--endpoint", cluster.endpoints[ordinal]]
+    told = run([*command, *given])
+    found = json.loads(told.stdout)["findings"]
+    return told.returncode, {each["area"]: each for each in found if each["level"] == "fault"}
+
+
 def test_a_leader_tells_how_its_followers_are(cluster):
     until(lambda: leaders(cluster) == [0, 1, 2], "every owner leads")
     until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "both are there")
@@ -223,6 +232,8 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     assert request(cluster, 0, "GET", "/ready")[0] == 200
     told = run([sys.executable, "-P", "-m", "barco", "status", "--endpoint", cluster.endpoints[0]])
     assert told.returncode == 0 and f"degraded: {down}" in told.stdout, told
+    code, faults = upgrade_check(cluster, 0)
+    assert code == 1 and set(faults) == {"now"}, faults
     _, _, metrics = request(cluster, 0, "GET", "/metrics")
     assert b"\nbarco_followers_not_live " in metrics
     cluster.start(2)
@@ -231,6 +242,7 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     until(lambda: request(cluster, 0, "GET", "/ready?insync")[0] == 200, "broker 0 says so too")
     assert replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up"
     assert leaders(cluster) == [0, 1, 2], "it has its range back"
+    assert upgrade_check(cluster, 1) == (0, {}), "one may be restarted now"
 
 
 def test_the_client_goes_to_the_owners(cluster):

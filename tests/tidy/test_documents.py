@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barco import errors
+from barco.protocol.versions import SPOKEN
 from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.table import ROUTES
 
@@ -139,6 +140,7 @@ def fields_of_the_status() -> set[str]:
     fields |= keys_of("workers/storage/stores/scrub.py", "status")
     fields |= keys_of("workers/storage/stores/shard_files.py", "health")
     fields |= keys_of("workers/operations/leaving/drains.py", "_report")
+    fields |= set(SPOKEN)
     assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
     assert {"suspectWhy", "accusedBy", "setAside", "scrubPercent"} <= fields
     return fields

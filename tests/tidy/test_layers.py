@@ -52,6 +52,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*BYTES, "barco", "barco.cli", "barco.config", "barco.sections", "barco.supervisor"),
         "barco.workers.storage",
     ),
+    "barco.cli.commands.upgrade_check": (
+        *(*BYTES, "barco", "barco.cli", "barco.config", "barco.sections", "barco.supervisor"),
+        "barco.workers.storage",
+    ),
     "barco.cli.commands.dump": (
         *BYTES,
         "barco.cli",

@@ -18,7 +18,7 @@ from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
 from barco.protocol import door, frame
-from barco.protocol.link import Hello, hello_from, refusal
+from barco.protocol.link import Hello, hello_from, refusal, unspoken
 from barco.workers.watched import watched
 
 HELLO_BYTES_MAX = 1024
@@ -174,6 +174,9 @@ class LinkServer:
             async with asyncio.timeout(HELLO_SECONDS_MAX):
                 prepare(end)
                 message, said = await read_frame(end)
+                if (why := unspoken(message)) is not None:
+                    await _send(end, frame.encode({"refused": why}))
+                    raise ProtocolError(why)
                 theirs = hello_from(door.without_nonce(message))
                 who = f"{theirs.ordinal}/{theirs.worker} at {host}"
                 handler = self._handlers.get(theirs.kind)

@@ -8,6 +8,7 @@ import pytest
 from barco.errors import ProtocolError
 from barco.protocol import frame
 from barco.protocol.gossip import (
+    GOSSIP_VERSION,
     Ack,
     Hello,
     Nack,
@@ -57,6 +58,15 @@ def test_round_trip(message: Any) -> None:
     back = frame.read(io.BytesIO(frame.encode(to_frame(message))))
     assert back is not None
     assert from_frame(back) == message
+
+
+def test_what_a_later_version_says_besides_is_passed_over_and_of_this_one_refused() -> None:
+    later = to_frame(Hello(**WHO | {"protocol": GOSSIP_VERSION}, newest=GOSSIP_VERSION + 1))
+    assert from_frame(later | {"more": [1]}) == from_frame(later)
+    same = to_frame(Hello(**WHO | {"protocol": GOSSIP_VERSION}))
+    assert "newest" not in same, "who came before takes no further name"
+    with pytest.raises(ProtocolError):
+        from_frame(same | {"more": [1]})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from barco import limits
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo
 from barco.cluster.gossip.gossip import Delivered
 from barco.protocol import door, frame
-from barco.protocol.gossip import Refuse, to_frame
+from barco.protocol.gossip import GOSSIP_VERSION, Refuse, to_frame
 from barco.supervisor import gossip as module
 
 
@@ -82,6 +82,7 @@ async def test_news_is_acknowledged_by_all() -> None:
     [
         ({"cluster_uuid": "d" * 32}, "wrong cluster"),
         ({"protocol": 99}, "wrong version"),
+        ({"protocol": 5, "newest": 7}, "speaks gossip 5 to 7"),
         ({"disk_uuid": "e" * 32}, "another disk"),
         ({"workers": 5}, "another shape"),
     ],
@@ -106,6 +107,15 @@ def test_the_wrong_one_is_refused_and_both_sides_say_why(
     said = [record.getMessage() for record in caplog.records if words in record.getMessage()]
     assert any("refuses this one" in line for line in said)
     assert any("is refused" in line for line in said)
+
+
+@in_loop
+async def test_the_next_version_is_let_in_if_it_speaks_this_one_too() -> None:
+    async with lab_of(2) as lab:
+        await lab.start(0)
+        await lab.start(1, newest=GOSSIP_VERSION + 1)
+        await until(lab.whole)
+        assert not lab.nodes[0].refusals and not lab.nodes[1].refusals
 
 
 @in_loop

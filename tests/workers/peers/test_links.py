@@ -14,7 +14,7 @@ from barco.cluster.ring.routes import RangeRoute
 from barco.errors import NotReadyError, ProtocolError
 from barco.limits import PROCESSES_MAX
 from barco.protocol import door, frame
-from barco.protocol.link import HAND_OFF, RPC, Hello, hello_from, refusal
+from barco.protocol.link import HAND_OFF, LINK_VERSION, RPC, Hello, hello_from, refusal
 from barco.workers.operations.network import Network
 from barco.workers.peers import links
 from barco.workers.peers.ranges import RingRanges
@@ -42,6 +42,9 @@ THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
     [
         ({}, None),
         ({"link_version": 5}, "links of version 5 are not spoken here, 6 is"),
+        ({"link_version": 5, "link_newest": 6}, None),
+        ({"link_version": 6, "link_newest": 9}, None),
+        ({"link_version": 7, "link_newest": 9}, "version 7 to 9 are not spoken here, 6 is"),
         ({"cluster_uuid": "e" * 32}, "another cluster"),
         ({"kind": "telnet"}, "no link of kind"),
         ({"workers": 3}, "workers is 2 here and 3 there"),
@@ -224,6 +227,43 @@ async def answered(address, *pieces):
 def greeting(**changes):
     nonce = changes.pop("nonce", os.urandom(32))
     return frame.encode(dataclasses.replace(THEIRS, **changes).to_message() | {"nonce": nonce})
+
+
+def test_the_hello_of_the_next_version_is_understood_and_of_an_unknown_one_refused_in_one_line(
+    caplog,
+):
+    """The next one says that it speaks this one's too, and more that this one does not know."""
+    next_one = dataclasses.replace(THEIRS, link_newest=LINK_VERSION + 1).to_message()
+    unknown = {"link_version": LINK_VERSION + 1, "name": "all else is another"}
+
+    async def main():
+        taken = []
+        server, listener = await served(taken)
+        with listener:
+            nonce = {"nonce": os.urandom(32)}
+            said = await answered_once(
+                listener.getsockname(), frame.encode(next_one | {"more": [1]} | nonce)
+            )
+            assert hello_from(door.without_nonce(said)).ordinal == MINE.ordinal
+            assert "link_newest" not in said, "who came before takes no further name"
+            refused = await answered(listener.getsockname(), frame.encode(unknown))
+        await server.close()
+        words = "links of version 7 are not spoken here, 6 is"
+        assert frame.decode(refused[4:]) == {"refused": words}
+        return words
+
+    words = asyncio.run(main())
+    assert [words in each for each in caplog.messages].count(True) == 1
+
+
+async def answered_once(address, piece):
+    """The first frame that the server sends."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(piece)
+        return (await frame.read_whole(reader, 1024))[0]
+    finally:
+        writer.close()
 
 
 def test_refusals_without_end_are_few_lines(caplog):

@@ -102,6 +102,9 @@ LEAVING = object_of(
     waits=list_of({"type": "string", "description": "For what, in words."}),
 )
 
+_SPAN = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+"""The oldest and the newest."""
+
 _TLS = {
     **object_of(
         "expires kernel",
@@ -113,13 +116,20 @@ _TLS = {
 }
 
 STATUS = object_of(
-    "status inSync version engine engineReason nice worker shards openToAll tls",
+    "status inSync version versions engine engineReason nice worker shards openToAll tls",
     status={"type": "string", "enum": ["ready", "starting"]},
     reason=told("string", "Why it is not ready; only then."),
     inSync="boolean",
     degraded=list_of({"type": "string"}),
     waits=told("boolean", "It has joined, and holds nothing before barco scale; only then."),
     version="string",
+    versions=object_of(
+        "link gossip directory log",
+        link=_SPAN | {"description": "Of what workers of brokers say to one another."},
+        gossip=_SPAN | {"description": "Of what supervisors say to one another."},
+        directory=_SPAN | {"description": "Of data directories; the newest is written."},
+        log=_SPAN | {"description": "Of the logs in them, which travel as they are."},
+    ),
     engine="string",
     engineReason="string",
     nice="integer",

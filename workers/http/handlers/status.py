@@ -7,6 +7,7 @@ from typing import Any
 
 from barco.errors import BarcoError
 from barco.model.options import cluster_mark
+from barco.protocol.versions import told
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
     JSON,
@@ -80,6 +81,7 @@ class Status:
             "status": "ready" if found.ready else "starting",
             "inSync": found.in_sync,
             "version": options.version,
+            "versions": told(),
             "engine": self._context.service.reactor.engine,
             "engineReason": self._context.service.reactor.engine_reason,
             "nice": options.nice,
