@@ -356,6 +356,14 @@ class Reactor:
         empty. ValueError says what is wrong with them; then nothing is changed."""
     def tls_reason(self) -> str: ...
     def set_access(self, table: bytes | None, /) -> None: ...
+    def refusals(
+        self,
+    ) -> tuple[
+        list[tuple[str, int, int | None, int, str, str, str, str]], list[tuple[int | None, int]]
+    ]:
+        """What was refused since this was asked last, some of it whole: (request's id, time in µs,
+        number of the user or None, status, the problem's type, method, path, address); then how
+        many more of whom."""
     def shed(self, bytes_: int, /) -> int: ...
     def tail_read(
         self,

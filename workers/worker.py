@@ -13,6 +13,7 @@ from barco import limits
 from barco._native import Reactor
 from barco.cluster.ring.routes import RangeRoute
 from barco.errors import BarcoError, NotReadyError
+from barco.model.access import AccessTable
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.workers.groups.idle import expire
@@ -185,7 +186,7 @@ class Worker:
         self._sealing.count_in(self._service)
         self._app.open()
         if (access := self._service.access).required:
-            access.on_news = lambda table: self._reactor.set_access(table.for_core())
+            access.on_news = self._know_users
             self._spawn(access.run(self._network.siblings))
         self._spawn(self._growth.run())
         if self._options.workers_asked:
@@ -235,6 +236,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._service.staging.close()
+        self._tell_refusals()
         await self._supervision.flush()
         await self._store.close()
 
@@ -280,6 +282,15 @@ class Worker:
             log.error("background work failed", exc_info=error)
             self._fatal(f"background work failed: {error!r}")
 
+    def _know_users(self, table: AccessTable) -> None:
+        self._tell_refusals()  # By the numbers of the last table.
+        self._reactor.set_access(table.for_core())
+        self._app.audit.users = list(table.users)
+
+    def _tell_refusals(self) -> None:
+        if self._service.access.required:
+            self._app.audit.tell(self._reactor.refusals())
+
     async def _heartbeat(self) -> None:
         told = ("", 0)
         service, ranges = self._service, self._service.ranges
@@ -294,6 +305,7 @@ class Worker:
             blank = self._store.lineage.blank and self._replica.driver.machine is not None
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats, "blank": blank})
             self._collector.tidy()
+            self._tell_refusals()
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
 
     async def _topic_retention(self, now_us: int) -> int:

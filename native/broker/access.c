@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/refusals.h"
+
 #define USER_AT (2 * ACCESS_HASH_BYTES)
 #define RATES_AT (USER_AT + 2)
 #define PATTERNS_AT (RATES_AT + 16)
@@ -144,6 +146,10 @@ bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
             return false;
         }
     }
+    if (!refusals_of(reactor, access->count)) {
+        table_free(access);
+        return false;
+    }
     table_free(reactor->access);
     reactor->access = access;
     return true;
@@ -153,6 +159,7 @@ void access_free(struct reactor *reactor)
 {
     table_free(reactor->access);
     reactor->access = NULL;
+    refusals_free(reactor);
 }
 
 /* ---- who ---- */
@@ -323,6 +330,16 @@ void access_charge(struct conn *conn, uint64_t bytes)
     struct quota *quota = quota_of(conn);
     if (quota != NULL)
         bucket_take(&quota->bytes, bytes);
+}
+
+uint32_t access_user(const struct conn *conn)
+{
+    const struct access *access = conn_reactor(conn)->access;
+    const struct shown *shown = client_of(conn)->shown;
+    if (access == NULL || shown == NULL || shown->number != access->number)
+        return NO_USER;
+    assert(user_of(shown->entry) < access->count);
+    return user_of(shown->entry);
 }
 
 uint32_t access_wait(const struct conn *conn)

@@ -33,6 +33,8 @@ uint16_t access_again(struct conn *conn, const struct http1_slice *topic);
 /* So many bytes more, of a body that is read or answered. Of whoever asked last on a connection:
  * what a proxy sends for several users on one is charged to them roughly. */
 void access_charge(struct conn *conn, uint64_t bytes);
+/* The user's number, of whoever has this connection and was not refused as nobody's. */
+uint32_t access_user(const struct conn *conn);
 /* Seconds until the quota has something left, from 1; of whoever was refused for it. */
 uint32_t access_wait(const struct conn *conn);
 /* An id that a client has chosen, as it is spelt inside: no other user's is the same, whatever they

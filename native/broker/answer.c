@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "broker/access.h"
+#include "broker/refusals.h"
 #include "broker/route.h"
 #include "log/clock.h"
 #include "loop/output.h"
@@ -110,6 +111,18 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                "the next day, unless the topic's timestamps are any",
                                0, 0},
 };
+
+uint16_t answer_status(uint16_t problem)
+{
+    assert(problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
+    return problems[problem].status;
+}
+
+const char *answer_type(uint16_t problem)
+{
+    assert(problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
+    return problems[problem].type;
+}
 
 static const char *reason(uint16_t status)
 {
@@ -334,6 +347,18 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
     return 0;
 }
 
+/* As the line of the log has it, where there is one. */
+static char *put_request_id(char *at, struct conn *conn, const struct slot *slot)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    const uint64_t number = slot->refusal > 0 ? slot->refusal : refusals_number(reactor);
+    if (number == 0)
+        return at;
+    at = PUT(at, "Barco-Request-Id: ");
+    at += refusals_id(reactor, number, at);
+    return PUT(at, "\r\n");
+}
+
 static void render_problem(struct conn *conn, const struct slot *slot)
 {
     const struct problem_text *text = &problems[slot->problem];
@@ -358,7 +383,8 @@ static void render_problem(struct conn *conn, const struct slot *slot)
                          "WWW-Authenticate: Bearer realm=\"barco\"\r\n");
     if (slot->problem == PROBLEM_METHOD)
         used += snprintf(head + used, sizeof head - (size_t)used, "Allow: POST\r\n");
-    char *at = put_tail(head + used, conn, slot);
+    assert(used > 0 && (size_t)used + 256 < sizeof head); /* an id and the tail are shorter */
+    char *at = put_tail(put_request_id(head + used, conn, slot), conn, slot);
     conn_write(conn, head, (size_t)(at - head));
     if (!slot->head_only)
         conn_write(conn, body, (size_t)len);

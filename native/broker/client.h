@@ -20,6 +20,7 @@ struct slot {
     bool head_only, minimal, close, http10_keep_alive, want_continue, control;
     uint16_t status;
     uint16_t problem;
+    uint64_t refusal;  /* the number of a request that was refused, if it has one already */
     uint32_t waiting;  /* parts without an answer */
     uint32_t part_count;
     struct topic *topic;

@@ -27,6 +27,7 @@ struct access;
 struct asked;
 struct guest;
 struct host;
+struct refusals;
 
 #define TURNED_AWAY_MAX 8u
 
@@ -150,6 +151,7 @@ struct reactor {
     struct asking asking;
     struct admission admission;
     struct access *access; /* who may produce what; NULL: nobody is asked */
+    struct refusals *refusals; /* told in the log; NULL as long as access is */
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     int64_t refused_us;                  /* when they had a turn */

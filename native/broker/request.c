@@ -13,6 +13,7 @@
 #include "broker/dispatch.h"
 #include "broker/host.h"
 #include "broker/produce_head.h"
+#include "broker/refusals.h"
 #include "broker/shed.h"
 #include "broker/slots.h"
 
@@ -197,6 +198,20 @@ static bool keep_key(struct request *request)
     return true;
 }
 
+/* What somebody has no right to is told in the log, with an id that the answer has. */
+static void note_refusal(struct conn *conn, const struct http1_request *head, struct slot *slot,
+                         uint16_t problem)
+{
+    const uint16_t status = answer_status(problem);
+    if (status != 401 && status != 403 && status != 429)
+        return;
+    /* Of these nobody has looked yet who asks. */
+    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_FOREIGN_HOST ||
+                         problem == PROBLEM_FOREIGN_ORIGIN;
+    slot->refusal = refusals_note(conn, head, unasked ? NO_USER : access_user(conn), status,
+                                  answer_type(problem));
+}
+
 /* A complete head: opens the answer's slot and decides what the body is for. */
 static void begin_request(struct conn *conn, const struct http1_request *head,
                           const uint8_t *bytes, size_t head_len)
@@ -236,6 +251,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)
         problem = PROBLEM_BODY_TOO_LARGE;
     if (problem != PROBLEM_NONE) {
+        note_refusal(conn, head, slot, problem);
         /* A client that waits for 100 Continue sends no body once it reads the refusal. */
         refuse(conn, slot, problem, request->body_want, !head->chunked && !head->expect_continue);
         return;

@@ -204,3 +204,71 @@ def test_the_command(broker: RunningBroker, root: barco.Admin, tmp_path: Path) -
     assert line.split() == ["app", "1", "7", "4,000", "produce:t"]
     assert users("quota", "app").returncode == 1
     assert users("quota", "app", "--bytes-per-second", "4MB").returncode == 2
+
+
+def told(broker: RunningBroker, request: str) -> dict[str, object]:
+    """The line of the log about a request; it is written within a second or so."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        for line in broker.log_path.read_text().splitlines():
+            if f'"{request}"' in line:
+                return dict(json.loads(line))
+        time.sleep(0.1)
+    raise AssertionError(f"no line about {request}")
+
+
+def test_what_the_core_refuses_is_told_with_the_id_of_its_answer(
+    broker: RunningBroker, root: barco.Admin
+) -> None:
+    """By status: who, what, and where; then a table that changes before it was told."""
+    token = slow(broker, root, requests_per_second=0, bytes_per_second=1)
+    elsewhere, over = "/v1/topic/other/messages", "/v1/topic/t/messages"
+    said = {}
+    for status, who, path, shown in (
+        (401, "", over, "barco_" + "wrong" * 10),
+        (403, "slow", elsewhere, token),
+        (200, "slow", over, token),
+        (429, "slow", over, token),
+        (429, "slow", "/v1/topics", token),
+        (401, "", "/v1/topics", "x"),
+    ):
+        method = "GET" if path == "/v1/topics" else "POST"
+        answer, _ = asked(broker, shown, b"x" * 4_000, path=f"{path}?slice=1", method=method)
+        assert answer.status == status, path
+        if status != 200:
+            said[answer.headers["Barco-Request-Id"]] = (status, who, method, path)
+        else:
+            assert "Barco-Request-Id" not in answer.headers
+    root.set_user("aaa", token="barco_aaa", grants=[])  # Other numbers, perhaps.
+    assert len(said) == 5
+    for request, expected in said.items():
+        line = told(broker, request)
+        found = (line["status"], line["user"], line["method"], line["path"])
+        assert (line["logger"], line["message"]) == ("barco.audit", "refused")
+        assert found == expected and line["from"] == "127.0.0.1"
+    log = broker.log_path.read_text()
+    assert token not in log and "wrong" * 3 not in log and hash_of(token).hex() not in log
+    root.remove_user("aaa")
+
+
+def left_out(broker: RunningBroker) -> int:
+    """Of who showed no user's token."""
+    lines = (json.loads(each) for each in broker.log_path.read_text().splitlines())
+    return sum(each.get("left_out", 0) for each in lines if each.get("user") == "")
+
+
+def test_a_flood_of_refusals_is_counted(broker: RunningBroker, root: barco.Admin) -> None:
+    """Each of 401 and 403 apart, however busy one of them is."""
+    token = slow(broker, root, requests_per_second=0, bytes_per_second=0)
+    ids, before = set(), left_out(broker)
+    for _ in range(300):
+        ids.add(asked(broker, "nobody")[0].headers["Barco-Request-Id"])
+    answer, _ = asked(broker, token, path="/v1/topic/other/messages")
+    assert told(broker, answer.headers["Barco-Request-Id"])["user"] == "slow"
+    assert len(ids) == 300
+    deadline, counted = time.monotonic() + SECONDS, 0
+    while counted < 300:
+        whole = sum(f'"{each}"' in broker.log_path.read_text() for each in ids)
+        counted = whole + left_out(broker) - before
+        assert time.monotonic() < deadline
+    assert whole < 300

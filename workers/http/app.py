@@ -63,7 +63,8 @@ class App:
     ) -> None:
         self._context = Context(service, siblings=siblings, supervisor=supervisor)
         self._router = Router(ROUTES)
-        self._audit = Audit(lambda: asyncio.get_running_loop().time())
+        self.audit = Audit()
+        """What is told of who was refused."""
         parts = {
             "status": Status(self._context, ROUTES),
             "consume": Consume(self._context),
@@ -137,12 +138,12 @@ class App:
         administers = method != "GET" and path.startswith(_ADMINISTRATION)
         if response.status < 400 and not administers:
             return response
-        request, access = self._audit.next_id(), self._context.service.access
+        request, access = self.audit.next_id(), self._context.service.access
         user = access.who(token_in(headers)) if access.is_heard else None
-        if response.status in (401, 403):
-            self._audit.refused(request, user, (method, path), response.status, why)
+        if response.status in (401, 403, 429):
+            self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
-            self._audit.administered(request, user, (method, path), response.status)
+            self.audit.administered(request, user, (method, path), response.status)
         return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
 
     async def _dispatch(

@@ -1,18 +1,37 @@
 """Who was refused, and who has administered: lines of the log, each with an id that the answer has.
 
-Never a token, nor what is known of it. A flood of refusals must not fill a disk: of each second
-some are told, then how many were not.
+Never a token, nor what is known of it. A flood of refusals must not fill a disk, nor hide what
+another user was refused: of each second some of each user's are told, then how many were not. What
+the C core refuses it keeps, by the same bounds, until this takes it, once a second.
 """
 
 import logging
+import re
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias
 
-from barco.model.access import User
+from barco.model.access import TOKEN_PREFIX, User
 
-REFUSALS_PER_SECOND_MAX = 100
+KEPT, KEPT_OF_ONE = 100, 20
+"""Refusals told in a second, of all and of one user; of who shows no token as many."""
+
+COUNTED = 20
+"""Users whose further refusals are told by name, of a second."""
+
 SHOWN_CHARACTERS_MAX = 200
 HEADER = "Barco-Request-Id"
+
+CoreRefusal: TypeAlias = tuple[str, int, int | None, int, str, str, str, str]
+"""Id, time in µs, the user's number, status, the problem's type, method, path, address."""
+
+CoreRefusals: TypeAlias = tuple[Sequence[CoreRefusal], Sequence[tuple[int | None, int]]]
+"""As `Reactor.refusals` gives them, and how many more by the user's number."""
+
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{20,}}")
+"""Or what is left of one that was cut: of less, too much is missing."""
 
 log = logging.getLogger("barco.audit")
 
@@ -20,14 +39,13 @@ log = logging.getLogger("barco.audit")
 class Audit:
     """Of one process."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        """monotonic: seconds, of any beginning."""
-        self._now = monotonic
+    def __init__(self) -> None:
+        self.users: Sequence[str] = ()
+        """By their numbers, as the core has them."""
         self._life = secrets.token_hex(6)
         self._requests = 0
-        self._second = 0
-        self._told = 0
-        self._left_out = 0
+        self._told: Counter[str] = Counter()
+        self._more: Counter[str] = Counter()
 
     def next_id(self) -> str:
         """Of one request: no other process, also none of an earlier life, has it."""
@@ -38,34 +56,56 @@ class Audit:
         self, request: str, user: User | None, call: tuple[str, str], status: int, why: str
     ) -> None:
         """It had no right to that. user: None where it was not shown who asks."""
-        second = int(self._now())
-        if second != self._second:
-            self._second, self._told = second, 0
-        if self._told >= REFUSALS_PER_SECOND_MAX:
-            self._left_out += 1
+        name = "" if user is None else user.name
+        if self._told[name] >= KEPT_OF_ONE or self._told.total() >= KEPT:
+            self._more[name] += 1
             return
-        self._told += 1
-        told = _fields(request, user, call, status) | {"why": why}
-        if self._left_out:
-            told["left_out"] = self._left_out
-        self._left_out = 0
-        log.warning("refused", extra=told)
+        self._told[name] += 1
+        log.warning("refused", extra=_fields(request, name, call, status) | {"why": why})
 
     def administered(
         self, request: str, user: User | None, call: tuple[str, str], status: int
     ) -> None:
         """It has changed something that is not events, or has tried to."""
-        log.info("administered", extra=_fields(request, user, call, status))
+        name = "" if user is None else user.name
+        log.info("administered", extra=_fields(request, name, call, status))
+
+    def tell(self, core: CoreRefusals) -> None:
+        """Once a second: what the core has refused since, and how many were not told."""
+        kept, more = core
+        for request, at_us, number, status, why, method, path, address in kept:
+            fields = _fields(request, self._name(number), (method, path), status)
+            log.warning("refused", extra=fields | {"why": why, "from": address, "at": _at(at_us)})
+        for number, count in more:
+            self._more[self._name(number)] += count
+        ordered = self._more.most_common()
+        for name, count in ordered[:COUNTED]:
+            whose = name or "who showed no user's token"
+            told = {"user": name, "left_out": count}
+            log.warning("%d more of %s were refused in the last second", count, whose, extra=told)
+        if rest := ordered[COUNTED:]:
+            count = sum(count for _, count in rest)
+            told = {"users": len(rest), "left_out": count}
+            log.warning("%d more of others were refused in the last second", count, extra=told)
+        self._told.clear()
+        self._more.clear()
+
+    def _name(self, number: int | None) -> str:
+        assert number is None or number < len(self.users), "the core has the same table"
+        return "" if number is None else self.users[number]
 
 
-def _fields(
-    request: str, user: User | None, call: tuple[str, str], status: int
-) -> dict[str, str | int]:
+def _at(time_us: int) -> str:
+    at = datetime.fromtimestamp(time_us // 1_000_000, UTC).replace(microsecond=time_us % 1_000_000)
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _fields(request: str, user: str, call: tuple[str, str], status: int) -> dict[str, str | int]:
     method, path = call
     return {
         "request": request,
-        "user": "" if user is None else user.name,
+        "user": user,
         "method": method[:SHOWN_CHARACTERS_MAX],
-        "path": path[:SHOWN_CHARACTERS_MAX],
+        "path": _TOKEN.sub(f"{TOKEN_PREFIX}...", path[:SHOWN_CHARACTERS_MAX]),  # By mistake.
         "status": status,
     }

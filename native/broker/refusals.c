@@ -1,0 +1,125 @@
+/* What was refused, and to whom, for lines of the log. */
+#include "broker/refusals.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+static bool begin_life(struct refusals *refusals)
+{
+    uint8_t bytes[6];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return false;
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        snprintf(refusals->life + 2 * i, 3, "%02x", bytes[i]);
+    assert(strlen(refusals->life) == 2 * sizeof bytes);
+    return true;
+}
+
+bool refusals_of(struct reactor *reactor, uint32_t users)
+{
+    struct refusals *refusals = reactor->refusals;
+    struct tally *tallies = calloc((size_t)users + 1, sizeof *tallies);
+    assert(users < NO_USER);
+    if (tallies == NULL)
+        return false;
+    if (refusals == NULL) {
+        refusals = calloc(1, sizeof *refusals);
+        if (refusals == NULL || !begin_life(refusals)) {
+            free(refusals);
+            free(tallies);
+            return false;
+        }
+        reactor->refusals = refusals;
+    }
+    free(refusals->tallies);
+    refusals->tallies = tallies;
+    refusals->users = users;
+    refusals->count = 0;
+    refusals->any = false;
+    return true;
+}
+
+void refusals_free(struct reactor *reactor)
+{
+    if (reactor->refusals != NULL)
+        free(reactor->refusals->tallies);
+    free(reactor->refusals);
+    reactor->refusals = NULL;
+}
+
+uint64_t refusals_number(struct reactor *reactor)
+{
+    return reactor->refusals == NULL ? 0 : ++reactor->refusals->given;
+}
+
+size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out)
+{
+    assert(reactor->refusals != NULL && number > 0 && number <= reactor->refusals->given);
+    const int len = snprintf(out, REFUSAL_ID_BYTES, "%s-%" PRIx64, reactor->refusals->life, number);
+    assert(len > 0 && (size_t)len < REFUSAL_ID_BYTES);
+    return (size_t)len;
+}
+
+static uint8_t keep_text(char *into, size_t most, const struct http1_slice *text)
+{
+    const size_t len = text->len < most ? text->len : most;
+    assert(most <= UINT8_MAX);
+    memcpy(into, text->p, len);
+    return (uint8_t)len;
+}
+
+static void keep_address(char *into, int fd)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+    into[0] = 0;
+    if (getpeername(fd, (struct sockaddr *)&at, &len) != 0)
+        return;
+    if (at.ss_family == AF_INET)
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&at)->sin_addr, into, REFUSAL_FROM_BYTES);
+    else if (at.ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&at)->sin6_addr, into, REFUSAL_FROM_BYTES);
+}
+
+uint64_t refusals_note(struct conn *conn, const struct http1_request *head, uint32_t user,
+                       uint16_t status, const char *why)
+{
+    struct refusals *refusals = conn_reactor(conn)->refusals;
+    const uint64_t number = refusals_number(conn_reactor(conn));
+    if (refusals == NULL)
+        return number;
+    assert(user == NO_USER || user < refusals->users);
+    struct tally *tally = &refusals->tallies[user == NO_USER ? refusals->users : user];
+    refusals->any = true;
+    if (tally->kept >= REFUSALS_KEPT_OF_ONE || refusals->count >= REFUSALS_KEPT) {
+        tally->more++;
+        return number;
+    }
+    tally->kept++;
+    struct refusal *kept = &refusals->kept[refusals->count++];
+    kept->number = number;
+    kept->wall_us = conn->loop->wall_us;
+    kept->why = why;
+    kept->user = user;
+    kept->status = status;
+    kept->method_len = keep_text(kept->method, sizeof kept->method, &head->method_text);
+    kept->path_len = keep_text(kept->path, sizeof kept->path, &head->path);
+    keep_address(kept->from, conn->fd);
+    return number;
+}
+
+void refusals_taken(struct reactor *reactor)
+{
+    struct refusals *refusals = reactor->refusals;
+    assert(refusals != NULL && refusals->count <= REFUSALS_KEPT);
+    memset(refusals->tallies, 0, ((size_t)refusals->users + 1) * sizeof *refusals->tallies);
+    refusals->count = 0;
+    refusals->any = false;
+}

@@ -1,0 +1,57 @@
+/* refusals: what was refused to whom, for the log: kept here until the upper layer takes it, once a
+ * second. Some of each user's are kept whole, the others are counted, so that a flood costs neither
+ * the log nor the upper layer anything. Never a token, nor a query or a body. */
+#ifndef BARCO_REFUSALS_H
+#define BARCO_REFUSALS_H
+
+#include "broker/core.h"
+#include "http/http1.h"
+
+#define REFUSALS_KEPT 100u       /* of all users, until they are taken */
+#define REFUSALS_KEPT_OF_ONE 20u /* a flood of one user leaves room for others */
+#define REFUSAL_PATH_BYTES 200u
+#define REFUSAL_METHOD_BYTES 16u
+#define REFUSAL_FROM_BYTES 46u /* an address as text */
+#define REFUSAL_ID_BYTES 32u   /* of an id as text, with its end */
+#define NO_USER UINT32_MAX     /* it was not shown who asks */
+
+struct refusal {
+    uint64_t number; /* of the request: its id, see refusals_id() */
+    int64_t wall_us;
+    const char *why; /* the problem's type */
+    uint32_t user;   /* the number in the table of users, or NO_USER */
+    uint16_t status;
+    uint8_t method_len, path_len;
+    char method[REFUSAL_METHOD_BYTES], path[REFUSAL_PATH_BYTES];
+    char from[REFUSAL_FROM_BYTES]; /* the client's address; "": none that is known */
+};
+
+struct tally {
+    uint32_t kept;
+    uint64_t more; /* that were only counted */
+};
+
+struct refusals {
+    char life[13];  /* no other process has it, also none of an earlier life */
+    uint64_t given; /* numbers of requests */
+    uint32_t count, users;
+    bool any;              /* since they were taken last */
+    struct tally *tallies; /* by user, and of NO_USER at the end */
+    struct refusal kept[REFUSALS_KEPT];
+};
+
+/* There are so many users from now on: what was refused under other numbers is forgotten, so it is
+ * taken before. False: there is no memory, and nothing has changed. */
+bool refusals_of(struct reactor *reactor, uint32_t users);
+void refusals_free(struct reactor *reactor);
+/* Another request's number; 0 where nobody has to show who asks: such a request has no id. */
+uint64_t refusals_number(struct reactor *reactor);
+/* The id that answer and line have. The length, below REFUSAL_ID_BYTES. */
+size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out);
+/* Notes that this was refused. The request's number. */
+uint64_t refusals_note(struct conn *conn, const struct http1_request *head, uint32_t user,
+                       uint16_t status, const char *why);
+/* All of it has been taken. */
+void refusals_taken(struct reactor *reactor);
+
+#endif
