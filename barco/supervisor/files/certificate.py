@@ -103,7 +103,9 @@ class Certified:
         self._per_second = config.tls.handshakes_per_second
         self._tickets = os.urandom(TICKET_KEYS_BYTES)
         new = "the certificate" if self._found == before else "another certificate"
-        return f"{new} counts for new connections, until {self._found.until}"
+        open_now = before.client_ca and not self._found.client_ca
+        tail = ", and clients need none any more" if open_now else ""
+        return f"{new} counts for new connections, until {self._found.until}{tail}"
 
     async def watch(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Once a day: say when the certificate is about to end, and take other keys of tickets."""
@@ -145,6 +147,8 @@ def _read(name: str, path: str, *, secret: bool = False) -> str:
         raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
     finally:
         os.close(fd)
+    if not text:  # Of client_ca it would mean that nobody needs a certificate.
+        raise ConfigError(f"{name}: {path} is empty")
     if len(text) > TLS_FILE_BYTES_MAX:
         raise ConfigError(f"{name}: {path} has more than {TLS_FILE_BYTES_MAX >> 10} KiB")
     try:

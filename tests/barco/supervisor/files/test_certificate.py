@@ -57,6 +57,8 @@ def test_what_is_refused(made: tuple[Files, Files, Files], tmp_path: Path) -> No
     large = tmp_path / "large"
     large.write_bytes(b"x" * 70_000)
     assert "more than 64 KiB" in refusal(both.override("tls", certificate=str(large)))
+    large.write_bytes(b"")  # It would be as if none were configured.
+    assert "is empty" in refusal(sealed(one, client_ca=str(large)))
     large.write_bytes(b"\xff")
     assert "plain text" in refusal(both.override("tls", certificate=str(large)))
 
@@ -88,6 +90,16 @@ def test_a_reload_takes_other_files_and_other_keys_of_tickets(
     assert certified.told() == after
     assert certified.renew(Config()) == "" and Certified(Config()).renew(sealed(one)) == ""
     assert Certified(Config()).told() == {}
+
+
+def test_a_reload_says_when_clients_need_no_certificate_any_more(
+    made: tuple[Files, Files, Files],
+) -> None:
+    ca, one, _ = made
+    certified = Certified(sealed(one, client_ca=str(ca.certificate)))
+    assert "any more" not in certified.renew(sealed(one, client_ca=str(ca.certificate)))
+    assert certified.renew(sealed(one)).endswith("clients need none any more")
+    assert "any more" not in certified.renew(sealed(one))
 
 
 def test_only_to_begin_or_end_with_tls_takes_a_start(made: tuple[Files, Files, Files]) -> None:
