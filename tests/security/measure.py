@@ -2,7 +2,7 @@
 
 `python tests/security/measure.py [NAME[:COUNT] ...]` with the interpreter of the installation to be
 measured; floods are those of `flooders.py`. Prints a line for each. `--engine`, `--seconds`.
-With `--core N` the broker has one worker, on that core alone, and floods and client have the others:
+With `--core N` the broker has one worker, on that core alone; floods and client have the others:
 what they take of a core is then nothing that the broker could give. Take the core that the disk
 interrupts (/proc/interrupts): there an append ends.
 """
