@@ -30,7 +30,7 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 #define RECV_FULL 4u /* the last one filled its buffer: there is more */
 #define SHORT_MS 1000 /* after buffers ran out */
 #define LINE_NS 100000 /* the longest wait while somebody waits for a buffer */
-#define LET_GO_US 200 /* without sleep while a write is under way */
+#define LET_GO_US 500 /* without sleep while a write is under way */
 #define SLACK_NS 1000 /* by which the kernel may let this thread sleep longer than it asked */
 
 /* Buffers that receives take when there is something to receive. Who finds none or has more to say
