@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from barco import limits
 from barco.errors import ProtocolError
+from barco.protocol.span import Span, newest_common, span_of
 
 GOSSIP_OLDEST, GOSSIP_VERSION = 4, 4
 """Of this protocol, the oldest and the newest that are spoken here. Two brokers speak the newest
@@ -153,7 +154,7 @@ _TYPES: dict[str, Any] = {
 _NAMES = {name: tuple(f.name for f in fields(kind)) for name, kind in _TYPES.items()}
 _TEXT_MAX = {"reason": 1_000, "version": 32}
 _NUMBER_MAX = 2**64
-NEWEST = "newest"
+OLDEST, NEWEST = "protocol", "newest"
 
 
 def to_frame(message: Message | Greeting) -> dict[str, Any]:
@@ -166,13 +167,13 @@ def to_frame(message: Message | Greeting) -> dict[str, Any]:
 
 def speaks(greeting: Mapping[str, Any]) -> bool:
     """Whether who greets so speaks a version that is spoken here."""
-    oldest, newest = greeting.get("protocol"), _newest(greeting)
-    return type(oldest) is int and max(oldest, GOSSIP_OLDEST) <= min(newest, GOSSIP_VERSION)
+    theirs = spoken(greeting)
+    return theirs is not None and newest_common((GOSSIP_OLDEST, GOSSIP_VERSION), theirs) is not None
 
 
-def _newest(greeting: Mapping[str, Any]) -> int:
-    given = greeting.get(NEWEST) or greeting.get("protocol")
-    return given if type(given) is int else 0
+def spoken(greeting: Mapping[str, Any]) -> Span | None:
+    """The versions of who greets so; None: it does not say."""
+    return span_of(greeting, OLDEST, NEWEST)
 
 
 def from_frame(frame: Mapping[str, Any]) -> Message | Greeting:
@@ -182,7 +183,8 @@ def from_frame(frame: Mapping[str, Any]) -> Message | Greeting:
     if cls is None:
         raise ProtocolError(f"no gossip message is of type {str(kind)[:64]!r}")
     values: dict[str, Any] = {}
-    later = issubclass(cls, Hello) and _newest(frame) > GOSSIP_VERSION
+    span = spoken(frame) if issubclass(cls, Hello) else None
+    later = span is not None and span[1] > GOSSIP_VERSION
     for name, value in frame.items():
         if name == "type" or (later and name not in _NAMES[cls.TYPE]):
             continue  # What a later version says besides is not for this one.

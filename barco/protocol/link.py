@@ -14,6 +14,7 @@ from typing import Any
 from barco.errors import ProtocolError
 from barco.limits import PROCESSES_MAX
 from barco.model.options import DATA_FORMAT
+from barco.protocol.span import newest_common, span_of, words
 
 LINK_OLDEST, LINK_VERSION = 6, 6
 """Of the hello and of everything behind it: the oldest and the newest that are spoken here. Two
@@ -22,7 +23,7 @@ workers speak the newest that both know; those that know none in common do not c
 HAND_OFF, RPC, REPLICATION = "handoff", "rpc", "replication"
 KINDS = (HAND_OFF, RPC, REPLICATION)
 
-NEWEST = "link_newest"
+OLDEST, NEWEST = "link_version", "link_newest"
 TEXT_BYTES_MAX = 64
 
 
@@ -66,7 +67,8 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
     if (why := unspoken(message)) is not None:
         raise ProtocolError(why)
     known = {field.name: field.type for field in fields(Hello)}
-    if _newest(message) > LINK_VERSION:  # What a later version says besides is not for this one.
+    span = span_of(message, OLDEST, NEWEST)
+    if span is not None and span[1] > LINK_VERSION:  # What it says besides is not for this one.
         message = {name: value for name, value in message.items() if name in known}
     if message.keys() | {NEWEST} != known.keys():
         raise ProtocolError("the first frame is no hello of a worker")
@@ -81,20 +83,10 @@ def hello_from(message: Mapping[str, Any]) -> Hello:
 def unspoken(message: Mapping[str, Any]) -> str | None:
     """Why nobody here understands who says this hello, in one line; None: its version is spoken, or
     it is no hello. Of another version nothing but the two numbers is looked at."""
-    oldest, newest = message.get("link_version"), _newest(message)
-    if type(oldest) is not int or max(oldest, LINK_OLDEST) <= min(newest, LINK_VERSION):
+    ours, theirs = (LINK_OLDEST, LINK_VERSION), span_of(message, OLDEST, NEWEST)
+    if theirs is None or newest_common(ours, theirs) is not None:
         return None
-    theirs, ours = _span(oldest, newest), _span(LINK_OLDEST, LINK_VERSION)
-    return f"links of version {theirs} are not spoken here, {ours} is"
-
-
-def _newest(message: Mapping[str, Any]) -> int:
-    given = message.get(NEWEST) or message.get("link_version")
-    return given if type(given) is int else 0
-
-
-def _span(oldest: int, newest: int) -> str:
-    return str(oldest) if oldest == newest else f"{oldest} to {newest}"
+    return f"links of version {words(theirs)} are not spoken here, {words(ours)} is"
 
 
 def refusal(mine: Hello, theirs: Hello, brokers: int) -> str | None:

@@ -6,8 +6,9 @@ from typing import Any
 from barco.model.options import DATA_FORMAT, DIRECTORY_FORMATS
 from barco.protocol.gossip import GOSSIP_OLDEST, GOSSIP_VERSION
 from barco.protocol.link import LINK_OLDEST, LINK_VERSION
+from barco.protocol.span import Span, newest_common
 
-SPOKEN: Mapping[str, tuple[int, int]] = {
+SPOKEN: Mapping[str, Span] = {
     "link": (LINK_OLDEST, LINK_VERSION),
     "gossip": (GOSSIP_OLDEST, GOSSIP_VERSION),
     "directory": DIRECTORY_FORMATS,
@@ -30,6 +31,4 @@ def in_common(theirs: Mapping[str, Any], name: str) -> int | None:
     given = theirs.get(name)
     if not isinstance(given, list) or [type(each) for each in given] != [int, int]:
         return None
-    oldest, newest = SPOKEN[name]
-    spoken = min(newest, given[1])
-    return spoken if max(oldest, given[0]) <= spoken else None
+    return newest_common(SPOKEN[name], (given[0], given[1]))

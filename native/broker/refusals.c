@@ -88,8 +88,9 @@ static void keep_address(char *into, int fd)
         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&at)->sin6_addr, into, REFUSAL_FROM_BYTES);
 }
 
-uint64_t refusals_note(struct conn *conn, const struct http1_request *head, uint32_t user,
-                       uint16_t status, const char *why)
+uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
+                       const struct http1_slice *path, uint32_t user, uint16_t status,
+                       const char *why)
 {
     struct refusals *refusals = conn_reactor(conn)->refusals;
     const uint64_t number = refusals_number(conn_reactor(conn));
@@ -109,8 +110,8 @@ uint64_t refusals_note(struct conn *conn, const struct http1_request *head, uint
     kept->why = why;
     kept->user = user;
     kept->status = status;
-    kept->method_len = keep_text(kept->method, sizeof kept->method, &head->method_text);
-    kept->path_len = keep_text(kept->path, sizeof kept->path, &head->path);
+    kept->method_len = keep_text(kept->method, sizeof kept->method, method);
+    kept->path_len = keep_text(kept->path, sizeof kept->path, path);
     keep_address(kept->from, conn->fd);
     return number;
 }

@@ -49,8 +49,9 @@ uint64_t refusals_number(struct reactor *reactor);
 /* The id that answer and line have. The length, below REFUSAL_ID_BYTES. */
 size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out);
 /* Notes that this was refused. The request's number. */
-uint64_t refusals_note(struct conn *conn, const struct http1_request *head, uint32_t user,
-                       uint16_t status, const char *why);
+uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
+                       const struct http1_slice *path, uint32_t user, uint16_t status,
+                       const char *why);
 /* All of it has been taken. */
 void refusals_taken(struct reactor *reactor);
 

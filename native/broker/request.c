@@ -3,6 +3,7 @@
 #include "broker/client.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +114,32 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     return PROBLEM_NONE;
 }
 
+/* What somebody has no right to is told in the log, with an id that the answer has. */
+static void note_refusal(struct conn *conn, const struct http1_slice *method,
+                         const struct http1_slice *path, struct slot *slot, uint16_t problem)
+{
+    const uint16_t status = answer_status(problem);
+    if (status != 401 && status != 403 && status != 429)
+        return;
+    /* Of these nobody has looked yet who asks, or nobody is known. */
+    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_FOREIGN_HOST ||
+                         problem == PROBLEM_FOREIGN_ORIGIN;
+    slot->refusal = refusals_note(conn, method, path, unasked ? NO_USER : access_user(conn), status,
+                                  answer_type(problem));
+}
+
+/* A produce that was refused with its body there: its head is gone, so it is told by its topic. */
+static void note_late_refusal(struct conn *conn, const struct topic *topic, struct slot *slot,
+                              uint16_t problem)
+{
+    static const char format[] = "/v1/topic/%.*s/messages";
+    char path[sizeof format + TOPIC_NAME_BYTES_MAX];
+    const int len = snprintf(path, sizeof path, format, (int)topic->name_len, topic->name);
+    assert(len > 0 && (size_t)len < sizeof path);
+    note_refusal(conn, &(struct http1_slice){"POST", 4},
+                 &(struct http1_slice){path, (uint32_t)len}, slot, problem);
+}
+
 /* The request's body is complete. */
 static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -141,8 +168,10 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         if (problem == PROBLEM_NONE)
             problem = produce_body(conn_reactor(conn), &request->produce, waiter, slot, bytes,
                                    len, request->body, &detail);
-        if (problem != PROBLEM_NONE)
+        if (problem != PROBLEM_NONE) {
             slot->expected = detail;
+            note_late_refusal(conn, topic, slot, problem);
+        }
     }
     request_clear(request);
     conn->since_ms = conn->loop->now_ms;
@@ -198,20 +227,6 @@ static bool keep_key(struct request *request)
     return true;
 }
 
-/* What somebody has no right to is told in the log, with an id that the answer has. */
-static void note_refusal(struct conn *conn, const struct http1_request *head, struct slot *slot,
-                         uint16_t problem)
-{
-    const uint16_t status = answer_status(problem);
-    if (status != 401 && status != 403 && status != 429)
-        return;
-    /* Of these nobody has looked yet who asks. */
-    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_FOREIGN_HOST ||
-                         problem == PROBLEM_FOREIGN_ORIGIN;
-    slot->refusal = refusals_note(conn, head, unasked ? NO_USER : access_user(conn), status,
-                                  answer_type(problem));
-}
-
 /* A complete head: opens the answer's slot and decides what the body is for. */
 static void begin_request(struct conn *conn, const struct http1_request *head,
                           const uint8_t *bytes, size_t head_len)
@@ -251,7 +266,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)
         problem = PROBLEM_BODY_TOO_LARGE;
     if (problem != PROBLEM_NONE) {
-        note_refusal(conn, head, slot, problem);
+        note_refusal(conn, &head->method_text, &head->path, slot, problem);
         /* A client that waits for 100 Continue sends no body once it reads the refusal. */
         refuse(conn, slot, problem, request->body_want, !head->chunked && !head->expect_continue);
         return;

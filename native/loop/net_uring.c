@@ -31,6 +31,7 @@ enum { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_WRITE, OP_POLL, OP_IGNORED, OP_WRITAB
 #define SHORT_MS 1000 /* after buffers ran out */
 #define LINE_NS 100000 /* the longest wait while somebody waits for a buffer */
 #define LET_GO_US 500 /* without sleep while a write is under way */
+#define LET_GO_NS 20000 /* a sleep that is over before it has begun lets nobody go */
 #define SLACK_NS 1000 /* by which the kernel may let this thread sleep longer than it asked */
 
 /* Buffers that receives take when there is something to receive. Who finds none or has more to say
@@ -351,8 +352,8 @@ static void let_go(struct net_uring *u)
 {
     if (u->writes == 0 || u->loop->monotonic_us - u->let_go_us < LET_GO_US)
         return;
-    const struct timespec least = {0, 1};
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &least, NULL);
+    const struct timespec brief = {0, LET_GO_NS};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &brief, NULL);
     loop_clock(u->loop);
     u->let_go_us = u->loop->monotonic_us;
 }

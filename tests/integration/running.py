@@ -115,6 +115,16 @@ class RunningBroker:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in path.read_text().split()]
 
+    def line_about(self, request: str) -> dict[str, Any]:
+        """The line of the log with a request's id; it is written within a second or so."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            for line in self.log_path.read_text().splitlines():
+                if f'"{request}"' in line:
+                    return dict(json.loads(line))
+            time.sleep(0.1)
+        raise AssertionError(f"no line about {request}")
+
     # --- HTTP ---------------------------------------------------------------------------------
 
     def port(self, listener: str = "consume", shard: int | None = None) -> int:

@@ -206,17 +206,6 @@ def test_the_command(broker: RunningBroker, root: barco.Admin, tmp_path: Path) -
     assert users("quota", "app", "--bytes-per-second", "4MB").returncode == 2
 
 
-def told(broker: RunningBroker, request: str) -> dict[str, object]:
-    """The line of the log about a request; it is written within a second or so."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        for line in broker.log_path.read_text().splitlines():
-            if f'"{request}"' in line:
-                return dict(json.loads(line))
-        time.sleep(0.1)
-    raise AssertionError(f"no line about {request}")
-
-
 def test_what_the_core_refuses_is_told_with_the_id_of_its_answer(
     broker: RunningBroker, root: barco.Admin
 ) -> None:
@@ -242,7 +231,7 @@ def test_what_the_core_refuses_is_told_with_the_id_of_its_answer(
     root.set_user("aaa", token="barco_aaa", grants=[])  # Other numbers, perhaps.
     assert len(said) == 5
     for request, expected in said.items():
-        line = told(broker, request)
+        line = broker.line_about(request)
         found = (line["status"], line["user"], line["method"], line["path"])
         assert (line["logger"], line["message"]) == ("barco.audit", "refused")
         assert found == expected and line["from"] == "127.0.0.1"
@@ -264,7 +253,7 @@ def test_a_flood_of_refusals_is_counted(broker: RunningBroker, root: barco.Admin
     for _ in range(300):
         ids.add(asked(broker, "nobody")[0].headers["Barco-Request-Id"])
     answer, _ = asked(broker, token, path="/v1/topic/other/messages")
-    assert told(broker, answer.headers["Barco-Request-Id"])["user"] == "slow"
+    assert broker.line_about(answer.headers["Barco-Request-Id"])["user"] == "slow"
     assert len(ids) == 300
     deadline, counted = time.monotonic() + SECONDS, 0
     while counted < 300:

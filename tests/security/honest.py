@@ -35,8 +35,9 @@ def attentive() -> Iterator[None]:
 
 
 def processor_seconds(pid: int) -> float:
-    """What the process has had of a processor: its own clock is exact, while /proc counts what
-    is running now in ticks of 4 ms (clock_getcpuclockid(3): the number is made of the pid's)."""
+    """What the process has had of a processor, up to when it was last switched or ticked: exact for
+    one that sleeps between, in ticks of 4 ms for one that runs on. /proc is never better
+    (clock_getcpuclockid(3): the number is made of the pid's)."""
     return time.clock_gettime(~pid << 3 | 2)
 
 

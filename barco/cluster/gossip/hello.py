@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from barco.cluster.gossip.facts import BrokerInfo
-from barco.protocol.gossip import GOSSIP_OLDEST, GOSSIP_VERSION, Hello, speaks, to_frame
+from barco.protocol.gossip import GOSSIP_OLDEST, GOSSIP_VERSION, Hello
+from barco.protocol.span import newest_common, words
 
 
 def refusal(
@@ -15,12 +16,13 @@ def refusal(
     broker of that ordinal. address_fits: whether the other one speaks from the address that the
     configuration gives to that ordinal; one that it does not list, from one that is nobody's.
     """
-    if not speaks(to_frame(theirs)):
+    ours = GOSSIP_OLDEST, GOSSIP_VERSION
+    spoken = theirs.protocol, theirs.newest or theirs.protocol
+    if newest_common(ours, spoken) is None:
         return (
             f"wrong version: broker {theirs.ordinal} (barco {theirs.version}) speaks gossip"
-            f" {_span(theirs.protocol, theirs.newest)}, broker {mine.ordinal} (barco"
-            f" {mine.version}) speaks {_span(GOSSIP_OLDEST, GOSSIP_VERSION)}: run versions that fit"
-            " one another"
+            f" {words(spoken)}, broker {mine.ordinal} (barco {mine.version}) speaks {words(ours)}:"
+            " run versions that fit one another"
         )
     if theirs.cluster_uuid != mine.cluster_uuid:
         return (
@@ -45,10 +47,6 @@ def refusal(
             " broker.ordinal or broker.bind of one of them"
         )
     return _wrong_disk(theirs, known)
-
-
-def _span(oldest: int, newest: int) -> str:
-    return f"{oldest} to {newest}" if newest > oldest else str(oldest)
 
 
 def _wrong_disk(theirs: Hello, known: BrokerInfo | None) -> str:

@@ -102,10 +102,15 @@ class Certified:
         assert self._found is not None, "a certificate is configured"
         self._per_second = config.tls.handshakes_per_second
         self._tickets = os.urandom(TICKET_KEYS_BYTES)
-        new = "the certificate" if self._found == before else "another certificate"
-        open_now = before.client_ca and not self._found.client_ca
-        tail = ", and clients need none any more" if open_now else ""
-        return f"{new} counts for new connections, until {self._found.until}{tail}"
+        found, tail = self._found, ""
+        new = (
+            "the certificate" if found.certificate == before.certificate else "another certificate"
+        )
+        if found.client_ca != before.client_ca:
+            tail = ", and clients need " + (
+                "one of another client_ca" if found.client_ca else "none any more"
+            )
+        return f"{new} counts for new connections, until {found.until}{tail}"
 
     async def watch(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Once a day: say when the certificate is about to end, and take other keys of tickets."""

@@ -15,8 +15,7 @@ from barco.config import Config, data_dir_default
 from barco.errors import BarcoError
 
 LOOK_SECONDS = 1.0
-REPLACED = (keys.AREA,)
-"""What only an edited file makes right."""
+NO_TIME_HELPS = {keys.AREA, versions.AREA}
 
 DESCRIPTION = """\
 Say, with the version that is installed, whether the broker that runs here may be restarted with it:
@@ -38,9 +37,9 @@ Examples:
 
 Exit codes:
   0    restart it
+  1    not now, or not one broker at a time: the lines say why
   2    wrong usage
   78   the configuration was refused: edit it first
-  1    not now, or not one broker at a time: the lines say why
 """
 MARKS = {GOOD: "✓", WARNING: "!", FAULT: "✗"}
 
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     while True:
         findings = list(_looks(args))
         faults = {each.area for each in findings if each.level == FAULT}
-        if not faults or faults & {*REPLACED, versions.AREA} or time.monotonic() >= until:
+        if not faults or faults & NO_TIME_HELPS or time.monotonic() >= until:
             break
         time.sleep(LOOK_SECONDS)
     if args.json:
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         for each in findings:
             mark = MARKS[each.level] if talk.speaks_unicode() else each.level
             print(f"{mark} {each.area:<13} {each.words}")
-    return 78 if faults & set(REPLACED) else int(bool(faults))
+    return 78 if keys.AREA in faults else int(bool(faults))
 
 
 def _looks(args: argparse.Namespace) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from barco.cli.commands import drain
 from barco.cli.shared.leaving import size, span, words_of
 from barco.errors import BarcoError, ConflictError
 
+from .stand_in import StandIn
 from .test_ring import topology
 
 REPORT = {
@@ -20,7 +21,7 @@ REPORT = {
 DONE = {**REPORT, "drained": True, "bytesLeft": 0}
 
 
-class Broker:
+class Broker(StandIn):
     """In the place of one that is asked."""
 
     def __init__(self) -> None:
@@ -31,15 +32,6 @@ class Broker:
         self.looks: list[Any] = [REPORT, DONE]
         self.without: list[Any] = []
         self.takes = True
-
-    def __call__(self, *_: object, **__: object) -> "Broker":
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def topology(self) -> dict[str, Any]:
         return self.told

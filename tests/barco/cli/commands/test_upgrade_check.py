@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,11 @@ from barco.errors import BarcoError, NotReadyError
 from barco.protocol import versions
 from barco.supervisor import datadir
 
+from .stand_in import StandIn
 from .test_ring import topology
 
 
-class Broker:
+class Broker(StandIn):
     """In the place of the one that runs here."""
 
     def __init__(self) -> None:
@@ -30,15 +31,6 @@ class Broker:
         self.ring["target"] = {"version": 0, "brokers": brokers}
         self.error: BarcoError | None = None
         self.looks = 0
-
-    def __call__(self, *_: object, **__: object) -> Self:
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def status(self) -> dict[str, Any]:
         self.looks += 1

@@ -92,14 +92,14 @@ def test_a_reload_takes_other_files_and_other_keys_of_tickets(
     assert Certified(Config()).told() == {}
 
 
-def test_a_reload_says_when_clients_need_no_certificate_any_more(
-    made: tuple[Files, Files, Files],
-) -> None:
-    ca, one, _ = made
+def test_a_reload_says_which_certificates_clients_need(made: tuple[Files, Files, Files]) -> None:
+    ca, one, two = made
     certified = Certified(sealed(one, client_ca=str(ca.certificate)))
-    assert "any more" not in certified.renew(sealed(one, client_ca=str(ca.certificate)))
+    assert "clients" not in certified.renew(sealed(one, client_ca=str(ca.certificate)))
+    other = certified.renew(sealed(one, client_ca=str(two.certificate)))
+    assert other.startswith("the certificate counts") and other.endswith("of another client_ca")
     assert certified.renew(sealed(one)).endswith("clients need none any more")
-    assert "any more" not in certified.renew(sealed(one))
+    assert "clients" not in certified.renew(sealed(one))
 
 
 def test_only_to_begin_or_end_with_tls_takes_a_start(made: tuple[Files, Files, Files]) -> None:
