@@ -33,6 +33,8 @@ COMMANDS = (
     "dump",
     "recover",
     "replace",
+    "backup",
+    "restore",
     "certs",
     "check",
     "upgrade-check",

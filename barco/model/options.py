@@ -66,6 +66,8 @@ class WorkerOptions:
     disk_uuid: str
     journals_named: bool = False
     """Every journal of this disk has said whose it is: one that does not is from elsewhere."""
+    restored: bool = False
+    """The data directory was restored from a backup, and this is the first start since."""
     ordinal: int
     slices_per_range: int
     replaces: str = ""

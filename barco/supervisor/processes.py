@@ -405,6 +405,7 @@ def worker_options(
         secret=bool(config.cluster.secret_file),
         disk_uuid=identity.disk_uuid,
         journals_named=named,
+        restored=plan.restored,
         ordinal=identity.ordinal,
         replaces=identity.replaces,
         slices_per_range=identity.slices_per_range,

@@ -48,6 +48,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "barco.supervisor.datadir",
         "barco.workers.storage",
     ),
+    "barco.cli.commands.backup": (
+        *(*BYTES, "barco", "barco.cli", "barco.supervisor", "barco.workers.storage"),
+    ),
+    "barco.cli.commands.restore": (
+        *(*BYTES, "barco.cli", "barco.supervisor", "barco.workers.storage"),
+    ),
     "barco.cli.commands.check": (
         *(*BYTES, "barco", "barco.cli", "barco.config", "barco.sections", "barco.supervisor"),
         "barco.workers.storage",

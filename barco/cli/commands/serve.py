@@ -13,12 +13,13 @@ from barco import config as configuration
 from barco import limits, log
 from barco.addresses import bracketed
 from barco.cli.shared.in_kubernetes import begin
-from barco.cli.shared.known import known_disk
-from barco.config import Config
+from barco.cli.shared.known import known_disk, others_went_on
+from barco.config import Config, resolved
 from barco.errors import ConfigError
 from barco.model.options import ENGINES
 from barco.sections import PORT_NAMES, PortsSection
 from barco.supervisor.broker import run as run_broker
+from barco.supervisor.files.restored import check_beside, forget, is_restored
 from barco.supervisor.processes import ReadyBroker
 from barco.supervisor.sources.plan import ServePlan
 
@@ -147,12 +148,16 @@ def run(args: argparse.Namespace) -> int:
         found = _overridden(args)[0]
         return found if pod is None else pod.placed(found)
 
+    config = read()
+    if is_restored(data_dir):
+        check_beside(data_dir, others_went_on(resolved(config)))
     plan = ServePlan(
-        config=read(),
+        config=config,
         data_dir=data_dir,
         dev=args.config is None,
         insecure_allow_open=args.insecure_allow_open,
         known_disk=known_disk,
+        restored=is_restored(data_dir),
         read=read,
         source=None if pod is None else pod.follow,
     )
@@ -204,6 +209,7 @@ def _number(low: int, high: int) -> Any:
 
 def _announce(ready: ReadyBroker, as_json: bool) -> None:
     """A banner for a person at the terminal, a log line otherwise; one line for scripts."""
+    forget(Path(ready.data_dir))
     if as_json:
         print(json.dumps({"event": "ready"} | asdict(ready)), flush=True)
     if not sys.stderr.isatty():

@@ -67,6 +67,16 @@ def ask_others(config: Config) -> Iterator[KnownCluster]:
         yield _known(answer.endpoint, answer.told)
 
 
+def others_went_on(config: Config) -> list[str]:
+    """The other brokers of this cluster that run and were not just restored, in words.
+
+    Who does not answer is not waited for: where one of those remembers more, the replicas find it.
+    """
+    found = [each for each in answers(config) if each.told is not None and each.same_cluster]
+    living = [each for each in found if each.told is not None and not each.told.get("restored")]
+    return [f"broker {each.ordinal} at {each.endpoint}" for each in living]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What came of asking another broker of the list."""

@@ -27,6 +27,8 @@ class ServePlan:
     """Starts a worker."""
     known_disk: Callable[[Config], str | None] = lambda config: None
     """The disk with which other brokers know this one (`barco.cli.shared.known.known_disk`)."""
+    restored: bool = False
+    """The data directory is from a backup, and has not been ready since."""
     read: Callable[[], Config] | None = None
     """Makes `config` once more, from the same file and options; None: it stays as it is."""
     source: Callable[[Wish], Coroutine[Any, Any, None]] | None = None

@@ -174,6 +174,8 @@ class Status:
             "slicesPerRange": options.slices_per_range,
             "shardEndpoints": self._context.service.neighbours.endpoints,
         }
+        if options.restored:
+            body["restored"] = True
         if cluster:
             body["brokers"] = described_brokers(self._context)
         return json_response(body)

@@ -188,6 +188,18 @@ def _home(name: str, record: Record) -> Home:
         raise DataDirError(f"{name} was written by a later version of barco") from None
 
 
+def without_positions(body: bytes) -> bytes:
+    """A frame's body without what the journal has heard of others' journals: of a cluster that was
+    restored as a whole all are older than that, and nobody is to be blamed for it (rule A5)."""
+    left = [each for each in _records("lineage.log", body) if not _is_position(each)]
+    return _list_of([msgpack.packb(each) for each in left])
+
+
+def _is_position(record: Record) -> bool:
+    told = record.get("r")
+    return isinstance(told, dict) and told.get("t") == "heard"
+
+
 def bodies(records: Sequence[Record]) -> Iterator[bytes]:
     """Of the frames that hold these, as few as there can be; one is appended at a time."""
     body: list[bytes] = []

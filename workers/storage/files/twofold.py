@@ -108,6 +108,22 @@ class Twofold:
             call(*args)
 
 
+def rewrite(shard: Path, change: Callable[[bytes], bytes]) -> None:
+    """Both files anew, offline, with each body as `change` makes it; what was damaged stays so."""
+    paths = (shard / layout.LINEAGE_NAME, shard / layout.LINEAGE_COPY_NAME)
+    copies = frames.read_copies((str(paths[0]), str(paths[1])), (_read(paths[0]), _read(paths[1])))
+    merged = frames.merge(copies)
+    if merged.doubtful or not merged.frames:
+        return  # A start says what is wrong with it, and is suspect anyhow.
+    made: list[frames.Frame] = []
+    for frame in merged.frames:
+        prev = made[-1].crc if made else 0
+        body = change(frame.body) if frame.body else b""
+        made.append(frames.make_frame(frame.turn, frame.serial, prev, body))
+    for path in paths:
+        _write(path, frames.bytes_of(made))
+
+
 def _read(path: Path) -> bytes | None:
     """None: there is none."""
     try:

@@ -10,7 +10,7 @@ from barco.model.generation import Ballot, Generation, Gid, Identity, Kind, Pare
 from barco.protocol.replication import DecidedRecord, HeardRecord, PromisedRecord
 from barco.protocol.replication_codec import to_map
 from barco.types import Epoch, Ordinal, Token
-from barco.workers.storage.files import layout
+from barco.workers.storage.files import layout, records, twofold
 from barco.workers.storage.files.errors import ForeignJournalError
 from barco.workers.storage.files.frames import SECTOR_BYTES
 from barco.workers.storage.files.lineage import Lineage
@@ -161,3 +161,31 @@ def test_a_journal_is_blank_until_anything_was_recorded(tmp_path: Path) -> None:
     again.add_journal([(2, {"t": "promised", "gid": [9, 2]})])
     assert again.generations() == [] and not again.blank
     assert not Lineage.load(tmp_path, token=7).blank
+
+
+def test_what_was_heard_of_other_journals_goes_and_all_else_stays(shard: Path) -> None:
+    """Of a cluster that was restored as a whole: nobody is blamed for what it can not have."""
+    Lineage.load(shard, FIRST).opened(3, 6, [(2, 0)])
+    heard(shard, 1)
+    heard(shard, 2)
+    Lineage.load(shard).expired(2)
+    before = Lineage.load(shard, FIRST, repair=False)
+    assert len(before.journal) == 2
+    twofold.rewrite(shard, records.without_positions)
+    after = Lineage.load(shard, CLAIM, repair=False)
+    assert after.journal == [] and after.home == CLAIM.home and not after.hurt
+    assert after.generations() == before.generations()
+    Lineage.load(shard, CLAIM).opened(4, 7, [(3, 0)])
+    assert Lineage.load(shard, CLAIM, repair=False).get(4) is not None, "it goes on"
+
+
+def test_a_damaged_journal_is_not_made_a_sound_one(shard: Path) -> None:
+    heard(shard, 1)
+    for name in NAMES:
+        data = bytearray((shard / name).read_bytes())
+        data[SECTOR_BYTES + 40] ^= 1
+        (shard / name).write_bytes(data)
+    before = both(shard)
+    twofold.rewrite(shard, records.without_positions)
+    assert both(shard) == before
+    assert Lineage.load(shard, repair=False).doubtful
