@@ -15,6 +15,7 @@ from running import RunningBroker
 
 import barco
 from barco.cli import main
+from barco.cluster.replica.doubt import KEEP_SECONDS
 from barco.errors import BarcoError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -160,7 +161,8 @@ def test_a_cluster_is_restored_from_backups_of_different_moments(
             cluster.kill((ordinal + 1) % 3)
             writes.at_least(len(writes.acked) + 1000)
             cluster.start((ordinal + 1) % 3)
-            cluster.wait_ready()
+            cluster.wait_in_sync((ordinal + 1) % 3)
+            time.sleep(2 * KEEP_SECONDS)  # Each journal has then how far the others' are.
     assert given(cluster, 2, "restore", str(copies[2])) == 78
     assert "barco replace" in capsys.readouterr().err
 
