@@ -50,6 +50,8 @@ class Broker:
         """Further ones of the command line."""
         self.env: dict[str, str] = {}
         """Further variables of the environment."""
+        self.python = sys.executable
+        """Of which version of barco the next start is."""
         self._process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
         self.log_path = self._logs / "broker.log"
@@ -95,7 +97,7 @@ class Broker:
         self.log_path = self._logs / f"broker-{self._starts:03d}.log"
         with self.log_path.open("wb") as log:
             self._process = start_tied(
-                [sys.executable, "-P", "-m", "barco", *self.command(), *self.options],
+                [self.python, "-P", "-m", "barco", *self.command(), *self.options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,

@@ -47,8 +47,10 @@ def one_ring(
             (root / f"power-{ordinal}").mkdir()
             disks.append(Mount(root / f"power-{ordinal}"))
             stack.callback(disks[-1].close)
-        scene = RingScene(root, seed, f"ring: {kind.name}", disks, ease=ease)
+        scene = RingScene(root, seed, f"ring: {kind.name}", disks, start=False, ease=ease)
         stack.callback(scene.close)
+        kind.prepare(scene.ring)
+        scene.begin()
         busy = []
         for number in range(rounds):
             if time.monotonic() > until:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from faultlab import clocks, mount, partition, ringflips, rolling
+from faultlab import clocks, mount, partition, ringflips, rolling, upgrading
 from faultlab.mount import LOGFLUSH, NOLOGFLUSH
 from faultlab.ring import Node, Ring
 from faultlab.scene import RingScene
@@ -30,6 +30,8 @@ class Kind:
     powered: bool = False
     """Each broker on a file system of its own, that can be cut off."""
     why_not: Callable[[], str] = lambda: ""
+    prepare: Callable[[Ring], None] = lambda ring: None
+    """Before the ring is started."""
 
 
 # --- Crashes -----------------------------------------------------------------------------------
@@ -196,6 +198,11 @@ KINDS = {
         Kind("power of all", 20, 10, power_of(3), powered=True, why_not=mount.why_not),
         Kind("clocks", 100, 25, wrong_clock, why_not=clocks.why_not),
         Kind("bit flips", 100, 20, flip, patient=True),
+        Kind(
+            *("upgrade", 30, len(upgrading.STEPS), upgrading.upgrade),
+            why_not=upgrading.why_not,
+            prepare=upgrading.begin_older,
+        ),
     )
 }
 """By name, with the counts of the table of bars; planned restarts are no fault: ours is 30,
