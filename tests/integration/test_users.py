@@ -1,6 +1,8 @@
 """Who may do what, over sockets: every route with every kind of user, and what ends in a second."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -252,3 +254,39 @@ def test_two_headers_are_nobodys(broker: RunningBroker) -> None:
         answer = connection.getresponse()
         answer.read()
         assert answer.status == status, headers
+
+
+def test_the_page_for_operators_walks_through_users(tmp_path: Path) -> None:
+    """Its commands as they stand there, in its order: `first` before the start, the rest after."""
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    section = page.split("\n## Users\n")[1].split("\n## ")[0]
+    before, after = re.findall(r"```\n(.*?)```", section, re.DOTALL)
+    found = RunningBroker(tmp_path / "data", workers=1, access_required=True)
+
+    def say(lines: str, **more: str) -> str:
+        lines = lines.replace("/var/lib/barco", str(found.data_dir))
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-euc", lines], cwd=tmp_path, env=os.environ | {"PATH": path} | more,
+            check=False, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    say(before)
+    assert (tmp_path / "root.token").stat().st_mode & 0o077 == 0
+    found.start()
+    try:
+        told = say(after, BARCO_ENDPOINT=f"127.0.0.1:{found.port('discovery')}")
+        assert "consume:trips.*:billing-*" in told
+        root, sensors = ((tmp_path / f"{n}.token").read_text().strip() for n in ("root", "sensors"))
+        with admin(found, root) as asked:
+            assert sorted(each["name"] for each in asked.users()) == ["root", "sensors"]
+        assert len(list(barco.read("trips.new", f"127.0.0.1:{found.port('discovery')}",
+                                   token=root))) == 1  # fmt: skip
+        connection = HTTPConnection("127.0.0.1", found.port(shard=0), timeout=30)
+        assert produce(connection, sensors, "trips.new") == 200
+        assert produce(connection, sensors, "bills") == 403
+        connection.close()
+    finally:
+        found.end()
