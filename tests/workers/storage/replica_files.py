@@ -61,5 +61,5 @@ class Loading(Core):
 def make(shard, bulk, errors, policy=Policy(0, 0)):  # noqa: B008 - it is frozen.
     return ReplicaStore(
         shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
-        policy=policy, on_error=errors.append,
+        policy=policy, on_error=builder.kept_in(errors),
     )  # fmt: skip

@@ -115,7 +115,7 @@ class Core:
 def make(shard, bulk, errors, policy=KEEP_ALL):
     return ReplicaStore(
         shard, bulk, cluster_uuid=builder.UUID, token=builder.TOKEN, segment_bytes=MIB,
-        policy=policy, on_error=errors.append,
+        policy=policy, on_error=builder.kept_in(errors),
     )  # fmt: skip
 
 
