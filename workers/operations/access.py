@@ -6,6 +6,7 @@ waits with its question for the next change: it is live everywhere as soon as it
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from barco.model.options import WorkerOptions
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.seams import ReactorLike, SiblingsLike
-from barco.workers.shard.access import SLICE, AccessKeeper, packed, unpacked
+from barco.workers.shard.access import SLICE, UNREADABLE, AccessKeeper, packed, unpacked
 from barco.workers.shard.appends import Appends
 
 WAIT_SECONDS = 2.0
@@ -23,6 +24,14 @@ ASK_SECONDS = 5.0
 """Longer than what waits; in it a connection that is dead is found out."""
 
 AGAIN_SECONDS = 0.2
+
+_WENT_BACK = (
+    "users went back from version %d to %d: the log of slice 0 has lost changes, for an old data"
+    " directory was put back or data was given up. Who was removed may be there again: look at"
+    " `barco users list`"
+)
+
+log = logging.getLogger("barco.worker")
 
 Operations = dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]
 
@@ -50,6 +59,9 @@ class AccessDesk:
         """Whether a request has to show who asks."""
         self.table: AccessTable | None = None
         """As its keeper has said; None: nobody has been asked yet."""
+        self.fault = ""
+        """What the keeper says of users that it can not read; empty: it has said who they are."""
+        self._why = ""
         self.on_news: Callable[[AccessTable], None] = lambda table: None
         """Called with each table that is another one."""
 
@@ -81,6 +93,7 @@ class AccessDesk:
 
     async def _table(self, args: Mapping[str, Any]) -> bytes:
         self._check_leads()
+        self._keeper.check()
         return packed(self._keeper.table)
 
     async def _wait(self, args: Mapping[str, Any]) -> bool:
@@ -91,6 +104,7 @@ class AccessDesk:
                 while self._leads and self._keeper.table.digest == seen:
                     await self._changed.wait()
         self._check_leads()
+        self._keeper.check()
         return self._keeper.table.digest != seen
 
     async def _set(self, args: Mapping[str, Any]) -> bool:
@@ -112,7 +126,7 @@ class AccessDesk:
             packed(after)  # It may be too large.
             return current if known is not None and after.users[name] == known else after
 
-        await self._keeper.change(propose)
+        await self._keeper.change(propose, anew=not self.required)
         self._wake()
         return created
 
@@ -123,12 +137,17 @@ class AccessDesk:
         """Whether it can be told who may do what."""
         return self.table is not None or not self.required
 
+    @property
+    def unheard(self) -> str:
+        """Why it can not be told who may do what, in words."""
+        return f"Who may do what has not been heard yet. {self._why}".strip()
+
     def who(self, token: str | None) -> User | None:
         """Whose token that is; None: nobody's. NotReadyError as long as nobody has said."""
         if not self.required:
             return EVERYBODY
         if self.table is None:
-            raise NotReadyError("Who may do what has not been heard yet.")
+            raise NotReadyError(self.unheard)
         return None if token is None else self.table.find(token)
 
     async def run(self, siblings: SiblingsLike) -> None:
@@ -147,7 +166,14 @@ class AccessDesk:
             table = unpacked(await self._ask(siblings, "access", {}))
         except (ValueError, TypeError) as error:
             raise NotReadyError(f"Who leads slice 0 has said what is no table: {error}.") from None
+        except BarcoError as error:
+            self._why = error.detail
+            self.fault = self._why if self._why == UNREADABLE else ""
+            raise
+        self.fault = ""
         if table != self.table:
+            if self.table is not None and table.version < self.table.version:
+                log.error(_WENT_BACK, self.table.version, table.version)
             self.table = table
             self.on_news(table)
         return table

@@ -5,22 +5,28 @@ whom the operator has named in a file (`barco users first`).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Any
 
 import msgpack
 
 from barco import limits
-from barco.errors import RequestError
+from barco.errors import NotReadyError, RequestError
 from barco.model.access import AccessTable
 from barco.workers.seams import ReactorLike
-from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends
 
 ACCESS = "__access"
 KEY = b"users"
 SLICE = 0
 """The slice of the whole ring in which it is kept; there is no smaller ring without it."""
+
+UNREADABLE = (
+    "The log has users that this version can not read, so nobody is let in by it: start the version"
+    " that wrote them, or make users anew (docs/access.md)."
+)
+
+log = logging.getLogger("barco.worker")
 
 
 class AccessKeeper:
@@ -33,22 +39,43 @@ class AccessKeeper:
         self._appends = appends
         self._first = first
         self._lock = asyncio.Lock()
+        self._readable = True
         self.table = first
         """As it is stable."""
 
     def open(self) -> None:
-        """A generation is open, and its first group committed: take up what its log holds."""
-        self.table = self._first
-        for found in internal.each(ACCESS, self._reactor.compacted(ACCESS), _read):
-            if found.version > self.table.version:
-                self.table = found
+        """A generation is open, and its first group committed: take up what its log holds.
 
-    async def change(self, propose: Callable[[AccessTable], AccessTable]) -> AccessTable:
+        An event that can not be read may have removed somebody, or the first users: so none of an
+        earlier table counts then, unlike with other internal topics, where it is passed over.
+        """
+        self.table, self._readable = self._first, True
+        for _, value in self._reactor.compacted(ACCESS):
+            try:
+                found = unpacked(value)
+            except ValueError as error:
+                self._readable = False
+                log.error("%s (%s)", UNREADABLE, error)
+            else:
+                if found.version > self.table.version:
+                    self.table = found
+
+    def check(self) -> None:
+        """NotReadyError: what the log has can not be read, and `table` is not to be believed."""
+        if not self._readable:
+            raise NotReadyError(UNREADABLE)
+
+    async def change(
+        self, propose: Callable[[AccessTable], AccessTable], anew: bool = False
+    ) -> AccessTable:
         """What `propose` makes of the table, once it is stable; it may refuse, or change nothing.
 
+        anew: also where what the log has can not be read, which is lost by that.
         A BarcoError of the append: it was not written, or nobody knows.
         """
         async with self._lock:
+            if not anew:
+                self.check()
             before = self.table
             after = propose(before)
             if after is before:
@@ -57,7 +84,7 @@ class AccessKeeper:
             value = packed(after)
             await asyncio.shield(self._appends.start(ACCESS, SLICE, KEY, value))
             if self.table is before:  # Else another generation was opened meanwhile.
-                self.table = after
+                self.table, self._readable = after, True
             return after
 
 
@@ -78,10 +105,6 @@ def unpacked(value: bytes) -> AccessTable:
         raise ValueError("a table of users is too large, or nothing")
     try:
         given = msgpack.unpackb(value, strict_map_key=True)
-        return _read(given)
+        return AccessTable.from_plain(given["access"])
     except (TypeError, LookupError, msgpack.UnpackException) as error:
         raise ValueError(f"a table of users: {str(error)[:100]}") from None
-
-
-def _read(given: dict[Any, Any]) -> AccessTable:
-    return AccessTable.from_plain(given["access"])

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgpack
 import pytest
 
 from barco.errors import ConflictError, NotFoundError, NotReadyError
 from barco.model.access import EVERYBODY, hash_of
 from barco.model.options import WorkerOptions
+from barco.workers.http.handlers.standing import look
 from barco.workers.operations.access import AccessDesk
+from barco.workers.shard.access import ACCESS, KEY
 
 from ..twin import Broker
 
@@ -124,5 +127,66 @@ def test_it_is_there_after_a_death_and_the_first_users_count_no_more() -> None:
         desk = broker.desk(0)
         await desk.look(broker.siblings)
         assert desk.who(BOB) is not None and desk.who(ROOT) is None
+
+    run(test)
+
+
+LATER = {"version": 9, "users": [["bob", [hash_of(BOB)], ["a-verb-of-a-later-version"], [0, 0]]]}
+UNREADABLE = [
+    msgpack.packb({"slice": 0, "access": LATER}),
+    msgpack.packb({"slice": 0, "users": []}),
+    b"\xc1",
+    b"",
+]
+
+
+@pytest.mark.parametrize("value", UNREADABLE, ids=["verb", "shape", "bytes", "empty"])
+def test_users_that_can_not_be_read_let_nobody_in(
+    value: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the first users, who may do everything, nor those of a change before it."""
+
+    async def test(broker: Closed) -> None:
+        await until(lambda: broker.desk(1).table is not None)
+        broker.reactors[0].kept[ACCESS, KEY] = value
+        broker.kill(0)
+        broker.start(0)
+        desk = broker.desk(0)
+        with pytest.raises(NotReadyError, match="can not read"):
+            await desk.look(broker.siblings)
+        with pytest.raises(NotReadyError):
+            desk.who(ROOT)
+        assert "can not read" in caplog.text
+        assert broker.desk(1).who(ROOT) is not None  # What was heard goes on to count.
+        with pytest.raises(NotReadyError):
+            await broker.desk(1).look(broker.siblings)
+        for worker, place in ((1, "degraded"), (0, "waiting")):
+            app = broker.apps[worker]
+            assert app is not None
+            assert "can not read" in " ".join(getattr(await look(app._context), place))
+        with pytest.raises(NotReadyError, match="can not read"):  # And nobody changes it so.
+            await broker.set("bob", hash=hash_of(BOB), grants=["users"])
+        desk.required = False  # But whoever starts it on loopback, without asking who it is.
+        await broker.set("bob", hash=hash_of(BOB), grants=["users"])
+        await desk.look(broker.siblings)
+        assert desk.table is not None and desk.table.find(BOB) is not None
+        await broker.desk(1).look(broker.siblings)
+        assert not broker.desk(1).fault
+
+    run(test)
+
+
+def test_a_log_that_has_lost_changes_of_users_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(broker: Closed) -> None:
+        await broker.set("bob", hash=hash_of(BOB), grants=["produce:a"])
+        before = dict(broker.reactors[0].kept)
+        await broker.set("bob")
+        await until(lambda: broker.desk(1).table is not None and broker.desk(1).table.version == 2)
+        assert "went back" not in caplog.text
+        broker.reactors[0].kept.update(before)
+        broker.kill(0)
+        broker.start(0)
+        await broker.desk(1).look(broker.siblings)
+        assert "went back from version 2 to 1" in caplog.text
 
     run(test)

@@ -56,6 +56,9 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
     options = context.options
     own = await context.siblings.broadcast("standing", context.everyone({}), ASK_SECONDS)
     found = Standing(waiting=[] if context.ready else [context.reason])
+    access = context.service.access
+    if not access.is_heard:
+        found.waiting.append(access.unheard)
     leaderless: list[str] = []
     unreached: set[tuple[int, int]] = set()
     for peer, answer in own.items():
@@ -98,6 +101,8 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         )
     if options.ring_size > 1 and thorough:
         found.degraded = await _degraded(context, own)
+    if access.fault and access.is_heard:
+        found.degraded.append(access.fault)
     return found
 
 
