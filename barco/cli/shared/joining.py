@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import barco
-from barco.cli.shared.known import ASK_SECONDS, KnownCluster, ask_others
+from barco.cli.shared.known import ASK_SECONDS, KnownCluster, answers, ask_others
 from barco.cli.shared.routes import table_of, target_of
-from barco.cli.shared.shown import own_access
+from barco.cli.shared.shown import VARIABLE, own_access
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import wanted_ranges
 from barco.cluster.ring.target import Target, TargetBroker, check_shape, first_target
@@ -39,9 +39,11 @@ def joining(config: Config, *, lost: str = "") -> Joining:
         )
     told = next(ask_others(config), None)
     if told is None:
+        why = next((f" ({each.why})" for each in answers(config)), "")
         raise ConfigError(
-            "no other broker of cluster.brokers answers, and only they know how the ring was cut:"
-            " start them, or correct the list. A new cluster is formatted without --join"
+            f"no other broker of cluster.brokers answers{why}, and only they know how the ring was"
+            " cut: start them, or correct the list; where they ask for a token, or have TLS, name"
+            f" {VARIABLE} and BARCO_CA. A new cluster is formatted without --join"
         )
     _check_cut(config, told)
     there = told.disks.get(ordinal)
@@ -50,7 +52,7 @@ def joining(config: Config, *, lost: str = "") -> Joining:
             f"broker {ordinal} of this cluster is known with disk {there}: give this one an ordinal"
             " of its own or, if that disk is lost, run barco replace"
         )
-    with barco.Admin(own_access(told.endpoint), timeout_s=10 * ASK_SECONDS) as admin:
+    with barco.Admin(own_access(config, told.endpoint), timeout_s=10 * ASK_SECONDS) as admin:
         topology = admin.topology()
     return Joining(cluster=told, table=_table(config, told, topology))
 

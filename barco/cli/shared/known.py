@@ -1,5 +1,7 @@
 """What other brokers of a cluster know of it and of this one, before it has a data directory."""
 
+import json
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +10,12 @@ import barco
 from barco import config as configuration
 from barco.cli.shared.routes import sound_cut
 from barco.cli.shared.shown import own_access
+from barco.client.wire.access import Access, Tls
+from barco.client.wire.blocking import Link
 from barco.client.wire.discovery import join_endpoint
+from barco.client.wire.http1 import HttpError, Request
 from barco.config import Config
-from barco.errors import BarcoError, ConfigError
+from barco.errors import BarcoError, ConfigError, UnauthorizedError
 from barco.model.options import cluster_mark
 
 ASK_SECONDS = 1.0
@@ -71,10 +76,44 @@ def others_went_on(config: Config) -> list[str]:
     """The other brokers of this cluster that run and were not just restored, in words.
 
     Who does not answer is not waited for: where one of those remembers more, the replicas find it.
+    But who is there and only does not say what it is to whom asks like this (a token, a
+    certificate) went on, unless /ready, which everybody may ask, says that it was restored.
     """
-    found = [each for each in answers(config) if each.told is not None and each.same_cluster]
-    living = [each for each in found if each.told is not None and not each.told.get("restored")]
-    return [f"broker {each.ordinal} at {each.endpoint}" for each in living]
+    found = []
+    for each in answers(config):
+        name = f"broker {each.ordinal} at {each.endpoint}"
+        if each.told is not None:
+            if each.same_cluster and not each.told.get("restored"):
+                found.append(name)
+        elif (ready := _ready(config, each.endpoint)) is not None and not ready.get("restored"):
+            found.append(f"{name} (which does not say of which cluster it is: {each.why})")
+    return found
+
+
+def _ready(config: Config, endpoint: str) -> Mapping[str, Any] | None:
+    """What a broker answers to whom it does not know; None: nobody is there. Nothing secret is
+    shown for it, so no certificate is looked at."""
+    found: Mapping[str, Any] | None = None
+    for sealed in (True, False) if config.tls.certificate else (False, True):
+        access = Access((endpoint,), tls=Tls(checked=False) if sealed else None)
+        link = Link(access, endpoint, timeout_s=ASK_SECONDS)
+        try:
+            answer = link.exchange(Request("GET", "/ready"))
+            told = json.loads(answer.body)
+            if answer.status in (200, 503) and isinstance(told, dict):
+                return told
+            found = {}
+        except ssl.SSLEOFError:
+            return None
+        except (ssl.SSLError, ValueError):
+            found = {}  # Somebody, who speaks otherwise.
+        except OSError as error:
+            if not isinstance(error.__cause__, HttpError):
+                return None
+            found = {}
+        finally:
+            link.close()
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +123,11 @@ class Answer:
     ordinal: int
     endpoint: str
     told: Mapping[str, Any] | None
-    """None: it does not answer."""
+    """None: it does not answer, or does not say."""
     same_cluster: bool
+    why: str = ""
+    """It does not, in words."""
+    asks_for_token: bool = False
 
 
 def answers(config: Config) -> Iterator[Answer]:
@@ -96,10 +138,17 @@ def answers(config: Config) -> Iterator[Answer]:
             continue
         endpoint = join_endpoint(host, config.ports.discovery)
         try:
-            with barco.Admin(own_access(endpoint), timeout_s=ASK_SECONDS) as admin:
+            with barco.Admin(own_access(config, endpoint), timeout_s=ASK_SECONDS) as admin:
                 told = admin.brokers()
-        except BarcoError:
-            yield Answer(ordinal=ordinal, endpoint=endpoint, told=None, same_cluster=False)
+        except BarcoError as error:
+            yield Answer(
+                ordinal=ordinal,
+                endpoint=endpoint,
+                told=None,
+                same_cluster=False,
+                why=error.detail,
+                asks_for_token=isinstance(error, UnauthorizedError),
+            )
             continue
         same = told.get("cluster") == mark
         yield Answer(ordinal=ordinal, endpoint=endpoint, told=told, same_cluster=same)

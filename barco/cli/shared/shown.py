@@ -1,8 +1,10 @@
-"""The token that a command shows: from a file, never from a command line."""
+"""What a command shows where it asks a broker: a token from a file, never from a command line; and
+how it speaks with a broker of its own configuration."""
 
 import os
 
-from barco.client.wire.access import Access, read_token
+from barco.client.wire.access import HTTPS, Access, read_token
+from barco.config import Config, ca_default
 from barco.errors import ConfigError
 
 VARIABLE = "BARCO_TOKEN_FILE"
@@ -18,6 +20,18 @@ def token_in(path: str) -> str:
         raise ConfigError(f"a token is to be in {path!r}: {error}") from None
 
 
-def own_access(endpoint: str) -> Access:
-    """Of a command that has no option for it: with the token in $BARCO_TOKEN_FILE, if any."""
-    return Access.of(endpoint, token_in(os.environ.get(VARIABLE, "")))
+def own_access(config: Config, endpoint: str) -> Access:
+    """Of a command that has no option for it: with TLS where this broker's own ports have it, whom
+    to trust in $BARCO_CA, and the token in $BARCO_TOKEN_FILE, if any. Where clients need a
+    certificate it shows the broker's. ConfigError: a file that is named can not be used."""
+    token, tls = token_in(os.environ.get(VARIABLE, "")), config.tls
+    if not tls.certificate:
+        return Access.of(endpoint, token)
+    own = (tls.certificate, tls.key) if tls.client_ca else ("", "")
+    try:
+        access = Access.of(HTTPS + endpoint, token, ca=ca_default(), certificate=own[0], key=own[1])
+        assert access.tls is not None, "it is https://"
+        access.tls.context()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"to ask {endpoint} with TLS: {error}") from None
+    return access

@@ -48,6 +48,9 @@ class Tls:
     certificate: str = ""
     """Path of a file with the client's own certificate, and its chain; and of its key."""
     key: str = ""
+    checked: bool = True
+    """False: whoever answers is taken for whom was meant. For a question that shows nothing, and
+    whose answer is only a reason to stop."""
 
     def context(self) -> ssl.SSLContext:
         """As Python's ssl takes it; OSError: a file can not be used."""
@@ -58,6 +61,8 @@ class Tls:
 def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=tls.ca or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not tls.checked:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["http/1.1"])
     if tls.certificate:
         context.load_cert_chain(tls.certificate, tls.key or None)

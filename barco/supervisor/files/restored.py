@@ -28,7 +28,8 @@ def check_beside(path: Path, others: list[str]) -> None:
         raise DataDirError(
             f"{path} was restored from a backup, and {', '.join(others)} of its cluster went on: a"
             " copy of an earlier day beside them would have to be counted as lost. Move it away,"
-            " and give the broker a new disk: barco replace with the same options, then barco serve"
+            " and give the broker a new disk: barco replace with the same options, then barco"
+            f" serve. If they were all restored, too, remove {path / RESTORED} and start it again"
         )
 
 

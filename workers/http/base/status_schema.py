@@ -149,4 +149,10 @@ STATUS = object_of(
     },
 )
 
-READY = object_of("ready", ready="boolean", inSync="boolean", reason="string")
+READY = object_of(
+    "ready",
+    ready="boolean",
+    inSync="boolean",
+    restored=told("boolean", "It was restored from a backup, and this is the first start since."),
+    reason="string",
+)

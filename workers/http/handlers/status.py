@@ -132,6 +132,8 @@ class Status:
         thorough = request.value("insync") == "" or request.flag("insync", default=False)
         found = await look(self._context, thorough=thorough)
         body: dict[str, Any] = {"ready": found.ready}
+        if self._context.options.restored:  # For who is restored beside it, and has no token yet.
+            body["restored"] = True
         if thorough:
             body["inSync"] = found.in_sync
         if reasons := found.waiting + found.degraded:

@@ -25,7 +25,10 @@ def look(config: Config) -> Iterator[Finding]:
         name = f"broker {answer.ordinal} at {answer.endpoint}"
         if answer.told is None:
             words = (
-                f"{name} does not answer: start it, or open its ports (from 9250 on) to this one"
+                f"{name} asks for a token, so it was asked nothing: set BARCO_TOKEN_FILE"
+                if answer.asks_for_token
+                else f"{name} does not answer: start it, or open its ports (from 9250 on) to this"
+                f" one ({answer.why})"
             )
             yield Finding(AREA, WARNING, words)
         elif not answer.same_cluster:

@@ -191,11 +191,15 @@ def test_a_restored_broker_is_not_started_beside_those_that_went_on(
 ) -> None:
     def answer(ordinal: int, **told: Any) -> Answer:
         return Answer(
-            ordinal=ordinal, endpoint=f"b{ordinal}:9250", told=told or None, same_cluster=True
+            ordinal=ordinal,
+            endpoint=f"b{ordinal}:9250",
+            told=told or None,
+            same_cluster=True,
         )
 
     given: list[Answer] = []
     monkeypatch.setattr(known, "answers", lambda config: iter(given))
+    monkeypatch.setattr(known, "_ready", lambda config, host: None)  # Nobody is there.
     for given[:], words in (
         ([], []),
         ([answer(1), answer(2)], []),
