@@ -185,7 +185,7 @@ class Worker:
         await self._replica.open()
         self._sealing.count_in(self._service)
         self._app.open()
-        if (access := self._service.access).required:
+        if (access := self._service.access).watches:
             access.on_news = self._know_users
             self._spawn(access.run(self._network.siblings))
         self._spawn(self._growth.run())

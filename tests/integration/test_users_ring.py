@@ -118,3 +118,18 @@ def test_the_supervisor_is_no_user_and_adds_a_broker(cluster: LocalCluster) -> N
             return [each.get("host", "") for each in target]
 
         until(lambda: hosts()[3:] == [f"{net}.4"])
+
+
+def test_a_broker_without_the_key_asks_as_the_others_do(cluster: LocalCluster) -> None:
+    """Else whoever comes in there would be let in by all of them."""
+    cluster.kill(1)
+    config = cluster.config(1)
+    config.write_text(config.read_text().replace("required = true", "required = false"))
+    cluster.start(1)
+    until(lambda: produce(cluster, 1, "nobody's") == 200)  # Nobody has added anybody yet.
+    with barco.Admin(f"{cluster.hosts[0]}:9250", token=ROOT) as root:
+        until(lambda: produce(cluster, 0, ROOT) == 200)
+        root.set_user("app", token="one", grants=["produce:t"])
+    until(lambda: produce(cluster, 1, "nobody's") == 401, 10.0)
+    until(lambda: produce(cluster, 1, "one") == 200)
+    assert "Set access.required = true" in cluster.log(1).read_text()

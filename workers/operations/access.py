@@ -7,10 +7,11 @@ waits with its question for the next change: it is live everywhere as soon as it
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from barco.errors import BarcoError, NoLeaderError, NotFoundError, NotReadyError
+from barco.errors import BarcoError, NoLeaderError, NotFoundError, NotReadyError, RequestError
 from barco.model.access import ALL, EVERYBODY, QUOTAS, AccessTable, Quota, User
 from barco.model.options import WorkerOptions
 from barco.workers.peers.leaders import Leaders
@@ -24,6 +25,15 @@ ASK_SECONDS = 5.0
 """Longer than what waits; in it a connection that is dead is found out."""
 
 AGAIN_SECONDS = 0.2
+
+ASKED_SECONDS = 5 * WAIT_SECONDS
+"""So long a process that lets nobody in without a token counts after it has asked; such a one asks
+every two seconds."""
+
+_ASKS_NOW = (
+    "access.required is not set here, but other brokers of this cluster ask for tokens and there"
+    " are users: this broker asks for them, too, from now on. Set access.required = true"
+)
 
 _WENT_BACK = (
     "users went back from version %d to %d: the log of slice 0 has lost changes, for an old data"
@@ -56,7 +66,9 @@ class AccessDesk:
         self._leads = False
         self._changed = asyncio.Event()
         self.required = bool(options.access.get("required"))
-        """Whether a request has to show who asks."""
+        """Whether a request has to show who asks: it is configured so or, once there are users,
+        at any other broker of the cluster."""
+        self._asked_at = -math.inf
         self.table: AccessTable | None = None
         """As its keeper has said; None: nobody has been asked yet."""
         self.fault = ""
@@ -89,16 +101,35 @@ class AccessDesk:
 
     def operations(self) -> Operations:
         """By name."""
-        return {"access": self._table, "access_wait": self._wait, "access_set": self._set}
+        return {
+            "access": self._table,
+            "access_wait": self._wait,
+            "access_asked": self._asked,
+            "access_set": self._set,
+        }
+
+    def _heed(self, args: Mapping[str, Any]) -> None:
+        if args.get("required") is True:
+            self._asked_at = asyncio.get_running_loop().time()
+
+    async def _asked(self, args: Mapping[str, Any]) -> bool:
+        """Whether there are users, and some process of the ring lets in nobody else."""
+        self._check_leads()
+        self._keeper.check()
+        recently = asyncio.get_running_loop().time() - self._asked_at < ASKED_SECONDS
+        return recently and self._keeper.table.version > 0
 
     async def _table(self, args: Mapping[str, Any]) -> bytes:
+        """{"required": whether the one who asks lets in nobody else}."""
         self._check_leads()
+        self._heed(args)
         self._keeper.check()
         return packed(self._keeper.table)
 
     async def _wait(self, args: Mapping[str, Any]) -> bool:
-        """{"seen": its digest}: true as soon as it is another one."""
+        """{"seen": its digest, "required": as above}: true as soon as it is another one."""
         seen: bytes = args["seen"]
+        self._heed(args)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
                 while self._leads and self._keeper.table.digest == seen:
@@ -150,20 +181,36 @@ class AccessDesk:
             raise NotReadyError(self.unheard)
         return None if token is None else self.table.find(token)
 
+    @property
+    def watches(self) -> bool:
+        """Whether it has to be heard who may do what, or whether somebody asks."""
+        return self.required or self._options.ring_size > 1
+
     async def run(self, siblings: SiblingsLike) -> None:
         """Keep up with its keeper; ends when it is cancelled."""
         while True:
             try:
-                seen = (await self.look(siblings)).digest
-                while not await self._ask(siblings, "access_wait", {"seen": seen}):
+                if not self.required and not await self._is_asked(siblings):
+                    await asyncio.sleep(WAIT_SECONDS)
+                    continue
+                args = {"seen": (await self.look(siblings)).digest, "required": True}
+                while not await self._ask(siblings, "access_wait", args):
                     pass
             except BarcoError:  # Nobody keeps it just now, or does not answer.
                 await asyncio.sleep(AGAIN_SECONDS)
 
+    async def _is_asked(self, siblings: SiblingsLike) -> bool:
+        """Whether other brokers ask for tokens, though it is not configured here: whoever came in
+        here would be let in by all of them."""
+        try:
+            return bool(await self._ask(siblings, "access_asked", {}))
+        except RequestError:  # An earlier version, which can not say.
+            return False
+
     async def look(self, siblings: SiblingsLike) -> AccessTable:
         """The table as its keeper says now; it counts from then on."""
         try:
-            table = unpacked(await self._ask(siblings, "access", {}))
+            table = unpacked(await self._ask(siblings, "access", {"required": True}))
         except (ValueError, TypeError) as error:
             raise NotReadyError(f"Who leads slice 0 has said what is no table: {error}.") from None
         except BarcoError as error:
@@ -171,6 +218,9 @@ class AccessDesk:
             self.fault = self._why if self._why == UNREADABLE else ""
             raise
         self.fault = ""
+        if not self.required:
+            log.error(_ASKS_NOW)
+            self.required = True
         if table != self.table:
             if self.table is not None and table.version < self.table.version:
                 log.error(_WENT_BACK, self.table.version, table.version)

@@ -45,6 +45,7 @@ ENDS_HERE = frozenset(
         "target_seen",
         "standing",
         "access",
+        "access_asked",
     )
 )
 """No other process is asked for them. They have room of their own: the others may wait for one of

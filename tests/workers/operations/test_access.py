@@ -36,9 +36,19 @@ class Closed(Broker):
         return await self.siblings.call(0, "access_set", {"name": name, **args})
 
 
-def run(test: Callable[[Closed], Awaitable[None]]) -> None:
+class Half(Closed):
+    """Whose second worker was configured to let everybody in."""
+
+    def options(self, worker: int) -> WorkerOptions:
+        options = super().options(worker)
+        if worker == 1:
+            options.access.update(required=False)
+        return options
+
+
+def run(test: Callable[[Closed], Awaitable[None]], kind: type[Closed] = Closed) -> None:
     async def main() -> None:
-        broker = Closed()
+        broker = kind()
         desks = [broker.desk(worker) for worker in range(broker.workers)]
         tasks = [asyncio.create_task(desk.run(broker.siblings)) for desk in desks]
         try:
@@ -190,3 +200,49 @@ def test_a_log_that_has_lost_changes_of_users_is_told(caplog: pytest.LogCaptureF
         assert "went back from version 2 to 1" in caplog.text
 
     run(test)
+
+
+def test_who_asks_nobody_asks_as_the_others_do_once_there_are_users(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(broker: Closed) -> None:
+        await until(lambda: broker.desk(0).table is not None)
+        heard: list[int] = []
+        desk = broker.desk(1)
+        desk.on_news = lambda table: heard.append(table.version)
+        await asyncio.sleep(0.01)
+        assert desk.who(None) is EVERYBODY and not heard  # Brokers are restarted with the key.
+        assert not desk.watches  # Here; in a ring it does.
+        await broker.set("bob", hash=hash_of(BOB), grants=["produce:a"])
+        async with asyncio.timeout(4):
+            while not desk.required:
+                await asyncio.sleep(0.01)
+        assert desk.who(None) is None
+        bob = desk.who(BOB)
+        assert bob is not None and bob.name == "bob" and heard == [1]
+        assert "Set access.required = true" in caplog.text
+
+    run(test, Half)
+
+
+def test_where_nobody_asks_nobody_begins_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switched off everywhere, users or not: a token that was lost is replaced so."""
+
+    class Open(Closed):
+        def options(self, worker: int) -> WorkerOptions:
+            options = super().options(worker)
+            options.access.update(required=False)
+            return options
+
+    async def test(broker: Closed) -> None:
+        await broker.set("bob", hash=hash_of(BOB), grants=["users"])
+        assert await broker.siblings.call(0, "access_asked", {}) is False
+        desk = broker.desk(1)
+        assert not await desk._is_asked(broker.siblings)
+        await broker.siblings.call(0, "access", {"required": True})
+        assert await desk._is_asked(broker.siblings)
+        monkeypatch.setattr("barco.workers.operations.access.ASKED_SECONDS", 0.0)
+        assert not await desk._is_asked(broker.siblings)
+        assert desk.who(None) is EVERYBODY
+
+    run(test, Open)

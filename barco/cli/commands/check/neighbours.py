@@ -23,7 +23,10 @@ def look(config: Config) -> Iterator[Finding]:
         yield Finding("secret", FAULT, error.detail)
     for answer in answers(config):
         name = f"broker {answer.ordinal} at {answer.endpoint}"
-        if answer.told is None:
+        if answer.asks_for_token and not config.access.required:
+            words = f"{name} asks for a token, and this one would not: set access.required = true"
+            yield Finding(AREA, FAULT, words)
+        elif answer.told is None:
             words = (
                 f"{name} asks for a token, so it was asked nothing: set BARCO_TOKEN_FILE"
                 if answer.asks_for_token
