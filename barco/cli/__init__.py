@@ -77,6 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_left()
     except OSError as error:
+        serves = (sys.argv[1:] if argv is None else argv)[:1] == ["serve"]
+        if isinstance(error.filename, str) and not serves:
+            # What an operator has named, and what can not be done with it.
+            words = f"{error.filename}: {error.strerror}"
+            print(f"barco: cannot use {one_line(words)}", file=sys.stderr)
+            return 1
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         print("barco: what it prints can not be written: no space is left", file=sys.stderr)

@@ -2,6 +2,8 @@
 how it speaks with a broker of its own configuration."""
 
 import os
+import stat
+import sys
 
 from barco.client.wire.access import HTTPS, Access, read_token
 from barco.config import Config, ca_default
@@ -15,9 +17,13 @@ def token_in(path: str) -> str:
     if not path:
         return ""
     try:
-        return read_token(path)
+        token, mode = read_token(path), os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        raise ConfigError(f"a token is to be in {path!r}: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"a token is to be in {path!r}: {why}") from None
+    if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        sys.stderr.write(f"barco: everybody here can read the token in {path}: chmod 600 {path}\n")
+    return token
 
 
 def own_access(config: Config, endpoint: str) -> Access:

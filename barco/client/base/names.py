@@ -18,7 +18,8 @@ def check_topic(topic: str) -> str:
         return topic
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise ValueError(
-            f"{topic!r} is not a topic name: 1 to 127 of a-z A-Z 0-9 _ . -, but not . or .."
+            f"{str(topic)[:160]!r} is not a topic name:"
+            " 1 to 127 of a-z A-Z 0-9 _ . -, but not . or .."
         )
     if len(_checked) < 4096:
         _checked.add(topic)

@@ -28,7 +28,7 @@ TOKEN_FILE_BYTES_MAX = 4096
 
 def read_token(path: str) -> str:
     """The token that a file has. ValueError: it has none; OSError: it can not be read."""
-    with open(path, encoding="ascii") as file:
+    with open(path, encoding="latin-1") as file:
         return checked_token(file.read(TOKEN_FILE_BYTES_MAX).strip())
 
 

@@ -11,7 +11,7 @@ from barco.client.wire.access import Access
 from barco.client.wire.http1 import Request, split_endpoint
 from barco.client.wire.ring import Ring, ring_from_topology, single_endpoint_ring
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, NotFoundError
+from barco.errors import BarcoError, NotFoundError, UnauthorizedError
 from barco.model.placement import Placement, ring_size_valid
 
 TRY_TIMEOUT_S = 2.0
@@ -36,7 +36,8 @@ class Directory:
         self._pool = Pool(access, connections_max=1)
 
     async def ring(self, timeout_s: float) -> Ring:
-        """Every slice and its owner. A broker without a topology gets everything itself."""
+        """Every slice and its owner; UnauthorizedError where nobody knows the token. A broker
+        without a topology gets everything itself."""
         deadline = time.monotonic() + timeout_s
         try:
             topology = await self._ask("/v1/topology", deadline)
@@ -72,6 +73,7 @@ class Directory:
     async def _ask(self, target: str, deadline: float) -> dict[str, Any]:
         last: BarcoError | None = None
         while True:
+            refused = 0
             for endpoint in self._endpoints:
                 left = deadline - time.monotonic()
                 if left <= 0 and last is not None:
@@ -82,6 +84,9 @@ class Directory:
                     raise
                 except BarcoError as error:
                     last = error
+                    refused += isinstance(error, UnauthorizedError)
+            if last is not None and refused == len(self._endpoints):
+                raise last  # Another try would show the same token.
             if time.monotonic() + PAUSE_S >= deadline:
                 where = ", ".join(self._endpoints)
                 raise DiscoveryError(f"no broker answers at {where}: {last}") from last

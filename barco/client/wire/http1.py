@@ -121,6 +121,10 @@ class Answers:
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:
     """'host:port' or '[v6]:port' as a pair; ValueError with a sentence otherwise."""
+    if "@" in endpoint or "?" in endpoint:  # Not repeated: what is there may be a token.
+        raise ValueError(
+            "an endpoint is HOST:PORT and nothing else: a token is for a file (--token-file)"
+        )
     host, _, port = endpoint.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:

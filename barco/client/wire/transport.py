@@ -195,6 +195,8 @@ def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "time-out"
     if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "it speaks no TLS there (http://HOST:PORT is without)"
         return f"TLS: {getattr(error, 'verify_message', '') or error.reason or error.strerror}"
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()

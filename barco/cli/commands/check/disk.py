@@ -19,6 +19,9 @@ def look(data_dir: Path) -> Iterator[Finding]:
     path = data_dir.absolute()
     while not path.exists():
         path = path.parent
+    if not path.is_dir():
+        yield Finding("file system", FAULT, f"{path} is no directory: correct --data-dir")
+        return
     kind = file_system(path)
     if kind in IN_MEMORY:
         words = f"{path} is on {kind}, in memory: a crash of the machine loses all; use ext4 or XFS"

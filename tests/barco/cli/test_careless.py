@@ -1,0 +1,107 @@
+"""What a hurried operator gives to commands: one clear line, a code, and no secret in it."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import barco
+from barco.cli import main
+from barco.errors import UnauthorizedError
+
+TOKEN = "barco_" + "s" * 43
+
+
+def code_of(*arguments: str) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        return ended.code
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """Somebody who answers every request with 401."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    link, _ = server.accept()
+                except OSError:
+                    return
+                with link:
+                    asked.append(link.recv(65536))
+                    link.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        host, port = server.getsockname()
+        yield f"{host}:{port}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@pytest.mark.parametrize("command", ["users list", "topics list", "status", "ring", "drain 1"])
+@pytest.mark.parametrize(
+    "endpoint", [f"http://{TOKEN}@127.0.0.1:9", f"127.0.0.1:9?token={TOKEN}", f"{TOKEN}@h:9"]
+)
+def test_a_token_in_an_address_is_refused_and_not_repeated(
+    command: str, endpoint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(*command.split(), "--endpoint", endpoint) == 2
+    said = capsys.readouterr()
+    assert "--token-file" in said.err and TOKEN not in said.out + said.err
+
+
+@pytest.mark.parametrize("arguments", [
+    ("users", "first", "--data-dir", "/dev/null", "root"),
+    ("users", "first", "--data-dir", "/proc/nothing", "root"),
+])  # fmt: skip
+def test_a_directory_that_can_be_none_is_one_line(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(*arguments) in (1, 78)
+    said = capsys.readouterr()
+    assert re.fullmatch(r"barco: [^\n]+\n", said.err) and not said.out
+
+
+def test_check_says_what_is_no_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("check", "--data-dir", "/dev/null") == 1
+    assert "/dev/null is no directory" in capsys.readouterr().out
+
+
+def test_a_token_that_others_can_read_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    for mode, told in ((0o600, False), (0o640, False), (0o644, True)):
+        token.chmod(mode)
+        code_of("users", "list", "--endpoint", "127.0.0.1:1", "--token-file", str(token))
+        said = capsys.readouterr().err
+        assert ("chmod 600" in said) is told and TOKEN not in said
+    token.write_bytes(b"\xff" + TOKEN.encode())
+    code_of("users", "list", "--endpoint", "127.0.0.1:1", "--token-file", str(token))
+    said = capsys.readouterr().err
+    assert "a token is" in said and "codec" not in said and TOKEN not in said
+
+
+def test_names_are_repeated_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("topics", "create", "a" * 100_000) == 2
+    assert len(capsys.readouterr().err) < 2_000
+
+
+def test_a_producer_whose_token_is_nobodys_does_not_wait(refusing: str) -> None:
+    """It was asked again for the 30 s in which an event may be acknowledged."""
+    with (
+        pytest.raises(UnauthorizedError),
+        barco.Producer(refusing, token=TOKEN, delivery_timeout_s=600.0) as producer,
+    ):
+        producer.send("t", b"1")
+        producer.flush()
