@@ -551,7 +551,9 @@ static void tls_received(struct conn *conn, const uint8_t *bytes, size_t len)
         stand_in_line(conn, bytes, len);
 }
 
-/* Whoever cuts a connection looks like one who ends it: only who says so does. */
+/* Whoever cuts a connection looks like one who ends it. A request says itself where it ends: what
+ * came whole is whole and is answered, as many clients that end without a word expect; what did
+ * not is dropped by the protocol, as without TLS. */
 static void tls_receive_ended(struct conn *conn, int error)
 {
     struct tls *tls = tls_of(conn);
@@ -561,7 +563,11 @@ static void tls_receive_ended(struct conn *conn, int error)
         return;
     }
     wires_of(conn)->figures.cut += tls->established;
-    loop_receive_ended(conn, error != 0 ? error : ECONNRESET);
+    if (error == 0 && tls->established && !tls->failed)
+        tls->ended = true;
+    else if (error == 0)
+        error = ECONNRESET;
+    loop_receive_ended(conn, error);
 }
 
 static void close_late(struct loop *loop, struct list *list, struct tls_figures *figures)

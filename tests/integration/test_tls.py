@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -246,8 +247,32 @@ def test_who_says_that_nothing_follows_still_gets_the_answers(sealed: SealedBrok
     assert said.count(b"HTTP/1.1 200 ") == 3
 
 
+def test_what_came_whole_before_a_cut_is_answered(sealed: SealedBroker) -> None:
+    """A request says where it ends: a produce that is stored is answered, too. What came behind it
+    and was not whole is dropped."""
+    put = b"POST /v1/topic/cut/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    with barco.Admin(sealed.access()) as admin:
+        for behind, answers in ((b"", 2), (GET[:-2], 2), (put % 1000 + b"not all", 0)):
+            before = figure(admin.metrics(), "tls_cuts_total")
+            client = Cutter(sealed)
+            client.tls.write(put % 3 + b"one" + GET + behind)
+            client.pass_on()
+            client.link.shutdown(socket.SHUT_WR)
+            raw = b""
+            while data := client.link.recv(65536):
+                raw += data
+            client.inside.write(raw)
+            client.inside.write_eof()
+            said = b""
+            with suppress(ssl.SSLError):
+                while data := client.tls.read(65536):
+                    said += data
+            assert said.count(b"HTTP/1.1 200 ") >= answers, said
+            assert figure(admin.metrics(), "tls_cuts_total") == before + 1
+
+
 def test_a_cut_is_no_end(sealed: SealedBroker) -> None:
-    """What was said whole is not answered, for all that is known it was not whole."""
+    """What was said in part is not answered."""
     with barco.Admin(sealed.access()) as admin:
         before = figure(admin.metrics(), "tls_cuts_total")
         client = Cutter(sealed)
