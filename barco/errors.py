@@ -102,6 +102,13 @@ class ForbiddenError(RequestError):
     title = "Forbidden"
 
 
+class QuotaUsedUpError(ForbiddenError):
+    """The user has as much of something as its quota says, and keeps it until it is deleted."""
+
+    slug = "quota-used-up"
+    title = "The user's quota is used up"
+
+
 class StaleProducerError(ForbiddenError):
     """A newer epoch of the same producer id has written: this producer is a zombie."""
 
@@ -243,6 +250,13 @@ class TooManyRequestsError(BusyError):
     status = 429
     slug = "too-many-requests"
     title = "Too many requests"
+
+
+class QuotaExceededError(TooManyRequestsError):
+    """The user has, or asks for, more than its quota just now."""
+
+    slug = "quota-exceeded"
+    title = "The user's quota is exceeded"
 
 
 class NotReadyError(BusyError):

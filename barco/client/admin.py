@@ -139,11 +139,17 @@ class AsyncAdmin:
         keep: bool = False,
         requests_per_second: int | None = None,
         bytes_per_second: int | None = None,
+        connections: int | None = None,
+        topics: int | None = None,
+        groups: int | None = None,
+        staged_bytes: int | None = None,
     ) -> Document:
         """Adds a user, who needs a token and grants, or changes what is given here. Only the
         token's SHA-256 is sent. keep: the last token goes on as well. Of requests and bytes each
-        worker answers so many a second; 0: without end."""
-        quotas = zip(QUOTAS, (requests_per_second, bytes_per_second), strict=True)
+        worker answers so many a second, and has so many connections and staged bytes; topics and
+        groups are those that the user has made; 0: without end."""
+        rates = (requests_per_second, bytes_per_second)
+        quotas = zip(QUOTAS, (*rates, connections, topics, groups, staged_bytes), strict=True)
         body: Document = {name: value for name, value in quotas if value is not None}
         body |= {} if grants is None else {"grants": list(grants)}
         if token:
@@ -325,6 +331,10 @@ class Admin:
         keep: bool = False,
         requests_per_second: int | None = None,
         bytes_per_second: int | None = None,
+        connections: int | None = None,
+        topics: int | None = None,
+        groups: int | None = None,
+        staged_bytes: int | None = None,
     ) -> Document:
         """Adds a user, or changes what is given here; only the token's SHA-256 is sent."""
         changed = self._admin.set_user(
@@ -334,6 +344,10 @@ class Admin:
             keep=keep,
             requests_per_second=requests_per_second,
             bytes_per_second=bytes_per_second,
+            connections=connections,
+            topics=topics,
+            groups=groups,
+            staged_bytes=staged_bytes,
         )
         return self._thread.run(changed)
 

@@ -35,7 +35,8 @@ TOKEN_BYTES_MAX = 135
 OWNED_BY = ":"
 """Between a user's name and what is the user's own: no name of a user has it."""
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,32}", re.ASCII)
+USER_NAME_MAX = 32
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{USER_NAME_MAX}}}", re.ASCII)
 _TOPICS = re.compile(r"[a-zA-Z0-9_.-]{0,127}\*|[a-zA-Z0-9_.-]{1,127}", re.ASCII)
 _GROUPS = re.compile(r"[!-)+-9;-~]{0,128}\*|[!-)+-9;-~]{1,128}", re.ASCII)
 """Printable, no blank, neither * nor : within."""
@@ -89,29 +90,55 @@ class Grant:
         return group is None or matches(self.groups, group)
 
 
-QUOTAS = {"requestsPerSecond": "requests", "bytesPerSecond": "bytes"}
-"""Names in documents, and the fields of `Quota`."""
+QUOTAS = {
+    "requestsPerSecond": "requests",
+    "bytesPerSecond": "bytes",
+    "connections": "connections",
+    "topics": "topics",
+    "groups": "groups",
+    "stagedBytes": "staged",
+}
+"""Names in documents, and the fields of `Quota`, in its order."""
+
+FIRST_QUOTAS = 2
+"""So many of them every broker knows, also those of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How much a user may ask for in a second, of each worker; 0: without end."""
+    """How much of everything a user may have; 0: without end."""
 
     requests: int = 0
+    """A second, of each worker."""
     bytes: int = 0
-    """Of bodies, those that come and those that are answered."""
+    """Of bodies a second, those that come and those that are answered, of each worker."""
+    connections: int = 0
+    """At each worker."""
+    topics: int = 0
+    """That this user has made, in the whole cluster; a produce makes none then."""
+    groups: int = 0
+    """That this user has begun, in the whole cluster, and that have positions."""
+    staged: int = 0
+    """Bytes of writes that are not committed, of each process that holds a shard."""
 
     def described(self) -> dict[str, int]:
         """For documents."""
         return {name: getattr(self, field) for name, field in QUOTAS.items()}
 
     @classmethod
-    def checked(cls, requests: Any, bytes_: Any) -> "Quota":
-        """RequestError for what none is."""
-        for name, value in zip(QUOTAS, (requests, bytes_), strict=True):
+    def checked(cls, *values: Any) -> "Quota":
+        """RequestError for what none is. In the order of QUOTAS, the last ones may be left out."""
+        for name, value in zip(QUOTAS, values, strict=False):
             if type(value) is not int or not 0 <= value <= limits.QUOTA_MAX:
                 raise RequestError(f"{name} is a whole number from 0 to {limits.QUOTA_MAX}.")
-        return cls(requests, bytes_)
+        return cls(*values)
+
+    def to_plain(self) -> list[int]:
+        """For the log; only what is used, so that brokers of an earlier version understand it."""
+        values = [getattr(self, field) for field in QUOTAS.values()]
+        while len(values) > FIRST_QUOTAS and not values[-1]:
+            values.pop()
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +179,8 @@ class User:
 
     def to_plain(self) -> list[Any]:
         """For the log, and for other processes of the cluster."""
-        quota = [self.quota.requests, self.quota.bytes]
-        return [self.name, list(self.hashes), list(map(str, self.grants)), quota]
+        grants = list(map(str, self.grants))
+        return [self.name, list(self.hashes), grants, self.quota.to_plain()]
 
     @classmethod
     def checked(cls, name: Any, hashes: Any, grants: Any, quota: Any = (0, 0)) -> "User":
@@ -168,8 +195,8 @@ class User:
             raise RequestError(f"grants is a list of at most {limits.GRANTS_MAX} texts.")
         if not all(isinstance(each, str) for each in grants):
             raise RequestError("A grant is a text.")
-        if not isinstance(quota, (list, tuple)) or len(quota) != 2:
-            raise RequestError("A quota is two numbers.")
+        if not isinstance(quota, (list, tuple)) or not FIRST_QUOTAS <= len(quota) <= len(QUOTAS):
+            raise RequestError(f"A quota is {FIRST_QUOTAS} to {len(QUOTAS)} numbers.")
         parsed = dict.fromkeys(Grant.parse(each) for each in grants)
         return cls(name, tuple(dict.fromkeys(hashes)), tuple(parsed), Quota.checked(*quota))
 
@@ -234,7 +261,9 @@ class AccessTable:
         for digest, user in sorted(self._by_hash.items()):
             topics = [each.topics.encode() for each in user.grants if each.verb == PRODUCE]
             quota, number = user.quota, numbers[user.name]
-            fixed = struct.pack("<HQQH", number, quota.requests, quota.bytes, len(topics))
+            connections = min(quota.connections, 2**32 - 1)
+            rates = (number, quota.requests, quota.bytes, connections)
+            fixed = struct.pack("<HQQIBH", *rates, quota.topics > 0, len(topics))
             entries += [digest, hash_of(user.name), fixed]
             entries += [bytes((len(each),)) + each for each in topics]
         return b"".join(entries)

@@ -11,7 +11,9 @@
 
 #define USER_AT (2 * ACCESS_HASH_BYTES)
 #define RATES_AT (USER_AT + 2)
-#define PATTERNS_AT (RATES_AT + 16)
+#define CONNECTIONS_AT (RATES_AT + 16)
+#define FLAGS_AT (CONNECTIONS_AT + 4)
+#define PATTERNS_AT (FLAGS_AT + 1)
 #define ENTRY_BYTES (PATTERNS_AT + 2)
 #define TOPIC_BYTES_MAX 127u
 #define NAME_BYTES_MAX 128u /* of an id that is hashed with its user's name */
@@ -25,6 +27,7 @@ struct bucket {
 
 struct quota {
     struct bucket requests, bytes;
+    uint32_t connections, connections_max; /* 0: without end */
 };
 
 struct access {
@@ -38,8 +41,10 @@ struct access {
 
 /* What one connection was found to be. */
 struct shown {
-    uint64_t number; /* of the table; 0: nothing was found */
+    struct shown *next, **prev; /* of all connections that were looked at */
+    uint64_t number;            /* of the table; 0: nothing was found */
     const uint8_t *entry;
+    bool counted; /* among its user's connections */
     uint8_t token_len, topic_len; /* 0: none yet */
     char token[BEARER_BYTES_MAX]; /* the header's value */
     char topic[TOPIC_BYTES_MAX];  /* to which this user may produce */
@@ -89,11 +94,13 @@ static bool fill_quotas(struct access *access, uint64_t now_ms)
         const uint8_t *rates = access->entries[i] + RATES_AT;
         const uint16_t user = user_of(access->entries[i]);
         const uint64_t requests = le_at(rates, 8), bytes = le_at(rates + 8, 8);
-        if (user >= access->count || requests > ACCESS_RATE_MAX || bytes > ACCESS_RATE_MAX)
+        if (user >= access->count || requests > ACCESS_RATE_MAX || bytes > ACCESS_RATE_MAX ||
+            access->entries[i][FLAGS_AT] > ACCESS_KNOWN_TOPICS)
             return false;
         access->quotas[user] = (struct quota){
             .requests = {requests, (int64_t)(requests * 1000), now_ms},
             .bytes = {bytes, (int64_t)(bytes * 1000), now_ms},
+            .connections_max = (uint32_t)le_at(access->entries[i] + CONNECTIONS_AT, 4),
         };
     }
     return true;
@@ -113,6 +120,23 @@ static bool index_entries(struct access *access, size_t len)
     return true;
 }
 
+/* Whose token that is. The search goes by what is known of it, which tells nothing of the token;
+ * the last comparison takes always as long. */
+static const uint8_t *find(const struct access *access, const uint8_t *hash)
+{
+    uint32_t low = 0, high = access->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (memcmp(access->entries[middle], hash, ACCESS_HASH_BYTES) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == access->count || CRYPTO_memcmp(access->entries[low], hash, ACCESS_HASH_BYTES) != 0)
+        return NULL;
+    return access->entries[low];
+}
+
 static void table_free(struct access *access)
 {
     if (access == NULL)
@@ -121,6 +145,22 @@ static void table_free(struct access *access)
     free(access->entries);
     free(access->quotas);
     free(access);
+}
+
+/* Connections are whose they were, by the new table: a user's count goes on. */
+static void recount(struct reactor *reactor, struct access *access)
+{
+    const struct access *last = reactor->access;
+    for (struct shown *shown = reactor->shown; shown != NULL; shown = shown->next) {
+        assert(shown->number == 0 || (last != NULL && shown->number == last->number));
+        const uint8_t *entry = shown->number == 0 ? NULL : find(access, shown->entry);
+        shown->topic_len = 0;
+        shown->counted = shown->counted && entry != NULL;
+        shown->entry = entry;
+        shown->number = entry == NULL ? 0 : access->number;
+        if (shown->counted)
+            access->quotas[user_of(entry)].connections++;
+    }
 }
 
 bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
@@ -150,6 +190,7 @@ bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
         table_free(access);
         return false;
     }
+    recount(reactor, access);
     table_free(reactor->access);
     reactor->access = access;
     return true;
@@ -163,23 +204,6 @@ void access_free(struct reactor *reactor)
 }
 
 /* ---- who ---- */
-
-/* Whose token that is. The search goes by what is known of it, which tells nothing of the token;
- * the last comparison takes always as long. */
-static const uint8_t *find(const struct access *access, const uint8_t *hash)
-{
-    uint32_t low = 0, high = access->count;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (memcmp(access->entries[middle], hash, ACCESS_HASH_BYTES) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == access->count || CRYPTO_memcmp(access->entries[low], hash, ACCESS_HASH_BYTES) != 0)
-        return NULL;
-    return access->entries[low];
-}
 
 static bool is_named(const struct http1_slice *name, const char *lower, uint32_t len)
 {
@@ -220,20 +244,74 @@ static const uint8_t *entry_of(const struct access *access, const char *bearer, 
     return find(access, hash);
 }
 
+/* The connection is its user's no more. */
+static void give_back(const struct access *access, struct shown *shown)
+{
+    if (!shown->counted)
+        return;
+    assert(shown->number == access->number);
+    struct quota *quota = &access->quotas[user_of(shown->entry)];
+    assert(quota->connections > 0);
+    quota->connections--;
+    shown->counted = false;
+}
+
+/* One more connection of its user's, if it is not one yet. False: those are too many. */
+static bool count_in(const struct access *access, struct shown *shown)
+{
+    struct quota *quota = &access->quotas[user_of(shown->entry)];
+    if (shown->counted)
+        return true;
+    if (quota->connections_max > 0 && quota->connections >= quota->connections_max)
+        return false;
+    quota->connections++;
+    return shown->counted = true;
+}
+
+static struct shown *show(struct conn *conn)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    struct shown *shown = client_of(conn)->shown = calloc(1, sizeof *shown);
+    if (shown == NULL)
+        return NULL;
+    assert(!conn->closed); /* it would never be forgotten */
+    shown->next = reactor->shown;
+    shown->prev = &reactor->shown;
+    if (shown->next != NULL)
+        shown->next->prev = &shown->next;
+    return reactor->shown = shown;
+}
+
+void access_forget(struct conn *conn)
+{
+    struct shown *shown = client_of(conn)->shown;
+    if (shown == NULL)
+        return;
+    if (conn_reactor(conn)->access != NULL)
+        give_back(conn_reactor(conn)->access, shown);
+    if (shown->next != NULL)
+        shown->next->prev = shown->prev;
+    *shown->prev = shown->next;
+    free(shown);
+    client_of(conn)->shown = NULL;
+}
+
 /* What is known of whoever has this connection, after a look if need be; NULL: nobody. Who was
- * there before stays noted then: the answers that are still to come are theirs to pay. */
-static const uint8_t *who(struct client *client, const struct access *access,
+ * there before stays noted then: the answers that are still to come are theirs to pay, and the
+ * connection is theirs. */
+static const uint8_t *who(struct conn *conn, const struct access *access,
                           const struct http1_slice *bearer)
 {
-    struct shown *shown = client->shown;
+    struct shown *shown = client_of(conn)->shown;
     if (shown != NULL && shown->number == access->number && shown->token_len == bearer->len &&
         CRYPTO_memcmp(shown->token, bearer->p, bearer->len) == 0)
         return shown->entry;
     const uint8_t *entry = entry_of(access, bearer->p, bearer->len);
     if (entry == NULL)
         return NULL;
-    if (shown == NULL && (shown = client->shown = malloc(sizeof *shown)) == NULL)
+    if (shown == NULL && (shown = show(conn)) == NULL)
         return NULL;
+    give_back(access, shown);
     shown->topic_len = 0;
     shown->entry = entry;
     shown->token_len = (uint8_t)bearer->len;
@@ -367,9 +445,13 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
     if (!access->known)
         return PROBLEM_NOT_READY;
     const struct http1_slice *bearer = bearer_of(head);
-    if (bearer == NULL || who(client, access, bearer) == NULL)
+    if (bearer == NULL || who(conn, access, bearer) == NULL)
         return PROBLEM_UNAUTHORIZED;
     assert(client->shown->number == access->number);
+    if (!count_in(access, client->shown)) {
+        conn_reactor(conn)->over_quota++;
+        return PROBLEM_CONNECTIONS;
+    }
     struct quota *quota = quota_of(conn);
     if (quota_wait(quota, conn->loop->now_ms) > 0) {
         conn_reactor(conn)->over_quota++;
@@ -379,21 +461,28 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
     return topic == NULL || may_produce(client->shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
 }
 
+/* Whoever is shown on a connection was looked up again when the last table came, see recount(). */
 uint16_t access_again(struct conn *conn, const struct http1_slice *topic)
 {
     const struct access *access = conn_reactor(conn)->access;
     struct shown *shown = client_of(conn)->shown;
-    if (access == NULL || (shown != NULL && shown->number == access->number))
+    if (access == NULL)
         return PROBLEM_NONE;
     if (shown == NULL || !access->known)
         return PROBLEM_NOT_READY;
-    const uint8_t *entry = entry_of(access, shown->token, shown->token_len);
-    if (entry == NULL)
+    if (shown->number != access->number)
         return PROBLEM_UNAUTHORIZED;
-    shown->entry = entry;
-    shown->topic_len = 0;
-    shown->number = access->number;
     return may_produce(shown, topic) ? PROBLEM_NONE : PROBLEM_FORBIDDEN;
+}
+
+bool access_known_topics(const struct conn *conn)
+{
+    const struct access *access = conn_reactor(conn)->access;
+    const struct shown *shown = client_of(conn)->shown;
+    if (access == NULL)
+        return false;
+    assert(shown != NULL && shown->number == access->number); /* it was asked who this is */
+    return shown->entry[FLAGS_AT] & ACCESS_KNOWN_TOPICS;
 }
 
 bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *id, size_t id_len)

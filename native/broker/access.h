@@ -2,7 +2,8 @@
  *
  * The users are one table, which the upper layer hands over whole. A connection keeps what it was
  * found to be with the number of that table: so the next request costs a comparison, and another
- * table is another look. Nothing is done where no table is asked for. */
+ * table is another look. How many connections a user has goes on from one to the next. Nothing is
+ * done where no table is asked for. */
 #ifndef BARCO_ACCESS_H
 #define BARCO_ACCESS_H
 
@@ -11,15 +12,16 @@
 #define ACCESS_HASH_BYTES 32u
 #define ACCESS_TABLE_BYTES_MAX (1u << 20) /* twice what users may take as events, and some */
 #define ACCESS_RATE_MAX (1ull << 40)     /* of a quota */
+#define ACCESS_KNOWN_TOPICS 1u           /* a produce makes no topic */
 #define ACCESS_DEBT_SECONDS 3600u        /* more is forgiven: so long at most somebody waits */
 #define BEARER_BYTES_MAX 135u /* an Authorization header's value; a longer one is nobody's */
 
 /* A table as bytes, little-endian: for each token, in the order of the hashes, its SHA-256, the
  * SHA-256 of the user's name, uint16 the user's number (less than there are entries), uint64
- * requests a second and uint64 bytes a second (0: without end), uint16 how many patterns of topics
- * follow, then each as a byte of length and so many characters, with a '*' at the end where it is
- * a beginning. Copied. NULL: none has been heard of yet, everybody is told to come back. False: it
- * is malformed, or no memory. */
+ * requests a second and uint64 bytes a second, uint32 connections (0: without end), uint8
+ * ACCESS_KNOWN_TOPICS or 0, uint16 how many patterns of topics follow, then each as a byte of
+ * length and so many characters, with a '*' at the end where it is a beginning. Copied. NULL: none
+ * has been heard of yet, everybody is told to come back. False: it is malformed, or no memory. */
 bool access_set(struct reactor *reactor, const uint8_t *table, size_t len);
 void access_free(struct reactor *reactor);
 
@@ -30,6 +32,10 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
 /* Whether the user may still produce there, now that the body has come, which may take hours: asked
  * where another table has been heard since. 0, or the problem. */
 uint16_t access_again(struct conn *conn, const struct http1_slice *topic);
+/* The connection has ended, and is its user's no more. */
+void access_forget(struct conn *conn);
+/* Whether whoever was just looked at makes no topic by a produce: its topics are counted. */
+bool access_known_topics(const struct conn *conn);
 /* So many bytes more, of a body that is read or answered. Of whoever asked last on a connection:
  * what a proxy sends for several users on one is charged to them roughly. */
 void access_charge(struct conn *conn, uint64_t bytes);

@@ -102,6 +102,14 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_FORBIDDEN] = {403, "forbidden", "this user was not granted produce on this topic", 1,
                            0},
     [PROBLEM_QUOTA] = {429, "quota-exceeded", "this user's quota is used up for now", 1, 1},
+    [PROBLEM_CONNECTIONS] = {429, "quota-exceeded",
+                             "this user has as many connections here as its quota says: use them "
+                             "again, or end some",
+                             1, 1},
+    [PROBLEM_TOPIC_QUOTA] = {403, "quota-used-up",
+                             "this user's topics are counted: PUT /v1/topics/NAME makes one, a "
+                             "produce does not",
+                             1, 0},
     [PROBLEM_CROWDED] = {503, "crowded", "too many requests wait for their turn", 1, 1},
     [PROBLEM_FULL] = {503, "too-many-connections",
                       "the worker has as many connections as it can, and all are busy", 1, 1},
@@ -347,11 +355,22 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
     return 0;
 }
 
+/* A produce that was refused when its slice was looked at. */
+static uint64_t note_produce(struct conn *conn, const struct slot *slot)
+{
+    return refusals_note_produce(conn, slot->topic, access_user(conn),
+                                 problems[slot->problem].status, problems[slot->problem].type);
+}
+
 /* As the line of the log has it, where there is one. */
 static char *put_request_id(char *at, struct conn *conn, const struct slot *slot)
 {
     struct reactor *reactor = conn_reactor(conn);
-    const uint64_t number = slot->refusal > 0 ? slot->refusal : refusals_number(reactor);
+    uint64_t number = slot->refusal;
+    if (number == 0 && slot->topic != NULL && is_refusal(problems[slot->problem].status))
+        number = note_produce(conn, slot);
+    else if (number == 0)
+        number = refusals_number(reactor);
     if (number == 0)
         return at;
     at = PUT(at, "Barco-Request-Id: ");

@@ -28,6 +28,7 @@ struct asked;
 struct guest;
 struct host;
 struct refusals;
+struct shown;
 
 #define TURNED_AWAY_MAX 8u
 
@@ -151,6 +152,7 @@ struct reactor {
     struct asking asking;
     struct admission admission;
     struct access *access; /* who may produce what; NULL: nobody is asked */
+    struct shown *shown; /* of all connections that showed something, see access.c */
     struct refusals *refusals; /* told in the log; NULL as long as access is */
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */

@@ -169,7 +169,8 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
         return send_cut(reactor, produce, &facts, number, waiter, cut, detail);
     }
     bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
-                   (reactor->options.auto_create || produce->topic->declared);
+                   ((reactor->options.auto_create && !produce->known_only) ||
+                    produce->topic->declared);
     int32_t leader = reactor->routes[number];
     if (leading && leader == (int32_t)reactor->options.peer)
         return batch_sealed_run(reactor, produce, number, waiter, &facts, bytes, len, body, detail);

@@ -18,6 +18,7 @@
 #define FLAG_PRODUCER 2
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8
+#define FLAG_KNOWN_ONLY 16 /* a call: it makes no topic */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");
 

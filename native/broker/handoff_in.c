@@ -56,6 +56,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
         .has_key = frame->flags & FLAG_KEY,
         .has_producer = frame->flags & FLAG_PRODUCER,
         .one_shot = frame->flags & FLAG_ONE_SHOT,
+        .known_only = frame->flags & FLAG_KNOWN_ONLY,
         .number = frame->number,
         .timestamp = frame->timestamp,
         .key = key,

@@ -12,7 +12,7 @@ enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_CUT };
 struct produce {
     struct topic *topic;
     uint8_t content;
-    bool has_key, has_producer, one_shot, minimal, no_forward;
+    bool has_key, has_producer, one_shot, minimal, no_forward, known_only;
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;

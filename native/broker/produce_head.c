@@ -269,6 +269,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
     assert(out->number < (int64_t)ring_slices(reactor));
+    out->known_only = access_known_topics(conn);
     slot->topic = out->topic;
     slot->minimal = out->minimal;
     return PROBLEM_NONE;

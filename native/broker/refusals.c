@@ -116,6 +116,17 @@ uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
     return number;
 }
 
+uint64_t refusals_note_produce(struct conn *conn, const struct topic *topic, uint32_t user,
+                               uint16_t status, const char *why)
+{
+    static const char format[] = "/v1/topic/%.*s/messages";
+    char path[sizeof format + TOPIC_NAME_BYTES_MAX];
+    const int len = snprintf(path, sizeof path, format, (int)topic->name_len, topic->name);
+    assert(len > 0 && (size_t)len < sizeof path);
+    return refusals_note(conn, &(struct http1_slice){"POST", 4},
+                         &(struct http1_slice){path, (uint32_t)len}, user, status, why);
+}
+
 void refusals_taken(struct reactor *reactor)
 {
     struct refusals *refusals = reactor->refusals;

@@ -48,10 +48,19 @@ void refusals_free(struct reactor *reactor);
 uint64_t refusals_number(struct reactor *reactor);
 /* The id that answer and line have. The length, below REFUSAL_ID_BYTES. */
 size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out);
+/* Whether an answer of that status refuses what somebody has no right to, or too much of. */
+static inline bool is_refusal(uint16_t status)
+{
+    return status == 401 || status == 403 || status == 429;
+}
+
 /* Notes that this was refused. The request's number. */
 uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
                        const struct http1_slice *path, uint32_t user, uint16_t status,
                        const char *why);
+/* Notes a refused produce by its topic: its head is gone. The number. */
+uint64_t refusals_note_produce(struct conn *conn, const struct topic *topic, uint32_t user,
+                               uint16_t status, const char *why);
 /* All of it has been taken. */
 void refusals_taken(struct reactor *reactor);
 

@@ -3,7 +3,6 @@
 #include "broker/client.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,30 +113,31 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     return PROBLEM_NONE;
 }
 
-/* What somebody has no right to is told in the log, with an id that the answer has. */
-static void note_refusal(struct conn *conn, const struct http1_slice *method,
-                         const struct http1_slice *path, struct slot *slot, uint16_t problem)
+/* Whom a line tells: of these nobody has looked yet who asks, or nobody is known. */
+static uint32_t refused_user(const struct conn *conn, uint16_t problem)
 {
-    const uint16_t status = answer_status(problem);
-    if (status != 401 && status != 403 && status != 429)
-        return;
-    /* Of these nobody has looked yet who asks, or nobody is known. */
     const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_FOREIGN_HOST ||
                          problem == PROBLEM_FOREIGN_ORIGIN;
-    slot->refusal = refusals_note(conn, method, path, unasked ? NO_USER : access_user(conn), status,
-                                  answer_type(problem));
+    return unasked ? NO_USER : access_user(conn);
 }
 
-/* A produce that was refused with its body there: its head is gone, so it is told by its topic. */
+/* What somebody has no right to is told in the log, with an id that the answer has. */
+static void note_refusal(struct conn *conn, const struct http1_request *head, struct slot *slot,
+                         uint16_t problem)
+{
+    if (is_refusal(answer_status(problem)))
+        slot->refusal = refusals_note(conn, &head->method_text, &head->path,
+                                      refused_user(conn, problem), answer_status(problem),
+                                      answer_type(problem));
+}
+
+/* A produce that was refused with its body there. */
 static void note_late_refusal(struct conn *conn, const struct topic *topic, struct slot *slot,
                               uint16_t problem)
 {
-    static const char format[] = "/v1/topic/%.*s/messages";
-    char path[sizeof format + TOPIC_NAME_BYTES_MAX];
-    const int len = snprintf(path, sizeof path, format, (int)topic->name_len, topic->name);
-    assert(len > 0 && (size_t)len < sizeof path);
-    note_refusal(conn, &(struct http1_slice){"POST", 4},
-                 &(struct http1_slice){path, (uint32_t)len}, slot, problem);
+    if (is_refusal(answer_status(problem)))
+        slot->refusal = refusals_note_produce(conn, topic, refused_user(conn, problem),
+                                              answer_status(problem), answer_type(problem));
 }
 
 /* The request's body is complete. */
@@ -266,9 +266,10 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)
         problem = PROBLEM_BODY_TOO_LARGE;
     if (problem != PROBLEM_NONE) {
-        note_refusal(conn, &head->method_text, &head->path, slot, problem);
+        note_refusal(conn, head, slot, problem);
         /* A client that waits for 100 Continue sends no body once it reads the refusal. */
-        refuse(conn, slot, problem, request->body_want, !head->chunked && !head->expect_continue);
+        refuse(conn, slot, problem, request->body_want,
+               !head->chunked && !head->expect_continue && problem != PROBLEM_CONNECTIONS);
         return;
     }
     access_charge(conn, request->body_want);
@@ -610,6 +611,7 @@ static void client_half_closed(struct conn *conn)
 static void client_closed(struct conn *conn)
 {
     admit_gone(guest_of(conn));
+    access_forget(conn);
     conn_abandoned(conn);
 }
 
@@ -620,8 +622,7 @@ static void client_freed(struct conn *conn)
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
-    assert(client->control_open == 0);
-    free(client->shown);
+    assert(client->control_open == 0 && client->shown == NULL);
     free(client->slots);
 }
 

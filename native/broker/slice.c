@@ -6,6 +6,19 @@
 #include "broker/route.h"
 #include "broker/runs.h"
 
+/* Whether there is the topic, as far as this shard knows: it was made, or has had events. */
+static bool is_there(const struct reactor *reactor, const struct topic *topic)
+{
+    const struct shard *shard = reactor->shard;
+    assert(!topic->internal);
+    for (uint32_t i = 0; !topic->declared && i < shard->slice_count; i++) {
+        const struct stream *stream = shard_stream_get(shard, topic, shard->slice_first + i);
+        if (stream != NULL && stream->next_offset > stream->start_offset)
+            return true;
+    }
+    return topic->declared;
+}
+
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail)
@@ -16,6 +29,8 @@ uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, u
         return PROBLEM_DISK_FULL;
     if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
         return PROBLEM_UNKNOWN_TOPIC;
+    if (produce->known_only && !is_there(reactor, produce->topic))
+        return PROBLEM_TOPIC_QUOTA;
     assert(produce->topic != NULL && number < ring_slices(reactor));
     switch (produce->content) {
     case CONTENT_EVENT:

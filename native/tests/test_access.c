@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry's parts, as access.h has them: the user's number, two rates, the count of patterns. */
+/* An entry's parts, as access.h has them: the user's number, two rates, connections, a flag, the
+ * count of patterns. */
 #define USER_AT (2 * ACCESS_HASH_BYTES)
-#define COUNT_AT (USER_AT + 2 + 2 * 8)
+#define RATES_AT (USER_AT + 2)
+#define CONNECTIONS_AT (RATES_AT + 2 * 8)
+#define FLAGS_AT (CONNECTIONS_AT + 4)
+#define COUNT_AT (FLAGS_AT + 1)
 
 static size_t put_entry(uint8_t *at, uint8_t hash, const char *const *patterns, uint16_t count)
 {
@@ -67,12 +71,13 @@ int main(void)
         wrong[COUNT_AT + 2] = (uint8_t)byte;
         set(reactor, wrong, first); /* whatever it says: nothing is read beyond */
     }
-    /* A user's number that is none, and a rate that nobody could count up to. */
+    /* A user's number that is none, a rate that nobody could count up to, a flag that is none. */
     for (unsigned at = USER_AT; at < COUNT_AT; at++) {
-        const unsigned byte = (at - USER_AT - 2) % 8; /* of a rate */
+        const bool rate = at >= RATES_AT && at < CONNECTIONS_AT;
+        const bool connections = at >= CONNECTIONS_AT && at < FLAGS_AT;
         memcpy(wrong, table, len);
         wrong[at] = 255;
-        assert(set(reactor, wrong, len) == (at >= USER_AT + 2 && byte < 5));
+        assert(set(reactor, wrong, len) == ((rate && (at - RATES_AT) % 8 < 5) || connections));
     }
     assert(set(reactor, table, len) && !access_set(reactor, table, ACCESS_TABLE_BYTES_MAX + 1));
     assert(reactor->access != NULL);

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
@@ -202,9 +202,91 @@ def test_the_command(broker: RunningBroker, root: barco.Admin, tmp_path: Path) -
     assert (shown["requestsPerSecond"], shown["bytesPerSecond"]) == (7, 4000)
     assert shown["grants"] == ["produce:t"]
     (line,) = [line for line in users("list").stdout.splitlines() if line.startswith("app")]
-    assert line.split() == ["app", "1", "7", "4,000", "produce:t"]
+    assert line.split() == ["app", "1", "7", "4,000", "-", "-", "-", "-", "produce:t"]
+    more = ("--connections", "3", "--topics", "4", "--groups", "5", "--staged-bytes", "6000")
+    assert users("quota", "app", *more).returncode == 0
+    (line,) = [line for line in users("list").stdout.splitlines() if line.startswith("app")]
+    assert line.split() == ["app", "1", "7", "4,000", "3", "4", "5", "6,000", "produce:t"]
     assert users("quota", "app").returncode == 1
     assert users("quota", "app", "--bytes-per-second", "4MB").returncode == 2
+
+
+class Connections:
+    """Open ones of some tokens; each asks again when it is told to."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._broker = broker
+        self.open: list[HTTPConnection] = []
+
+    def ask(self, connection: HTTPConnection, token: str) -> HTTPResponse:
+        path, headers = "/v1/topic/t/messages", {"Authorization": f"Bearer {token}"}
+        connection.request("POST", path, b"1", headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer
+
+    def more(self, token: str, status: int = 200) -> HTTPConnection:
+        connection = HTTPConnection("127.0.0.1", self._broker.port("produce"), timeout=30)
+        self.open.append(connection)
+        answer = self.ask(connection, token)
+        assert answer.status == status
+        assert (answer.headers["Connection"] == "close") == (status == 429)
+        return connection
+
+    def until(self, token: str) -> HTTPConnection:
+        """The broker hears of an end a moment later."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            connection = HTTPConnection("127.0.0.1", self._broker.port("produce"), timeout=30)
+            self.open.append(connection)
+            if self.ask(connection, token).status == 200:
+                return connection
+            assert time.monotonic() < deadline
+
+    def close(self) -> None:
+        for each in self.open:
+            each.close()
+
+
+def test_connections(broker: RunningBroker, root: barco.Admin) -> None:
+    """Counted through changes of the table, given back at their end and when another user is shown
+    on them; whatever others have."""
+    token = slow(broker, root, requests_per_second=0, bytes_per_second=0, connections=3)
+    made = Connections(broker)
+    with closing(made):
+        first, second, _ = [made.until(token), made.more(token), made.more(token)]
+        other = slow(broker, root, keep=True)  # The same user: its one request was refused.
+        for one in (token, other):
+            made.more(one, 429)
+        assert made.ask(first, token).status == 200, "it counts already"
+        for _ in range(5):
+            made.more(FREE)
+        root.set_user("someone", token="barco_someone", grants=["produce:t"])  # Another table.
+        while asked(broker, "barco_someone")[0].status == 401:
+            pass
+        made.more(other, 429)
+        second.close()
+        second = made.until(other)
+        made.more(token, 429)
+        assert made.ask(second, FREE).status == 200
+        made.until(token)
+        assert made.ask(second, token).status == 429
+        answer, said = asked(broker, token)
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        assert json.loads(said)["type"] == "urn:barco:problem:quota-exceeded"
+        assert answer.headers["Barco-Outcome"] == "not-written"
+        assert told(broker, answer.headers["Barco-Request-Id"])["user"] == "slow"
+
+
+def told(broker: RunningBroker, request: str) -> dict[str, object]:
+    """The line of the log about a request; it is written within a second or so."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        for line in broker.log_path.read_text().splitlines():
+            if f'"{request}"' in line:
+                return dict(json.loads(line))
+        time.sleep(0.1)
+    raise AssertionError(f"no line about {request}")
 
 
 def test_what_the_core_refuses_is_told_with_the_id_of_its_answer(

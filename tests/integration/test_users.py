@@ -16,7 +16,7 @@ from reference.calls import CALLS, GRANTS
 from running import RunningBroker
 
 import barco
-from barco.errors import UnauthorizedError
+from barco.errors import ForbiddenError, UnauthorizedError
 from barco.model.access import hash_of
 from barco.supervisor.files.first_users import NAME, add
 
@@ -290,3 +290,48 @@ def test_the_page_for_operators_walks_through_users(tmp_path: Path) -> None:
         connection.close()
     finally:
         found.end()
+
+
+def test_a_user_whose_topics_are_counted_makes_none_by_a_produce(broker: RunningBroker) -> None:
+    """In whichever shape, wherever it comes in: each slice from each process."""
+    token, batch = "barco_counted", barco._native.batch_encode([b"1", b"2"])
+    bodies = {"application/x-ndjson": b"1\n2\n", "application/vnd.barco.batch": batch}
+    with admin(broker) as root:
+        root.set_user("counted", token=token, grants=["produce:*", "admin:*"], topics=2)
+        connections = kept(broker, ROOT)
+        all_answer(connections, token, 403, "new")
+        for connection in connections:
+            for kind, body in bodies.items():
+                for where in range(8):
+                    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
+                    path = f"/v1/topic/new/messages?slice={where}"
+                    connection.request("POST", path, body, headers)
+                    answer = connection.getresponse()
+                    said = json.loads(answer.read())
+                    assert (answer.status, said["type"]) == (403, "urn:barco:problem:quota-used-up")
+                    request = answer.headers["Barco-Request-Id"]
+        assert "new" not in [each["topic"] for each in root.topics()]
+        deadline = time.monotonic() + 30
+        while f'"{request}"' not in (log := broker.log_path.read_text()):
+            if '"left_out"' in log and '"user": "counted"' in log:
+                break  # It was one of those that are only counted.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with admin(broker, token) as counted:
+            counted.create_topic("new")
+            counted.create_topic("more")
+            with pytest.raises(ForbiddenError, match="2 topics"):
+                counted.create_topic("most")
+        for connection in connections:
+            assert {produce(connection, token, topic) for topic in ("new", "more")} == {200}
+            assert {produce(connection, ROOT, "most"), produce(connection, ROOT, "t")} == {200}
+        deadline = time.monotonic() + 30  # What others have made, where it has events.
+        headers = {"Authorization": f"Bearer {token}"}
+        for connection in connections:
+            for where in range(8):
+                connection.request("POST", f"/v1/topic/t/messages?slice={where}", b"1", headers)
+                answer = connection.getresponse()
+                answer.read()
+                assert answer.status == 200, where
+        for connection in connections:
+            connection.close()

@@ -11,20 +11,16 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-import msgpack
-
 from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
-from barco.workers.groups.cursor import GroupCursor, Key
+from barco.workers.groups.cursor import OFFSETS, GroupCursor, Key, restored
+from barco.workers.groups.owned import GroupOwners
 from barco.workers.groups.polls import PollRequest, PollResult, Said, holds
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
-from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends, all_stable
 from barco.workers.shard.reads import Extent, Reads, Slot
 from barco.workers.shard.waiting import Waiters
-
-OFFSETS = "__offsets"
 
 log = logging.getLogger("barco.consumption")
 
@@ -63,6 +59,7 @@ class Consumption:
         """What a sibling has written to a consumer last; set by who can ask the siblings."""
         self._epoch = 0
         self._cursors: dict[tuple[str, str, int], GroupCursor] = {}
+        self.owners = GroupOwners()
         self._held: dict[Key, set[tuple[str, str, int]]] = {}
         self._fenced: dict[Key, set[Slot]] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
@@ -76,21 +73,17 @@ class Consumption:
         """A generation is open: take up the group offsets that its log holds."""
         self.close()
         self._epoch = epoch
-        kinds = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int}
-        kept = self._reactor.compacted(OFFSETS)
-        for read in internal.each(OFFSETS, kept, lambda given: internal.typed(given, kinds)):
-            if read["slice"] not in self.slices:
-                continue
-            cursor = GroupCursor(read["group"], read["topic"], read["slice"])
-            cursor.committed = cursor.asked = cursor.position = read["offset"]
-            cursor.stored_us = read["ts"]
-            self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+        for cursor in restored(self._reactor.compacted(OFFSETS)):
+            if cursor.slice in self.slices:
+                self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
+                self.owners.add(cursor.group, cursor.owner)
 
     def close(self) -> None:
         """Another worker leads now: it has the group offsets, and hands out what follows."""
         self._epoch = 0
         for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
             table.clear()
+        self.owners.clear()
         self._unread.clear()
 
     def committed(self, group: str, topic: str, index: int) -> int:
@@ -287,49 +280,56 @@ class Consumption:
         return future
 
     def _store(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
-        body: dict[str, Any] = {
-            "group": cursor.group,
-            "topic": cursor.topic,
-            "slice": cursor.slice,
-            "epoch": self._epoch,
-            "offset": offset,
-            "ts": self._now_us(),
-        }
+        now_us = self._now_us()
+        body = cursor.packed(self._epoch, offset, now_us)
         try:
-            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, msgpack.packb(body))
+            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
         except BaseException:
             cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
             raise
         cursor.pending = future
-        cursor.stored_us = body["ts"]
+        cursor.stored_us = now_us
         return future
 
-    async def start_group(self, group: str, slots: Iterable[Slot], start: str) -> None:
-        """Where a group is new to a slice, record durably where it starts."""
+    async def start_group(
+        self, group: str, slots: Iterable[Slot], start: str, user: str = "", most: int = 0
+    ) -> None:
+        """Where a group is new to a slice, record durably where it starts. It is the user's who
+        begins it, and who may have so many of them (0: without end)."""
+        self.owners.check(group, user, most)
         waiting = []
         for topic, index in slots:
             cursor = self._cursors.get((group, topic, index))
             if cursor is None or (cursor.committed < 0 and cursor.pending is None):
-                cursor = self._new_cursor(group, topic, index)  # Or the log refused the last one.
+                cursor = self._new_cursor(group, topic, index, user)  # Or the last was refused.
                 earliest, latest = self._reads.bounds(topic, index)
                 offset = earliest if start == "startFromEarliest" else latest
                 try:
                     self._commit(cursor, offset)
                 except BaseException:
-                    del self._cursors[group, topic, index]
+                    self._lose(cursor)
                     raise
                 cursor.position = offset
                 cursor.committed = -1  # Not known to the log yet.
             if cursor.committed < 0 and cursor.pending is not None:
                 waiting.append((cursor, cursor.pending))
+        failed: BarcoError | None = None
         for cursor, pending in waiting:
             try:
                 await asyncio.shield(pending)
-            except BarcoError:
-                self._cursors.pop((group, cursor.topic, cursor.slice), None)
-                raise
+            except BarcoError as error:
+                self._lose(cursor)
+                failed = error
+        if failed is not None:
+            raise failed
 
-    def _new_cursor(self, group: str, topic: str, index: int) -> GroupCursor:
+    def _lose(self, cursor: GroupCursor) -> None:
+        name = (cursor.group, cursor.topic, cursor.slice)
+        if self._cursors.get(name) is cursor:
+            del self._cursors[name]
+            self.owners.remove(cursor.group)
+
+    def _new_cursor(self, group: str, topic: str, index: int, user: str) -> GroupCursor:
         if len(self._cursors) >= limits.POSITIONS_MAX:
             raise TooManyRequestsError(
                 f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
@@ -340,7 +340,11 @@ class Consumption:
                 "The worker has no room for more group offsets: delete groups that are not needed "
                 "any more, or raise limits.memory_bytes and storage.segment_bytes."
             )
-        cursor = self._cursors[group, topic, index] = GroupCursor(group, topic, index)
+        if (last := self._cursors.get((group, topic, index))) is not None:
+            self._lose(last)
+        self.owners.add(group, user)
+        cursor = GroupCursor(group, topic, index, self.owners.of(group))
+        self._cursors[group, topic, index] = cursor
         return cursor
 
     # --- What a poll may be followed by -----------------------------------------------------------
@@ -443,13 +447,17 @@ class Consumption:
                 )
         return found
 
-    async def seek(self, group: str, topic: str, offsets: dict[int, int]) -> None:
-        """Set group offsets, also back: the one way to do that, and only when asked for."""
+    async def seek(
+        self, group: str, topic: str, offsets: dict[int, int], user: str = "", most: int = 0
+    ) -> None:
+        """Set group offsets, also back: the one way to do that, and only when asked for. A group
+        begins so as well, see `start_group`."""
+        self.owners.check(group, user, most)
         waiting = []
         for index, offset in offsets.items():
             cursor = self._cursors.get((group, topic, index))
             if cursor is None:
-                cursor = self._new_cursor(group, topic, index)
+                cursor = self._new_cursor(group, topic, index, user)
             cursor.revision += 1
             before = cursor.asked
             cursor.asked = cursor.position = offset
@@ -482,6 +490,6 @@ class Consumption:
             waiting.append(self._appends.start(OFFSETS, cursor.slice, cursor.key, b""))
             self._release(cursor)
             cursor.revision += 1
-            del self._cursors[name]
+            self._lose(cursor)
         await all_stable(waiting)
         return len(names)

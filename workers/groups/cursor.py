@@ -1,7 +1,17 @@
 """One group's place in one (topic, slice), and who has what of it."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from barco.workers.shard import internal
+
+OFFSETS = "__offsets"
+
+_KINDS = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int, "by": str}
 
 Key = tuple[str, int]
 """(consumer id, session)."""
@@ -14,6 +24,8 @@ class GroupCursor:
     group: str
     topic: str
     slice: int
+    owner: str = ""
+    """The user who began the group."""
     committed: int = 0
     """The group offset: stable in the log."""
     asked: int = 0
@@ -35,3 +47,25 @@ class GroupCursor:
     def key(self) -> bytes:
         """Of its events; with the slice, so that no two cursors of a shard share one."""
         return f"{self.group}\0{self.topic}\0{self.slice}".encode()
+
+    def packed(self, epoch: int, offset: int, now_us: int) -> bytes:
+        """The event that sets the group offset."""
+        body: dict[str, Any] = {
+            "group": self.group,
+            "topic": self.topic,
+            "slice": self.slice,
+            "epoch": epoch,
+            "offset": offset,
+            "ts": now_us,
+        }
+        packed: bytes = msgpack.packb(body | ({"by": self.owner} if self.owner else {}))
+        return packed
+
+
+def restored(kept: Iterable[tuple[bytes, bytes]]) -> Iterator[GroupCursor]:
+    """The cursors that a log holds."""
+    for read in internal.each(OFFSETS, kept, lambda one: internal.typed({"by": ""} | one, _KINDS)):
+        cursor = GroupCursor(read["group"], read["topic"], read["slice"], read["by"])
+        cursor.committed = cursor.asked = cursor.position = read["offset"]
+        cursor.stored_us = read["ts"]
+        yield cursor

@@ -3,7 +3,17 @@
 from barco.workers.http.base.routes import Route
 
 _SHA256 = "SHA-256 of a token, 64 hexadecimal digits. The token itself is not sent."
-_QUOTA = "Of each worker; 0: without end. More is answered 429 quota-exceeded."
+_EXCEEDED = "More is answered 429 quota-exceeded."
+_USED_UP = "More is answered 403 quota-used-up."
+_QUOTAS = {
+    "requestsPerSecond": f"Of each worker; 0: without end. {_EXCEEDED}",
+    "bytesPerSecond": f"Of bodies, of each worker; 0: without end. {_EXCEEDED}",
+    "connections": f"At each worker; 0: without end. {_EXCEEDED}",
+    "topics": f"That this user has made; 0: without end. {_USED_UP}",
+    "groups": f"That this user has begun; 0: without end. {_USED_UP}",
+    "stagedBytes": "Not committed, at each process that holds a shard; 0: without end. "
+    f"{_EXCEEDED}",
+}
 
 USER_ROUTES = (
     Route(
@@ -35,8 +45,10 @@ USER_ROUTES = (
                         "description": "VERB, VERB:TOPICS or VERB:TOPICS:GROUPS each, instead of "
                         "all that there were.",
                     },
-                    "requestsPerSecond": {"type": "integer", "description": _QUOTA},
-                    "bytesPerSecond": {"type": "integer", "description": _QUOTA},
+                    **{
+                        name: {"type": "integer", "description": text}
+                        for name, text in _QUOTAS.items()
+                    },
                 },
             }
         },

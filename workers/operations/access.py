@@ -106,6 +106,7 @@ class AccessDesk:
             "access_wait": self._wait,
             "access_asked": self._asked,
             "access_set": self._set,
+            "access_bound": self._set,  # Of an earlier version nobody takes it for a removal.
         }
 
     def _heed(self, args: Mapping[str, Any]) -> None:
@@ -139,9 +140,9 @@ class AccessDesk:
         return self._keeper.table.digest != seen
 
     async def _set(self, args: Mapping[str, Any]) -> bool:
-        """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None, "requests" and
-        "bytes": numbers}, what is not there stays; with the name alone the user goes. True: it is
-        a new one."""
+        """{"name", "hash": bytes or None, "keep": bool, "grants": [text] or None, fields of its
+        quota: numbers}, what is not there stays; with the name alone the user goes. True: it is a
+        new one."""
         self._check_leads()
         name = args["name"]
         goes = all(args.get(each) is None for each in ("hash", "grants", *QUOTAS.values()))

@@ -46,6 +46,11 @@ Sealed = Callable[[], dict[str, Any] | None]
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
 
 
+def _whose(args: Args) -> tuple[str, int]:
+    """Who begins a group, if it is new, and how many of them that user may have."""
+    return args.get("user", ""), args.get("most", 0)
+
+
 async def _no_splits(
     topic: str, slice: int, start: int, piece_bytes: int
 ) -> tuple[int, list[tuple[int, int]]]:
@@ -337,7 +342,7 @@ class ShardService:
 
     async def _start_group(self, args: Args) -> None:
         slots = [(topic, index) for topic in args["topics"] for index in self.slices]
-        await self.consumption.start_group(args["group"], slots, args["start"])
+        await self.consumption.start_group(args["group"], slots, args["start"], *_whose(args))
 
     async def _groups(self, args: Args) -> list[str]:
         return self.consumption.groups()
@@ -360,7 +365,7 @@ class ShardService:
                 offsets[index] = end
             else:
                 offsets[index] = await self.reads.at_timestamp(topic, index, int(to))
-        await self.consumption.seek(args["group"], topic, offsets)
+        await self.consumption.seek(args["group"], topic, offsets, *_whose(args))
         return offsets
 
     async def _forget(self, args: Args) -> int:
@@ -434,7 +439,7 @@ class ShardService:
         return described
 
     async def _topic_apply(self, args: Args) -> None:
-        await self.topics.apply(TopicRecord.from_dict(args["record"]))
+        await self.topics.apply(TopicRecord.from_dict(args["record"]), args.get("most", 0))
 
     def _copies(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
         return {"staged": self._staged, "staged_piece": self._staged_piece}

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import msgpack
 
 from barco import limits
-from barco.errors import TooManyRequestsError
+from barco.errors import QuotaUsedUpError, TooManyRequestsError
+from barco.model.access import USER_NAME_MAX
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.seams import ReactorLike
 from barco.workers.shard import internal
@@ -50,6 +52,8 @@ class TopicRecord:
     timestamps: str | None = None
     """Of `barco.model.options.TIMESTAMPS`; None: the first of them."""
     deleted: bool = False
+    owner: str = ""
+    """The user who made it; empty where nobody had to show who asks."""
     ends: dict[int, int] = field(default_factory=dict)
     """Where the slices of this shard ended when the topic was deleted."""
 
@@ -59,8 +63,10 @@ class TopicRecord:
         return (self.version, self.changed_us, self.author)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for messages; `ends` belongs to one shard and is left out."""
-        return {name: value for name, value in asdict(self).items() if name != "ends"}
+        """Plain values, for messages; `ends` belongs to one shard and is left out, and so is an
+        owner that there is not: digests are as those of brokers that know of no owners."""
+        left_out = ("ends",) if self.owner else ("ends", "owner")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "TopicRecord":
@@ -89,6 +95,8 @@ class TopicRecord:
             raise ValueError(f"compression {str(self.compression)[:32]!r}")
         if self.timestamps not in (None, *TIMESTAMPS):
             raise ValueError(f"timestamps {str(self.timestamps)[:32]!r}")
+        if not isinstance(self.owner, str) or len(self.owner) > USER_NAME_MAX:
+            raise ValueError("a topic's owner is no user's name")
 
 
 def _hash(record: TopicRecord) -> int:
@@ -109,6 +117,8 @@ class TopicRegistry:
         """Told once the deletion is in the log."""
         self._digest = 0
         """Of all records together: each change takes its old hash out and puts the new one in."""
+        self._owned: Counter[str] = Counter()
+        """By user, how many topics there are that it made."""
 
     def digest(self) -> tuple[str, int]:
         """(a hash of all decisions, how many): the same on every shard that knows the same."""
@@ -117,6 +127,10 @@ class TopicRegistry:
     def _keep(self, record: TopicRecord) -> None:
         known = self._records.get(record.topic)
         self._digest ^= _hash(record) ^ (0 if known is None else _hash(known))
+        if known is not None and not known.deleted:
+            assert self._owned[known.owner] > 0, "it was counted when it was kept"
+            self._owned[known.owner] -= 1
+        self._owned[record.owner] += not record.deleted
         self._records[record.topic] = record
 
     def open(self) -> None:
@@ -124,6 +138,7 @@ class TopicRegistry:
         told = {record.topic for record in self._records.values() if not record.deleted}
         self._records.clear()
         self._digest = 0
+        self._owned.clear()
         for record in internal.each(TOPICS, self._reactor.compacted(TOPICS), TopicRecord.from_dict):
             # Several of one topic, where ranges have become one: each was kept in its first slice.
             known = self._records.get(record.topic)
@@ -218,16 +233,22 @@ class TopicRegistry:
                 found[name]["streams"].append([index, start, end, last])
         return found
 
-    async def apply(self, record: TopicRecord) -> None:
-        """Take a decision, unless a later one is known; returns when it is stable."""
+    async def apply(self, record: TopicRecord, most: int = 0) -> None:
+        """Take a decision, unless a later one is known; returns when it is stable. most: of topics
+        that its owner may have, for one that there is not yet."""
         known = self._records.get(record.topic)
         if known is not None and known.stamp >= record.stamp:
             return
+        if most and self._owned[record.owner] >= most and not self._exists(record.topic):
+            raise QuotaUsedUpError(
+                f"{record.owner} has {self._owned[record.owner]} topics, and a quota of {most}: "
+                "delete some, or have it raised (barco users quota)."
+            )
         if known is None and len(self._records) >= limits.TOPICS_MAX:
             raise TooManyRequestsError(
                 f"The broker has {limits.TOPICS_MAX} topics with settings, which is its limit."
             )
-        stored = asdict(record)
+        stored = record.to_dict() | {"ends": record.ends}
         if record.deleted:
             stored["ends"] = {
                 index: end for _, index, _, end, _ in self._reactor.streams(record.topic)

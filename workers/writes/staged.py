@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -13,6 +13,7 @@ from barco.errors import (
     BusyError,
     NotFoundError,
     ProtocolError,
+    QuotaExceededError,
     RequestError,
     TooLargeError,
     TooManyRequestsError,
@@ -174,15 +175,40 @@ class Write:
         ]
 
 
-def check_room(writes: Collection[Write], write: Write, more: int, bytes_max: int) -> None:
-    """BusyError if one more piece of so many bytes is too much, for its writer or for all."""
+class WriterRoom(NamedTuple):
+    """Whose writes count together, and how many bytes they may have."""
+
+    prefix: str = ""
+    """Of the names of a user's writers; empty where nobody had to show who asks."""
+    bytes_max: int = 0
+    """The user's quota; 0: there is none."""
+
+    def of(self, writes: Iterable[Write]) -> list[Write]:
+        """The user's own; nothing, where there is no user."""
+        return [each for each in writes if self.prefix and each.writer.startswith(self.prefix)]
+
+
+NOBODYS = WriterRoom()
+
+
+def full_of(
+    writes: Collection[Write], write: Write, more: int, bytes_max: int, whose: WriterRoom
+) -> tuple[Collection[Write], BusyError] | None:
+    """What is too full for one more piece of so many bytes (the writer's own, the user's, or all),
+    and the refusal; None: there is room."""
     own = [each for each in writes if each.writer == write.writer]
-    shares = ((own, limits.STAGED_WRITER_SHARE), (writes, 1))
-    for some, share in shares:  # What one writer leaves lying is not all that there is.
-        if sum(each.bytes for each in some) + more > bytes_max // share:
-            raise BusyError("Too many bytes are staged: commit or give up some writes first.")
+    users = whose.of(writes)
+    part = limits.STAGED_WRITER_SHARE  # What one of them leaves lying is not all that there is.
+    if whose.bytes_max and sum(each.bytes for each in users) + more > whose.bytes_max:
+        quota = f"a quota of {whose.bytes_max} staged bytes at each process"
+        return users, QuotaExceededError(f"This user has {quota}: commit or give up some first.")
+    for some, share in ((own, part), (users, part), (writes, 1)):
+        if some and sum(each.bytes for each in some) + more > bytes_max // share:
+            much = "Too many bytes are staged: commit or give up some writes first."
+            return some, BusyError(much)
         if sum(each.pieces for each in some) >= limits.STAGED_PIECES_MAX // share:
-            raise TooManyRequestsError("Too many batches are staged: stage larger ones.")
+            return some, TooManyRequestsError("Too many batches are staged: stage larger ones.")
+    return None
 
 
 async def make_room(
@@ -190,15 +216,22 @@ async def make_room(
     write: Write,
     more: int,
     bytes_max: int,
-    drop_idle: Callable[[Write], Awaitable[bool]],
+    drop_idle: Callable[[Collection[Write], Write], Awaitable[bool]],
+    whose: WriterRoom,
 ) -> None:
-    """BusyError if there is none, also without what dead drivers seem to have left."""
-    while True:
-        try:
-            return check_room(writes.values(), write, more, bytes_max)
-        except BusyError:
-            if not await drop_idle(write):
-                raise
+    """BusyError if there is none, also without what dead drivers seem to have left: of those
+    writes alone that are too many, so that nobody's go for what another one stages."""
+    while full := full_of(writes.values(), write, more, bytes_max, whose):
+        if not await drop_idle(full[0], write):
+            raise full[1]
+
+
+def too_many(writes: Collection[Write], whose: WriterRoom) -> Collection[Write]:
+    """Those of which there may be no more: the user's, or all; empty: one more may begin."""
+    for some, share in ((whose.of(writes), limits.STAGED_WRITER_SHARE), (writes, 1)):
+        if len(some) >= limits.STAGED_WRITES_MAX // share:
+            return some
+    return ()
 
 
 def left_alone(writes: Iterable[Write], before: float) -> list[Write]:

@@ -45,17 +45,20 @@ from barco.workers.shard.appends import Appends
 from barco.workers.writes.copies import Ask, bring
 from barco.workers.writes.marks import ALL, COMMITS, Mark, Marks, Stream, empty, packed
 from barco.workers.writes.staged import (
+    NOBODYS,
     PLANS_MAX,
     CommitPlan,
     Piece,
     Rows,
     Write,
+    WriterRoom,
     checked,
     left_alone,
     make_room,
     parts_of,
     state_of,
     stats_of,
+    too_many,
 )
 
 APPEND_SECONDS = 10.0
@@ -232,15 +235,16 @@ class Staging:
         seq: int,
         body: bytes,
         near: Callable[[int], None] | None = None,
+        whose: WriterRoom = NOBODYS,
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
         `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
         one's: a repetition is recognised, a gap is refused. `near` raises what a time is refused
-        with: it sees the first and the last of each batch.
+        with: it sees the first and the last of each batch. `whose`: the user's share.
         """
         batches = await checked(self._reactor.check_batch, stream[1], body, near)
-        write = await self._write(writer, batch)
+        write = await self._write(writer, batch, whose)
         async with write.file.lock:
             if write.file.closed:
                 raise BusyError("The write was just finished.")
@@ -254,7 +258,7 @@ class Staging:
             if not batches:
                 return 0
             more = sum(len(each) for each, _ in batches)
-            await make_room(self.writes, write, more, self._bytes_max, self._drop_idle)
+            await make_room(self.writes, write, more, self._bytes_max, self._drop_idle, whose)
             meta = {"kind": "batch", "attempt": attempt, "topic": stream[0], "slice": stream[1]}
             entries = [(meta | {"outline": outline}, each) for each, outline in batches]
             records = await self._spool.append_all(write.file, entries)
@@ -262,10 +266,10 @@ class Staging:
                 write.add(attempt, stream, Piece(record._replace(meta={}), outline))
         return sum(outline[0] for _, outline in batches)
 
-    async def _drop_idle(self, but: Write | None = None) -> bool:
+    async def _drop_idle(self, among: Collection[Write], but: Write | None = None) -> bool:
         """Gives up what was left alone for longest, if that is long enough; false: nothing was."""
         before = self.monotonic() - limits.STAGED_IDLE_SECONDS
-        if found := left_alone(self.writes.values(), before):
+        if found := left_alone(among, before):
             self._look()
         for write in found:
             if write is not but and self._begun(write) is None:
@@ -274,12 +278,12 @@ class Staging:
                 return True
         return False
 
-    async def _write(self, writer: str, batch: int) -> Write:
+    async def _write(self, writer: str, batch: int, whose: WriterRoom) -> Write:
         async with self._opening:
             write = self.writes.get((writer, batch))
             if write is not None:
                 return write
-            if len(self.writes) >= limits.STAGED_WRITES_MAX and not await self._drop_idle():
+            if (full := too_many(self.writes.values(), whose)) and not await self._drop_idle(full):
                 raise TooManyRequestsError("Too many writes are staged: finish some first.")
             meta = {"kind": "write", "writer": writer, "batch": batch}
             file = await self._spool.create(f"{writer}/{batch}", meta)
@@ -353,8 +357,7 @@ class Staging:
 
     def _lacks(self, writer: str, batch: int, attempts: Sequence[str], left: Rows) -> bool:
         """Whether something of these attempts is not here that a commit needs."""
-        write = self.writes.get((writer, batch))
-        if write is None:
+        if (write := self.writes.get((writer, batch))) is None:
             return True
         staged = write.rows(attempts)
         short = any(staged.get(stream, 0) < count for stream, count in left.items())
@@ -367,8 +370,7 @@ class Staging:
         term = self._term
         self._same(term)
         await self.prepare(writer, batch, attempts, rows)
-        write = self.writes.get((writer, batch))
-        if write is not None:
+        if (write := self.writes.get((writer, batch))) is not None:
             await self._apply(write, term, rows)
         self._same(term)
         return self.state(writer, batch)
@@ -381,8 +383,7 @@ class Staging:
 
     async def abort(self, writer: str, batch: int) -> None:
         """Give it up. ConflictError: it has begun to be committed. Unknown ones are gone."""
-        write = self.writes.get((writer, batch))
-        if write is None:
+        if (write := self.writes.get((writer, batch))) is None:
             return
         self._look()
         if write.committing.locked() or self._begun(write) is not None:
@@ -398,10 +399,8 @@ class Staging:
         for plan in reversed(write.plans.values()):
             if self._over(write, plan):
                 continue
-            marks = (self.marks.get(write.writer, stream) for stream in plan.rows)
-            for mark in marks:
-                same = mark is not None and mark.batch == write.batch
-                if mark is not None and same and mark.plan == plan.name:
+            for mark in (self.marks.get(write.writer, stream) for stream in plan.rows):
+                if mark is not None and (mark.batch, mark.plan) == (write.batch, plan.name):
                     return plan
         return None
 
@@ -481,8 +480,9 @@ class Staging:
         await asyncio.shield(future)
 
     async def _forget(self, write: Write) -> None:
-        if self.writes.get((write.writer, write.batch)) is write:
-            del self.writes[write.writer, write.batch]
+        name = (write.writer, write.batch)
+        if self.writes.get(name) is write:
+            del self.writes[name]
         for stream in {stream for plan in write.plans.values() for stream in plan.rows}:
             self.marks.release(write.writer, stream)
         async with write.file.lock:

@@ -170,6 +170,40 @@ def test_quotas_are_kept_and_told_to_the_core() -> None:
     at = entries.index(hash_of("r")) + 64
     assert entries[at : at + 2] == (1).to_bytes(2, "little")
     assert [entries[at + 2 + 8 * n] for n in range(2)] == [7, 9]
-    for wrong in ([1], [1, 2, 3], [-1, 0], [0, 2**40 + 1], [0, 1.0], [True, 0], None, "ab"):
+    for wrong in (
+        [1],
+        [0] * 7,
+        [0, 0, -1],
+        [*[0] * 5, True],
+        [-1, 0],
+        [0, 2**40 + 1],
+        [0, 1.0],
+        [True, 0],
+        None,
+        "ab",
+    ):
         with pytest.raises(RequestError):
             User.checked("q", [hash_of("q")], [], wrong)
+
+
+def test_what_a_user_may_have_is_kept_so_that_an_earlier_version_understands_it() -> None:
+    """As long as it is not used; and the core is told what it counts."""
+    for given, kept in (
+        ((7, 9), [7, 9]),
+        ((0, 0, 5), [0, 0, 5]),
+        ((0, 0, 0, 2**33, 0, 0), [0, 0, 0, 2**33]),
+        ((1, 2, 3, 4, 5, 6), [1, 2, 3, 4, 5, 6]),
+    ):
+        user = User.checked("q", [hash_of("q")], [], given)
+        assert user.quota.to_plain() == kept and User.checked(*user.to_plain()) == user
+        assert list(user.quota.described().values()) == list(given) + [0] * (6 - len(given))
+    for quota, connections, known_topics in (
+        ((1, 1), 0, 0),
+        ((0, 0, 77), 77, 0),
+        ((0, 0, 2**33, 1), 2**32 - 1, 1),
+        ((0, 0, 0, 0, 9, 9), 0, 0),
+    ):
+        user = User.checked("q", [hash_of("q")], ["produce:t"], quota)
+        entry = AccessTable.of([user]).for_core()
+        assert int.from_bytes(entry[82:86], "little") == connections
+        assert entry[86:] == bytes((known_topics,)) + b"\x01\x00\x01t"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from reference.calls import CALLS, COMMIT, GRANTS, LEAVE
 
-from barco.model.access import ALL, AccessTable, Grant, User, hash_of
+from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
@@ -207,7 +207,8 @@ def test_a_commit_asks_for_each_of_its_topics() -> None:
 
 
 def quota(requests: int, bytes_: int) -> dict[str, int]:
-    return {"requestsPerSecond": requests, "bytesPerSecond": bytes_}
+    given = {"requestsPerSecond": requests, "bytesPerSecond": bytes_}
+    return dict.fromkeys(QUOTAS, 0) | given
 
 
 def test_users_over_http() -> None:

@@ -15,6 +15,7 @@ from barco.errors import BarcoError, NoLeaderError, NotReadyError, OutcomeUnknow
 from barco.model.ranges import peer_of, process_of
 from barco.workers.groups.views import GroupView
 from barco.workers.http.base.memory import AnswerMemory
+from barco.workers.http.base.messages import Request
 from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -194,6 +195,18 @@ class Context:
             except BarcoError as error:
                 if not _passes(error) or not await wait.again():
                     raise
+
+    async def begin_group(
+        self, request: Request, op: str, args: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Whose a group is that may begin with this; QuotaUsedUpError: the user has too many. Where
+        slice 0 is led all are counted, one after the other."""
+        user = request.user
+        whose = {"user": user.name} if user.name else {}
+        if user.quota.groups:
+            most = {"most": user.quota.groups}
+            await self.change_slice(0, op, {**args, **whose, **most})
+        return whose
 
     async def change_all(self, op: str, args: Mapping[str, Any], *, timeout: float = 10.0) -> None:
         """Change something on every range. It may be made twice, so it must be such a change.

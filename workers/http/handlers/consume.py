@@ -95,9 +95,10 @@ class Consume:
         args = registration(request)
         for topic in args["topics"]:
             check_topic(topic)
+        start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
+        start |= await self._context.begin_group(request, "start_group", start)
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
-        start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
         await self._start_group(start)
         return text_response("Already registered" if reply["known"] else "OK")
 

@@ -95,6 +95,7 @@ class GroupRoutes:
             raise RequestError("The topic is a name.")
         topic = check_topic(given["topic"])
         args = {"group": group, "topic": topic, "to": self._target(given["to"])}
+        args |= await self._context.begin_group(request, "seek", args)
         await self._context.change_all("seek", args)
         moved = await self._positions(group, patient=True)
         positions = [each for each in moved if each["topic"] == topic]

@@ -68,10 +68,18 @@ class Topics:
             )
         before = known["record"] if known else None
         record = self._next(topic, before)
+        owner = "" if exists else request.user.name  # Of what events have made: nobody.
         if exists and before and not before["deleted"]:
             record["created_us"] = before["created_us"]
             # What is not mentioned stays as it is.
             record |= {name: before.get(name) for name in _STORED}
+            owner = before.get("owner", "")
+        record |= {"owner": owner} if owner else {}
+        if not exists and (most := request.user.quota.topics):
+            # Where slice 0 is led all are counted, one after the other.
+            await self._context.change_slice(
+                0, "topic_apply", {"record": record | settings, "most": most}
+            )
         await self._context.change_all("topic_apply", {"record": record | settings})
         merged = await self._patiently(topic)
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)

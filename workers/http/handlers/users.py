@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from barco.errors import NotReadyError, RequestError
-from barco.model.access import QUOTAS, Quota
+from barco.model.access import FIRST_QUOTAS, QUOTAS, Quota
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, json_response
@@ -34,7 +34,9 @@ class Users:
     async def put(self, request: Request) -> Response:
         """Add one, or change one."""
         name, args = request.variables["user"], _asked(request.json())
-        created = await self._context.change_slice(0, "access_set", {"name": name, **args})
+        bounds = args.keys() & list(QUOTAS.values())[FIRST_QUOTAS:]
+        op = "access_bound" if bounds else "access_set"
+        created = await self._context.change_slice(0, op, {"name": name, **args})
         return json_response({"name": name, "created": bool(created)}, 201 if created else 200)
 
     async def delete(self, request: Request) -> Response:

@@ -8,10 +8,12 @@ from barco.errors import (
     FarTimestampError,
     MisdirectedError,
     NotReadyError,
+    QuotaUsedUpError,
     RequestError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
+from barco.model.access import User
 from barco.model.ranges import process_of
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.context import Context
@@ -24,6 +26,7 @@ from barco.workers.http.base.messages import (
     media_type,
     parse_number,
 )
+from barco.workers.writes.staged import WriterRoom
 
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _STATES = ("prepared", "committed")
@@ -45,10 +48,13 @@ class Writes:
         topic = check_topic(request.required("topic"))
         index = self._own(parse_number("slice", request.required("slice")))
         seq = parse_number("seq", request.required("seq"))
-        self._check_exists(topic)
+        self._check_exists(topic, request.user)
         staging = self._context.service.staging
         near = self._near if self._checks_times(topic) else None
-        rows = await staging.stage(writer, batch, attempt, (topic, index), seq, request.body, near)
+        whose = WriterRoom(request.user.own(""), request.user.quota.staged)
+        rows = await staging.stage(
+            writer, batch, attempt, (topic, index), seq, request.body, near, whose=whose
+        )
         return json_response({"rows": rows, "duplicate": rows == 0})
 
     async def put(self, request: Request) -> Response:
@@ -66,7 +72,7 @@ class Writes:
         attempts = _attempts(given["attempts"])
         rows = self._rows(given["rows"])
         for topic in {topic for topic, _ in rows}:
-            self._check_exists(topic)
+            self._check_exists(topic, request.user)
         staging = self._context.service.staging
         if given["state"] == "committed":
             self._check_leads()
@@ -121,19 +127,21 @@ class Writes:
                 timestampUs=str(time_us),
             )
 
-    def _check_exists(self, topic: str) -> None:
+    def _check_exists(self, topic: str, user: User) -> None:
         service = self._context.service
         topics = service.topics
         record = topics.record(topic)
+        creates = self._context.options.auto_create and not user.quota.topics
         # The leader says so; others hear of a new topic only with its next group.
-        if (
-            self._context.options.auto_create
-            or not service.staging.leads
-            or (record is not None and not record.deleted)
-        ):
+        if creates or not service.staging.leads or (record is not None and not record.deleted):
             return
-        if topic not in topics.names():
-            raise TopicNotFoundError(f"There is no topic {topic}.")
+        if topic in topics.names():
+            return
+        if self._context.options.auto_create:
+            raise QuotaUsedUpError(
+                "This user's topics are counted: PUT /v1/topics/NAME makes one, a write does not."
+            )
+        raise TopicNotFoundError(f"There is no topic {topic}.")
 
     def _rows(self, given: Any) -> dict[tuple[str, int], int]:
         rows: dict[tuple[str, int], int] = {}

@@ -7,7 +7,7 @@ import barco
 from barco.cli.commands import serve
 from barco.cli.commands.users import words
 from barco.cli.shared import talk
-from barco.model.access import VERBS, hash_of
+from barco.model.access import QUOTAS, VERBS, hash_of
 from barco.supervisor.files import first_users
 
 DESCRIPTION = f"""\
@@ -27,6 +27,7 @@ Examples:
   barco users grant billing consume:trips.*:billing-* produce:bills
   barco users rotate sensors > sensors.token              the old token is nobody's from now on
   barco users quota sensors --requests-per-second 500 --bytes-per-second 4000000
+  barco users quota sensors --connections 20 --topics 5
   barco users list
   barco users remove sensors
 
@@ -57,7 +58,7 @@ def add_parser(subparsers: Any) -> None:
     add = _action(actions, "add", "a new user; prints the token")
     add.add_argument("grants", metavar="GRANT", nargs="*", type=words.grant)
     _add_quotas(add)
-    quota = _action(actions, "quota", "how much a user may ask for, of each worker")
+    quota = _action(actions, "quota", "how much a user may have")
     _add_quotas(quota)
     grant = _action(actions, "grant", "give a user these grants instead of those it has")
     grant.add_argument("grants", metavar="GRANT", nargs="*", type=words.grant)
@@ -70,12 +71,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_quotas(parser: argparse.ArgumentParser) -> None:
-    for name, what in (("requests", "requests"), ("bytes", "bytes of bodies, sent and answered,")):
+    for option, what in words.QUOTA_OPTIONS.values():
         parser.add_argument(
-            f"--{name}-per-second",
-            metavar="N",
-            type=words.amount,
-            help=f"{what} at each worker; more is answered 429 (0: without end)",
+            f"--{option}", metavar="N", type=words.amount, help=f"{what} (0: without end)"
         )
 
 
@@ -132,18 +130,18 @@ def _add(admin: "barco.Admin", args: argparse.Namespace) -> int:
         args.user,
         token=token,
         grants=args.grants,
-        requests_per_second=args.requests_per_second,
-        bytes_per_second=args.bytes_per_second,
+        **words.quotas(args),
     )
     return _show(args, answer, token, f"user {args.user} is there; this token is shown once")
 
 
 def _quota(admin: "barco.Admin", args: argparse.Namespace) -> int:
-    requests, bytes_ = args.requests_per_second, args.bytes_per_second
-    if requests is None and bytes_ is None:
-        return talk.fail("give --requests-per-second, --bytes-per-second, or both")
-    answer = admin.set_user(args.user, requests_per_second=requests, bytes_per_second=bytes_)
-    return _show(args, answer, "", f"user {args.user} has this quota at each worker from now on")
+    quotas = words.quotas(args)
+    if not quotas:
+        options = [f"--{option}" for option, _ in words.QUOTA_OPTIONS.values()]
+        return talk.fail(f"give one or more of {', '.join(options)}")
+    answer = admin.set_user(args.user, **quotas)
+    return _show(args, answer, "", f"user {args.user} has this quota from now on")
 
 
 def _grant_it(admin: "barco.Admin", args: argparse.Namespace) -> int:
@@ -166,13 +164,13 @@ def _list(admin: "barco.Admin", args: argparse.Namespace) -> int:
         (
             each["name"],
             each["tokens"],
-            each["requestsPerSecond"] or "-",
-            each["bytesPerSecond"] or "-",
+            *(each.get(quota) or "-" for quota in QUOTAS),
             " ".join(each["grants"]),
         )
         for each in users
     ]
-    talk.print_table(("user", "tokens", "requests/s", "bytes/s", "may"), rows)
+    quotas = ("requests/s", "bytes/s", "connections", "topics", "groups", "staged bytes")
+    talk.print_table(("user", "tokens", *quotas, "may"), rows)
     return 0
 
 
