@@ -1,6 +1,7 @@
 """What a user may have at most: topics, groups, staged bytes; each counts its own, and no more."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -205,3 +206,42 @@ async def test_what_one_user_stages_drops_nothing_that_another_has_left() -> Non
     assert sorted(broker.spools[0].files) == ["ann:v/0", "bob:w/0"]
     refused(await broker.stage("ann", 1_800, writer="u"), 429, EXCEEDED)
     assert "bob:w/0" in broker.spools[0].files
+
+
+def test_each_refusal_for_a_quota_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    caplog.set_level(logging.INFO, "barco.audit")
+
+    async def main() -> None:
+        broker = Bounded(Quota(staged=100, groups=1))
+        for answer in (
+            await broker.stage("ann", 1_800),
+            *[await broker.register("ann", group, group) for group in "gh"][1:],
+        ):
+            line = vars(caplog.records[-1] if answer.status == 403 else caplog.records[0])
+            assert (line["user"], line["status"]) == ("ann", answer.status)
+            assert line["request"] == answer.headers["barco-request-id"]
+        assert [vars(each)["status"] for each in caplog.records] == [429, 403]
+
+    asyncio.run(main())
+
+
+@run
+async def test_an_earlier_version_takes_no_quota_for_a_removal() -> None:
+    """There a change that has none of the fields that it knows is one."""
+    broker = Bounded(Quota())
+    asked: list[str] = []
+    call = broker.siblings.call
+
+    async def noting(worker: int, op: str, args: Any, timeout: float = 5.0) -> Any:
+        asked.append(op)
+        return await call(worker, op, args, timeout)
+
+    broker.siblings.call = noting  # type: ignore[method-assign]
+    new = {"sha256": hash_of("root").hex(), "grants": ["users"]}
+    assert (await broker.ask("root", "PUT", "/v1/users/root", "", new)).status == 201
+    for given in ({"topics": 5}, {"stagedBytes": 5, "requestsPerSecond": 3}, {"bytesPerSecond": 2}):
+        assert (await broker.ask("root", "PUT", "/v1/users/root", "", given)).status == 200
+    assert asked == ["access_set", "access_bound", "access_bound", "access_set"]
