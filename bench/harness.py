@@ -72,6 +72,8 @@ ROWS = (
     Row("keys-pipelined", "… 16 pipelined", "x", 0.9, False, 2),
     Row("topics", "1,000 topics against 1 topic, single", "x", 0.6, False, 2),
     Row("topics-pipelined", "… 16 pipelined", "x", 0.6, False, 2),
+    Row("access", "each request shows a token against none, single", "x", 0.97, False, 2),
+    Row("access-quota", "… of a user with a quota of everything", "x", 0.97, False, 2),
     Row("redis", "redis XADD, appendfsync always, 50 x 16: events/s", "x", 3, False, 2),
     Row("longpoll-p50", "produce until a waiting long poll has it, p50", "ms", 2, True, 2),
     Row("longpoll-p99", "… p99", "ms", 10, True, 2),

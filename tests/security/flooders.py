@@ -13,6 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 HOST = "127.0.0.1"
+GREEDY = "barco_greedy"
+"""A token, of a user who asks for more than its quota."""
+
 LINGER = struct.pack("ii", 1, 0)
 
 
@@ -64,6 +67,63 @@ def refusals(port: int, end: float, count: int) -> None:
         count,
         b"POST /v1/topic/../messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
     )
+
+
+def reading(port: int, end: float, count: int, request: bytes) -> None:
+    """Sends 16 requests at a time on each of many connections, and reads every answer."""
+    batch = request * 16
+    waiting = selectors.DefaultSelector()
+    answers: dict[socket.socket, int] = {}
+
+    def more() -> None:
+        with suppress(OSError):
+            sock = connect(port)
+            sock.send(batch)
+            answers[sock] = 0
+            waiting.register(sock, selectors.EVENT_READ)
+
+    for _ in range(count):
+        more()
+    print("under way", flush=True)
+    while time.monotonic() < end:
+        for key, _ in waiting.select(0.1):
+            sock = key.fileobj
+            assert isinstance(sock, socket.socket)
+            try:
+                found = sock.recv(1 << 16)
+                answers[sock] += found.count(b"HTTP/1.1 ")
+                if found and answers[sock] >= 16:
+                    answers[sock] -= 16
+                    sock.send(batch)
+            except BlockingIOError:
+                continue
+            except OSError:
+                found = b""
+            if not found:  # Closed for what it does: on with another one.
+                waiting.unregister(sock)
+                sock.close()
+                del answers[sock]
+                more()
+
+
+def produced(*headers: str) -> bytes:
+    lines = ["POST /v1/topic/flood/messages HTTP/1.1", "Host: localhost", *headers]
+    return ("\r\n".join([*lines, "Content-Length: 100"]) + "\r\n\r\n" + "x" * 100).encode()
+
+
+def unauthorized(port: int, end: float, count: int) -> None:
+    """Produces without a token."""
+    reading(port, end, count, produced())
+
+
+def wrong_tokens(port: int, end: float, count: int) -> None:
+    """Produces with a token that nobody has."""
+    reading(port, end, count, produced("Authorization: Bearer barco_" + "w" * 43))
+
+
+def greedy(port: int, end: float, count: int) -> None:
+    """Produces of one user, as fast as they are answered: what its quota lets in, and the rest."""
+    reading(port, end, count, produced(f"Authorization: Bearer {GREEDY}"))
 
 
 def resets(port: int, end: float, count: int) -> None:
@@ -141,6 +201,9 @@ FLOODS: dict[str, Callable[[int, float, int], None]] = {
     "refusals": refusals,
     "resets": resets,
     "long_reads": long_reads,
+    "unauthorized": unauthorized,
+    "wrong_tokens": wrong_tokens,
+    "greedy": greedy,
 }
 
 
