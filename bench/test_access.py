@@ -27,7 +27,7 @@ def runs(broker: Broker) -> dict[str, list[Load]]:
         try:
             endpoint = f"127.0.0.1:{asking.ready['ports']['discovery']}"
             with barco.Admin(endpoint, token=ROOT) as root:
-                root.create_topic(TOPIC)
+                root.create_topic(TOPIC.replace("{topic}", "0"))
                 grants = ["produce:other", "produce:*"]
                 root.set_user("free", token=TOKEN, grants=grants)
                 much = {"requests_per_second": 2**40, "bytes_per_second": 2**40}
