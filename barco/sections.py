@@ -64,6 +64,13 @@ class ClusterSection:
         "",
         "file with the brokers' secret, mode 0600, or credential:NAME; needed unless all are here",
     )
+    ca: str = _key(
+        "", "file with the CA of brokers' certificates, in PEM; with it brokers speak TLS"
+    )
+    certificate: str = _key(
+        "", "file with this broker's certificate for the others, in PEM (barco certs)"
+    )
+    key: str = _key("", "file with its key, in PEM, of mode 0600 or 0640, or credential:NAME")
     slices_per_range: int = _key(
         limits.SLICES_PER_RANGE,
         "slices of a token range, a power of two, fixed when the data directory is formatted",

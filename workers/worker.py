@@ -145,8 +145,9 @@ class Worker:
         self._network.on_route = self._tell_route
         self._supervision.on_target = self._service.target.hear
         self._service.target.tell = self._tell_target
-        self._sealing = Sealing(self._reactor, self._options.tls)
+        self._sealing = Sealing(self._reactor, self._options.tls, self._network.mutual)
         self._service.sealing = self._sealing.status
+        self._service.sealing_between = self._sealing.status_between
         self._supervision.on_tls = self._sealing.take
         self._supervision.on_ask = {"target_change": self._app.change_target}
         self._supervision.on_drain = lambda: self._finish(0)

@@ -99,8 +99,9 @@ class WorkerOptions:
     """"required": whether a request has to show who asks; "first": [[name, SHA-256 of a token]] of
     who is known before anybody was added."""
     tls: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Texts in PEM: certificate, key, client_ca; ticket_keys (hexadecimal), handshakes_per_second,
-    until (seconds since 1970). Empty: clients speak without TLS."""
+    """"clients": texts in PEM (certificate, key, client_ca), ticket_keys (hexadecimal),
+    handshakes_per_second, until (seconds since 1970); "brokers": what `barco.mutual.Mutual` takes.
+    Who is not there speaks without TLS."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: dict[int, str]

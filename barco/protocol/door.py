@@ -9,7 +9,7 @@ worth nothing, none can be reflected, and what was said in a greeting can not be
     caller -> answerer   proof
 
 Nothing else that comes in is looked at before the proof. What follows is neither encrypted nor
-signed: the network between brokers is still one of your own.
+signed, unless both have certificates (`barco.mutual`): then they go over to TLS.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from barco.errors import ProtocolError
 
 NONCE_BYTES = PROOF_BYTES = 32
 
-NONCE, PROOF = "nonce", "proof"
-"""Their names in frames."""
+NONCE, PROOF, TLS = "nonce", "proof", "tls"
+"""Their names in frames. TLS: its end goes on with TLS after the last frame of the greeting."""
 
 CALLER, ANSWERER = b"caller", b"answerer"
 
@@ -51,12 +51,39 @@ def proves(given: object, key: bytes, role: bytes, caller: bytes, answerer: byte
     return isinstance(given, bytes) and hmac.compare_digest(given, wanted)
 
 
+def name(caller: bytes, answerer: bytes) -> str:
+    """What TLS that follows these greetings is called, for both ends; ASCII, 77 characters. What
+    else was said than the other end has heard gives another name."""
+    said = hashlib.sha256(caller).digest() + hashlib.sha256(answerer).digest()
+    return f"barco door 1 {hashlib.sha256(said).hexdigest()}"
+
+
+def added(nonce: bytes, *, tls: bool) -> dict[str, Any]:
+    """What a greeting has besides who it is. tls: whether this end goes on with TLS."""
+    assert len(nonce) == NONCE_BYTES
+    return {NONCE: nonce} | ({TLS: True} if tls else {})
+
+
+def disagreement(greeting: Mapping[str, Any], *, tls: bool) -> str | None:
+    """Why it is not gone on after a greeting; None if both ends mean the same by what follows.
+    tls: whether this end goes on with TLS."""
+    if bool(greeting.get(TLS)) == tls:
+        return None
+    wants, lacks = ("this end", "the other") if tls else ("the other end", "this one")
+    return (
+        f"{wants} goes on with TLS and {lacks} does not: cluster.ca, cluster.certificate and"
+        " cluster.key have to be set on all brokers, or on none (barco certs makes the files)"
+    )
+
+
 def without_nonce(greeting: Mapping[str, Any]) -> dict[str, Any]:
-    """The rest of a greeting, which has to have one; ProtocolError if it has not."""
+    """Who it is that a greeting is of, which has to have a nonce; ProtocolError if it has not."""
     nonce = greeting.get(NONCE)
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
         raise ProtocolError("a greeting comes without a nonce")
-    return {name: value for name, value in greeting.items() if name != NONCE}
+    if TLS in greeting and greeting[TLS] is not True:
+        raise ProtocolError("a greeting means something else by TLS")
+    return {key: value for key, value in greeting.items() if key not in (NONCE, TLS)}
 
 
 def proof_in(message: Mapping[str, Any]) -> bytes:

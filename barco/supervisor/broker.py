@@ -120,7 +120,7 @@ class Broker:
         """By token: why there is no process for a range that needs one."""
         self._idle = Idle()
         self._endings: set[asyncio.Task[None]] = set()
-        self._seal = Certified(plan.config)
+        self._seal = Certified(plan.config, identity.cluster_uuid)
         self._asker = Asker(self._keepers)
         self._wisher = Wisher(self._asker.ask, identity.cluster_uuid, self._heard)
         self._reloader = Reloader(
@@ -139,13 +139,13 @@ class Broker:
         loop.add_signal_handler(signal.SIGHUP, self._reloader.hang_up)
         if self._listeners.gossip is not None:
             self._control = self._cluster = join(
-                self._plan.config,
+                self._plan,
                 self._identity,
                 self._table,
                 self._listeners,
                 self._send,
                 self._key,
-                self._plan.data_dir,
+                self._seal.mutual,
             )
             await self._cluster.start(self._listeners.gossip)
         for worker in self._keepers:

@@ -43,10 +43,10 @@ from barco.cluster.ring.growing import Needs
 from barco.cluster.ring.heard import HeardRoutes
 from barco.cluster.ring.routes import RouteTable, checked_route, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
-from barco.config import Config
 from barco.errors import ProtocolError
 from barco.model.placement import Placement
 from barco.model.ranges import HeldRange, ProcessTable
+from barco.mutual import Mutual
 from barco.protocol import messages
 from barco.protocol.gossip import GOSSIP_OLDEST, Hello
 from barco.supervisor import machine
@@ -55,6 +55,7 @@ from barco.supervisor.datadir import Identity
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
+from barco.supervisor.sources.plan import ServePlan
 from barco.supervisor.wire.changes import log_change, told
 from barco.types import Ordinal
 
@@ -68,7 +69,7 @@ class Cluster:
     """One broker's part in its cluster. To be made within a running event loop.
 
     addresses: (host, port) of the gossip of every broker that is listed, by ordinal.
-    send: takes frames for workers that no call of a worker has asked for.
+    send: takes frames for workers that no call of a worker has asked for. seal: as of `GossipNode`.
     data_dir: where the routes are kept; None: nowhere.
     """
 
@@ -80,7 +81,7 @@ class Cluster:
         *,
         bind: str,
         send: Callable[[Sends], None],
-        key: bytes = b"",
+        seal: tuple[bytes, Mutual] | None = None,
         data_dir: Path | None = None,
     ) -> None:
         started = int(time.time() * 1000)
@@ -131,7 +132,7 @@ class Cluster:
             addresses,
             bind=bind,
             on_effect=self._effect,
-            key=key,
+            seal=seal,
             most=len(slices),
         )
 
@@ -432,17 +433,17 @@ class Cluster:
 
 
 def join(
-    config: Config,
+    plan: ServePlan,
     identity: Identity,
     table: ProcessTable,
     listeners: Listeners,
     send: Callable[[Sends], None],
     key: bytes,
-    data_dir: Path,
+    mutual: Mutual,
 ) -> Cluster:
     """This broker's part in the cluster that it is configured for."""
     session = random.SystemRandom().getrandbits(63)
-    brokers = config.cluster.brokers
+    config, brokers = plan.config, plan.config.cluster.brokers
     ports = {
         "gossip": config.ports.gossip,
         "replication": config.ports.replication,
@@ -475,8 +476,9 @@ def join(
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
+    seal, data_dir = (key, mutual), plan.data_dir
     bind = machine.source_of(config)
-    return Cluster(me, hello, addresses, bind=bind, send=send, key=key, data_dir=data_dir)
+    return Cluster(me, hello, addresses, bind=bind, send=send, seal=seal, data_dir=data_dir)
 
 
 def _target_frame(target: Target) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from barco.cluster.gossip.facts import LEFT
 from barco.cluster.gossip.gossip import Effect, Gossip, Send
 from barco.cluster.gossip.hello import refusal
 from barco.errors import PeerGoneError, ProtocolError
+from barco.mutual import Mutual, Session
 from barco.protocol import door, frame
 from barco.protocol.gossip import (
     Greeting,
@@ -70,7 +71,7 @@ class GossipNode:
     addresses: (host, port) of the gossip of every broker that is listed, by ordinal. Another one
     with a lower ordinal than `most` is let in as well, once it has proved that it knows the key.
     on_effect: takes every effect that is not a message; it may call back.
-    key: what the others have to know (`barco.protocol.door`).
+    seal: what the others have to know (`barco.protocol.door`), and what they have to show.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class GossipNode:
         *,
         bind: str,
         on_effect: Callable[[Effect], None],
-        key: bytes = b"",
+        seal: tuple[bytes, Mutual] | None = None,
         most: int | None = None,
     ) -> None:
         self.machine = machine
@@ -91,7 +92,7 @@ class GossipNode:
         self._most = most or len(addresses)
         self._port = addresses[hello.ordinal][1]
         self._hello = hello
-        self._key = key
+        self._key, self._mutual = seal or (b"", Mutual(hello.cluster_uuid, {}))
         self._bind = bind
         self._on_effect = on_effect
         self._peers = {
@@ -236,13 +237,13 @@ class GossipNode:
         try:
             mine = self._packed(self._hello)
             writer.write(mine)
-            answer, said = await self._greeting_of(reader)
+            answer, said, why = await self._greeting_of(reader)
             if isinstance(answer, Refuse):
                 self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", answer)
                 raise PeerGoneError
             if not isinstance(answer, Welcome):
                 raise ProtocolError("a greeting was not answered by one")
-            reason = self._refusal(answer, peer.ordinal == answer.ordinal)
+            reason = self._refusal(answer, peer.ordinal == answer.ordinal) or why
             if reason:
                 writer.write(frame.encode(to_frame(Refuse(reason=reason))))
                 what = f"broker {peer.ordinal} is refused"
@@ -251,6 +252,8 @@ class GossipNode:
             greetings = (mine[frame.LENGTH.size :], said)
             await self._believe(answer.ordinal, reader, writer, door.ANSWERER, greetings)
             writer.write(frame.encode({door.PROOF: self._proof(door.CALLER, greetings)}))
+            session = Session(False, door.name(*greetings), answer.ordinal)
+            reader, writer = await self._sealed(reader, writer, session)
         except BaseException:
             writer.close()
             raise
@@ -319,11 +322,11 @@ class GossipNode:
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[GossipPeer, GossipLink]:
-        hello, said = await self._greeting_of(reader)
+        hello, said, why = await self._greeting_of(reader)
         if not isinstance(hello, Hello) or isinstance(hello, Welcome):
             raise ProtocolError("a connection begins with a hello")
         host = host_of(writer)
-        reason = self._refusal(hello, self._fits(hello.ordinal, host))
+        reason = self._refusal(hello, self._fits(hello.ordinal, host)) or why
         if reason:
             writer.write(frame.encode(to_frame(Refuse(reason=reason))))
             self._refused(hello.ordinal, f"{host} is refused", Refuse(reason=reason))
@@ -333,6 +336,8 @@ class GossipNode:
         writer.write(welcome)
         writer.write(frame.encode({door.PROOF: self._proof(door.ANSWERER, greetings)}))
         await self._believe(hello.ordinal, reader, writer, door.CALLER, greetings)
+        session = Session(True, door.name(*greetings), hello.ordinal)
+        reader, writer = await self._sealed(reader, writer, session)
         peer = self.meet(hello.ordinal, host)
         return peer, GossipLink(Counted(reader, self.counters), writer, hello)
 
@@ -355,7 +360,16 @@ class GossipNode:
         return host not in (self._bind, *taken)
 
     def _packed(self, hello: Hello) -> bytes:
-        return frame.encode(to_frame(hello) | {door.NONCE: os.urandom(door.NONCE_BYTES)})
+        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.is_on)
+        return frame.encode(to_frame(hello) | more)
+
+    async def _sealed(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: Session
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """TLS from here on, where brokers speak it; ProtocolError for who is not who it says."""
+        if not self._mutual.is_on:
+            return reader, writer
+        return await self._mutual.streams(writer, session, limits.GOSSIP_FRAME_BYTES_MAX)
 
     def _proof(self, role: bytes, greetings: tuple[bytes, bytes]) -> bytes:
         return door.proof(self._key, role, *greetings)
@@ -383,7 +397,10 @@ class GossipNode:
             self._refused(ordinal, f"{host_of(writer)} is refused", refuse)
             raise PeerGoneError
 
-    async def _greeting_of(self, reader: asyncio.StreamReader) -> tuple[Greeting | Message, bytes]:
+    async def _greeting_of(
+        self, reader: asyncio.StreamReader
+    ) -> tuple[Greeting | Message, bytes, str]:
+        """And its bytes, and why nothing can follow it."""
         message, said = await frame.read_whole(reader, limits.GREETING_BYTES_MAX)
         if message is None:
             raise PeerGoneError
@@ -391,10 +408,11 @@ class GossipNode:
             # Of another version little can be said about the rest.
             names = ("type", "protocol", "newest", "version", "ordinal")
             kept = {name: message[name] for name in names if name in message}
-            return from_frame(asdict(self._hello) | {"protocol": 0, "newest": 0} | kept), said
-        if message.get("type") != Refuse.TYPE:
-            message = door.without_nonce(message)
-        return from_frame(message), said
+            return from_frame(asdict(self._hello) | {"protocol": 0, "newest": 0} | kept), said, ""
+        if message.get("type") == Refuse.TYPE:
+            return from_frame(message), said, ""
+        why = door.disagreement(message, tls=self._mutual.is_on)
+        return from_frame(door.without_nonce(message)), said, why or ""
 
     def _refusal(self, theirs: Hello, address_fits: bool) -> str:
         known = self.machine.members.info(theirs.ordinal)

@@ -15,7 +15,7 @@ from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL, KERNEL_VERSION_MIN, WORKERS_MAX
 from barco.model.placement import REPLICAS, ring_size_valid
 from barco.model.ranges import ProcessTable
-from barco.supervisor.files.certificate import read_certificate
+from barco.supervisor.files.certificate import read_certificate, read_mutual
 from barco.supervisor.secret import read_secret
 from barco.types import Ordinal
 
@@ -23,6 +23,7 @@ log = logging.getLogger("barco.supervisor")
 
 MAKE_USERS = "barco users first --data-dir DIR NAME, then access.required = true"
 MAKE_CERTIFICATE = "barco certs init, then tls.certificate and tls.key"
+MAKE_MUTUAL = "barco certs init, then cluster.ca, cluster.certificate and cluster.key"
 """What makes it right that anybody could ask, and read what is sent."""
 
 
@@ -47,23 +48,23 @@ def check(config: Config, insecure_allow_open: bool) -> tuple[Config, bool]:
     advertised_by(config)
     read_secret(config)
     read_certificate(config)
+    read_mutual(config)
     return config, open_to_all
 
 
 def check_bind(config: Config, insecure_allow_open: bool) -> bool:
     """Whether the broker is open to other machines; refused unless that was asked for.
 
-    Closed is a single broker whose clients have users and speak TLS. What brokers say to one
-    another nobody seals yet."""
+    Closed is one whose clients have users and speak TLS, as brokers do among themselves."""
     if is_loopback(config.broker.bind):
         return False
     alone = len(config.cluster.brokers) <= 1
     lacks = [] if config.access.required else [f"access.required ({MAKE_USERS})"]
     lacks += [] if config.tls.certificate else [f"tls.certificate ({MAKE_CERTIFICATE})"]
-    if alone and not lacks:
+    lacks += [] if alone or config.cluster.ca else [f"cluster.ca ({MAKE_MUTUAL})"]
+    if not lacks:
         return False
     if not insecure_allow_open:
-        lacks += [] if alone else ["TLS between brokers, which this version has not"]
         risk = "what is sent, tokens too" if config.access.required else "and write"
         raise ConfigError(
             f"broker.bind = {config.broker.bind!r} would let other machines in, and what is missing"

@@ -8,7 +8,7 @@ from pathlib import Path
 from barco.addresses import is_loopback
 from barco.config import Config
 from barco.errors import ConfigError
-from barco.supervisor.systemd import file_named
+from barco.supervisor.files.credentials import file_named
 
 SECRET_BYTES = 32
 """Of a secret that is made here, as hexadecimal digits."""

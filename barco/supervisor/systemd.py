@@ -1,30 +1,15 @@
-"""What systemd and a service say to each other: datagrams to a socket that it names (sd_notify(3)),
-and files that it hands over (LoadCredential=)."""
+"""What systemd and a service say to each other, over a socket that it names (sd_notify(3))."""
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from barco.limits import READY_WORD_SECONDS
 
 log = logging.getLogger("barco.supervisor")
-
-CREDENTIALS = Path("/etc/barco/credentials")
-CREDENTIAL = "credential:"
-
-
-def file_named(value: str, environment: Mapping[str, str] | None = None) -> Path:
-    """The file that a key names: "credential:x" is x of the unit's LoadCredential=barco:..., which
-    systemd hands over under another name, and where it lies for a command by hand."""
-    if not value.startswith(CREDENTIAL):
-        return Path(value)
-    name = value.removeprefix(CREDENTIAL)
-    given = (os.environ if environment is None else environment).get("CREDENTIALS_DIRECTORY")
-    return Path(given, f"barco_{name}") if given else CREDENTIALS / name
 
 
 class Tended(Protocol):

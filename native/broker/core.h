@@ -139,6 +139,7 @@ struct intake {
     bool armed;
     uint64_t conn_id; /* the leader's connection */
     int answer_fd;    /* the connection to the leader: idle, and no byte of a frame half sent */
+    struct seal *answer_seal; /* NULL: what is sent there is plain */
     uint64_t committed; /* as far as is known */
     struct intake_news news;
     uint64_t groups, sent_bytes; /* counters */

@@ -11,6 +11,7 @@
 #include "broker/slice.h"
 #include "broker/waiter.h"
 #include "http/uri.h"
+#include "loop/tls.h"
 
 #define FRAME_KEPT_MAX 65536u /* room that is kept; what is over of a large frame is given back */
 
@@ -178,14 +179,14 @@ const struct protocol peer_protocol = {
     .deadline = peer_deadline,
 };
 
-int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
+int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd, struct seal *seal)
 {
     if (peer >= reactor->options.peers || peer == reactor->options.peer)
         return -1;
     if (reactor->peers[peer] != NULL)
         conn_close(reactor->peers[peer]);
     assert(reactor->peers[peer] == NULL); /* what was handed to it is given up */
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
+    struct conn *conn = tls_adopt(&reactor->loop, fd, &peer_protocol, seal);
     if (conn == NULL)
         return -1;
     assert(conn->out_bytes == 0 && !peer_of(conn)->from_afar);
@@ -196,13 +197,13 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd)
     return 0;
 }
 
-int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer)
+int reactor_adopt_peer(struct reactor *reactor, int fd, uint32_t peer, struct seal *seal)
 {
     for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
         if (conn->protocol == &peer_protocol && peer_of(conn)->from_afar &&
             peer_of(conn)->peer == peer && !conn->closed)
             conn_close(conn);
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &peer_protocol, &plain_transport);
+    struct conn *conn = tls_adopt(&reactor->loop, fd, &peer_protocol, seal);
     if (conn == NULL)
         return -1;
     peer_of(conn)->from_afar = true;

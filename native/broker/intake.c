@@ -1,10 +1,13 @@
 #include "broker/intake.h"
 #include "log/replica.h"
+#include "loop/seal.h"
+#include "loop/tls.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* ---- the usual case ---- */
@@ -86,11 +89,13 @@ void intake_disarm(struct reactor *reactor)
     if (!reactor->intake.armed)
         return;
     reactor->intake.armed = false;
+    seal_drop(reactor->intake.answer_seal);
+    reactor->intake.answer_seal = NULL;
     unplace(reactor);
 }
 
-bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64_t gseq,
-                uint32_t header_crc, uint64_t committed)
+bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, struct seal *answer_seal,
+                uint64_t gseq, uint32_t header_crc, uint64_t committed)
 {
     const struct log *log = reactor->log;
     const struct conn *conn = loop_conn(&reactor->loop, conn_id);
@@ -108,8 +113,19 @@ bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64
     intake->armed = true;
     intake->conn_id = conn_id;
     intake->answer_fd = answer_fd;
+    seal_keep(answer_seal);
+    seal_drop(intake->answer_seal);
+    intake->answer_seal = answer_seal;
     intake->committed = committed;
     return true;
+}
+
+static bool all_sent(const struct intake *intake)
+{
+    size_t unsent = 0;
+    if (intake->answer_seal != NULL)
+        seal_unsent(intake->answer_seal, &unsent);
+    return unsent == 0;
 }
 
 bool intake_landed(struct reactor *reactor)
@@ -124,10 +140,12 @@ bool intake_landed(struct reactor *reactor)
                                    .session = log->options.session,
                                    .gseq = log->stable_gseq};
     appended_frame_seal(&frame);
-    const ssize_t sent =
-        send(intake->answer_fd, &frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent != (ssize_t)sizeof frame) {
-        if (sent > 0) /* half a frame: nothing can follow it */
+    struct iovec part = {&frame, sizeof frame};
+    const struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    const ssize_t sent = seal_or_send(intake->answer_seal, intake->answer_fd, &message);
+    /* What was sealed, and not sent whole, goes before what Python says. */
+    if (sent != (ssize_t)sizeof frame || !all_sent(intake)) {
+        if (sent > 0 && sent < (ssize_t)sizeof frame) /* half a frame: nothing can follow it */
             shutdown(intake->answer_fd, SHUT_RDWR);
         intake_disarm(reactor);
         return false;
@@ -345,14 +363,15 @@ const struct protocol replica_protocol = {
     .deadline = replica_deadline,
 };
 
-struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max)
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max,
+                                   struct seal *seal)
 {
     struct frames *frames = frames_new(group_bytes_max);
     if (frames == NULL) {
         close(fd);
         return NULL;
     }
-    struct conn *conn = loop_adopt(&reactor->loop, fd, &replica_protocol, &plain_transport);
+    struct conn *conn = tls_adopt(&reactor->loop, fd, &replica_protocol, seal);
     if (conn != NULL)
         replica_of(conn)->frames = frames;
     else

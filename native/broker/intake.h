@@ -53,11 +53,13 @@ static inline struct replica_conn *replica_of(const struct conn *conn)
 
 extern const struct protocol replica_protocol;
 
-/* Takes a connection that another replica of the shard has opened. NULL without memory. */
-struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max);
+/* Takes a connection that another replica of the shard has opened, and the session of its seal; no
+ * seal: in plain. NULL without memory. */
+struct conn *reactor_adopt_replica(struct reactor *reactor, int fd, uint32_t group_bytes_max,
+                                   struct seal *seal);
 /* False: the log does not stand at this group, or follows nobody. */
-bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, uint64_t gseq,
-                uint32_t header_crc, uint64_t committed);
+bool intake_arm(struct reactor *reactor, uint64_t conn_id, int answer_fd, struct seal *answer_seal,
+                uint64_t gseq, uint32_t header_crc, uint64_t committed);
 /* From here on nothing is taken or acknowledged. */
 void intake_disarm(struct reactor *reactor);
 /* Tells the leader, and readers here, of what is stable. False: Python has to. */

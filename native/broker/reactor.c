@@ -11,6 +11,7 @@
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
+#include "loop/seal.h"
 #include "loop/tls.h"
 
 #define SWEEP_MS 500
@@ -159,6 +160,7 @@ void reactor_free(struct reactor *reactor)
         return;
     loop_free(&reactor->loop);
     tls_free(&reactor->loop);
+    seal_drop(reactor->intake.answer_seal);
     admit_free(reactor);
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         free(reactor->upcalls[i].head);

@@ -15,14 +15,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "loop/loop.h"
+#include "loop/seal.h"
+#include "loop/tls_bio.h"
 #include "loop/tls_context.h"
 
-#define RECORD_BYTES 16384u       /* of what is said, at most */
-#define RECORD_OVERHEAD 64u       /* more than any cipher adds */
-#define SEALED_AT_ONCE 65536u     /* what a piece holds of what is said */
-#define OWN_BYTES_MAX (64u << 10) /* of what OpenSSL says itself: a chain, or what nobody reads */
 #define HEARD_MAX 16384u          /* of one that waits in line */
 #define HANDSHAKE 22              /* the first byte of who speaks TLS */
 #define PLAIN_BYTES 65536u
@@ -33,11 +32,6 @@
 #define TURN_US 2000 /* for handshakes that begin */
 #define BURST_SHARE 4 /* of a second's handshakes, at once */
 
-struct piece {
-    uint8_t *bytes;
-    uint32_t len, capacity, sent;
-};
-
 /* Who waits, oldest first. */
 struct list {
     struct tls *first, **end;
@@ -47,20 +41,22 @@ struct list {
 struct tls {
     SSL *ssl; /* NULL: nothing was heard, or it waits in line */
     struct conn *conn;
-    const uint8_t *in; /* of the engine's buffer, not read yet */
-    size_t in_len;
-    struct piece out, next; /* being sent; to be sent after it */
-    struct piece heard;     /* while it waits in line */
-    uint32_t said;          /* bytes of the protocol that `out` has */
+    struct tls_bio bio;    /* reads the engine's buffer; bio.next is sent after `out` */
+    struct piece out;      /* being sent */
+    struct piece heard;    /* while it waits in line */
+    uint32_t said;         /* bytes of the protocol that `out` has */
+    uint32_t records_left; /* until other keys */
     bool established, flushing, held, ended, ending, shut, failed;
+    bool between; /* brokers: nobody's client */
     struct list *list;
     struct tls *next_listed, **prev_listed;
     int64_t since_ms; /* in that list */
 };
 
 struct tls_wires {
-    SSL_CTX *context;
+    SSL_CTX *context; /* NULL: clients speak without TLS */
     struct tls_figures figures;
+    struct tls_figures between; /* of connections of brokers */
     struct list line, under_way;
     uint32_t per_s;
     int64_t handshake_ms;
@@ -73,6 +69,11 @@ struct tls_wires {
 static struct tls *tls_of(const struct conn *conn) { return conn->wire; }
 
 static struct tls_wires *wires_of(const struct conn *conn) { return conn->loop->tls; }
+
+static struct tls_figures *figures_of(const struct conn *conn)
+{
+    return tls_of(conn)->between ? &wires_of(conn)->between : &wires_of(conn)->figures;
+}
 
 /* ---- lists ---- */
 
@@ -102,111 +103,13 @@ static void delist(struct tls *tls)
     tls->list = NULL;
 }
 
-/* ---- pieces ---- */
-
-static bool piece_add(struct conn *conn, struct piece *piece, const uint8_t *bytes, size_t len,
-                      size_t most)
-{
-    assert(piece->len <= most);
-    if (len > most - piece->len)
-        return false;
-    if (piece->len + len > piece->capacity) {
-        size_t capacity = piece->len + len > 2 * piece->capacity ? piece->len + len
-                                                                 : 2 * piece->capacity;
-        capacity = capacity < most ? capacity : most;
-        uint8_t *grown = realloc(piece->bytes, capacity);
-        if (grown == NULL)
-            return false;
-        const size_t more = capacity - piece->capacity;
-        conn->wire_bytes += more;
-        *conn->kept += more;
-        piece->bytes = grown;
-        piece->capacity = (uint32_t)capacity;
-    }
-    if (len > 0 && bytes != NULL) {
-        memcpy(piece->bytes + piece->len, bytes, len);
-        piece->len += (uint32_t)len;
-    }
-    return true;
-}
-
-static void piece_drop(struct conn *conn, struct piece *piece)
-{
-    conn->wire_bytes -= piece->capacity;
-    if (conn->kept != NULL)
-        *conn->kept -= piece->capacity;
-    free(piece->bytes);
-    *piece = (struct piece){0};
-}
-
-static size_t piece_max(void)
-{
-    return SEALED_AT_ONCE + (SEALED_AT_ONCE / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX;
-}
-
-/* ---- what OpenSSL takes for a socket ---- */
-
-static int bio_read(BIO *bio, char *out, int capacity)
-{
-    struct tls *tls = BIO_get_data(bio);
-    BIO_clear_retry_flags(bio);
-    if (tls->in_len == 0 || capacity <= 0) {
-        BIO_set_retry_read(bio);
-        return -1;
-    }
-    const size_t len = tls->in_len < (size_t)capacity ? tls->in_len : (size_t)capacity;
-    memcpy(out, tls->in, len);
-    tls->in += len;
-    tls->in_len -= len;
-    return (int)len;
-}
-
-static int bio_write(BIO *bio, const char *bytes, int len)
-{
-    struct tls *tls = BIO_get_data(bio);
-    BIO_clear_retry_flags(bio);
-    if (len < 0 || !piece_add(tls->conn, &tls->next, (const uint8_t *)bytes, (size_t)len,
-                              piece_max()))
-        return -1;
-    return len;
-}
-
-static long bio_control(BIO *bio, int what, long number, void *pointer)
-{
-    return what == BIO_CTRL_FLUSH;
-}
-
-static int bio_create(BIO *bio)
-{
-    BIO_set_init(bio, 1);
-    return 1;
-}
-
-static BIO_METHOD *bio_method(void)
-{
-    static BIO_METHOD *method;
-    if (method != NULL)
-        return method;
-    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "barco");
-    if (method != NULL) {
-        BIO_meth_set_read(method, bio_read);
-        BIO_meth_set_write(method, bio_write);
-        BIO_meth_set_ctrl(method, bio_control);
-        BIO_meth_set_create(method, bio_create);
-    }
-    return method;
-}
-
 static bool make_ssl(struct tls *tls)
 {
-    BIO *bio = BIO_new(bio_method());
-    SSL *ssl = bio != NULL ? SSL_new(wires_of(tls->conn)->context) : NULL;
-    if (ssl == NULL) {
-        BIO_free(bio);
+    SSL *ssl = SSL_new(wires_of(tls->conn)->context);
+    if (ssl == NULL || !tls_bio_attach(ssl, &tls->bio)) {
+        SSL_free(ssl);
         return false;
     }
-    BIO_set_data(bio, tls);
-    SSL_set_bio(ssl, bio, bio); /* which is freed with it */
     SSL_set_accept_state(ssl);
     tls->ssl = ssl;
     return true;
@@ -228,11 +131,11 @@ static void push(struct conn *conn)
 static void flush(struct conn *conn)
 {
     struct tls *tls = tls_of(conn);
-    if (tls->flushing || tls->next.len == 0 || conn->closed)
+    if (tls->flushing || tls->bio.next.len == 0 || conn->closed)
         return;
     assert(tls->out.bytes == NULL);
-    tls->out = tls->next;
-    tls->next = (struct piece){0};
+    tls->out = tls->bio.next;
+    tls->bio.next = (struct piece){0};
     push(conn);
 }
 
@@ -240,7 +143,7 @@ static void flush(struct conn *conn)
 static void fail(struct conn *conn)
 {
     struct tls *tls = tls_of(conn);
-    struct tls_figures *figures = &wires_of(conn)->figures;
+    struct tls_figures *figures = figures_of(conn);
     const char *reason = ERR_reason_error_string(ERR_peek_error());
     figures->failed++;
     figures->reason = reason != NULL ? reason : "the connection could not go on";
@@ -257,17 +160,11 @@ static void seal(struct conn *conn, const void *bytes, size_t len)
         conn_close(conn);
         return;
     }
-    const size_t room = len + (len / RECORD_BYTES + 1) * RECORD_OVERHEAD;
-    ERR_clear_error();
-    const int sealed = piece_add(conn, &tls->next, NULL, room, piece_max())
-                           ? SSL_write(tls->ssl, bytes, (int)len)
-                           : -1;
-    if (sealed <= 0) {
+    if (!tls_bio_seal(tls->ssl, &tls->bio, bytes, len, &tls->records_left)) {
         conn->sending = false;
         fail(conn);
         return;
     }
-    assert((size_t)sealed == len);
     tls->said = (uint32_t)len;
     flush(conn);
 }
@@ -320,7 +217,7 @@ static void tls_sent(struct conn *conn, int64_t result)
     }
     tls->flushing = false;
     piece_drop(conn, &tls->out);
-    if (tls->next.len > 0) {
+    if (tls->bio.next.len > 0) {
         flush(conn);
         return;
     }
@@ -364,8 +261,8 @@ static void tls_close(struct conn *conn)
         SSL_shutdown(tls->ssl);
         ERR_clear_error();
     }
-    if (!tls->flushing && tls->next.len > 0)
-        send(conn->fd, tls->next.bytes, tls->next.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (!tls->flushing && tls->bio.next.len > 0)
+        send(conn->fd, tls->bio.next.bytes, tls->bio.next.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     net->close(net, conn);
 }
 
@@ -384,7 +281,7 @@ static void heard_the_end(struct conn *conn)
 /* All that came has been read, so that to ask again would cost a buffer and say nothing. */
 static bool all_heard(const struct tls *tls)
 {
-    return tls->in_len == 0 && SSL_pending(tls->ssl) == 0;
+    return tls->bio.in_len == 0 && SSL_pending(tls->ssl) == 0;
 }
 
 static void hear(struct conn *conn)
@@ -438,15 +335,15 @@ static void shake(struct conn *conn)
 static void feed(struct conn *conn, const uint8_t *bytes, size_t len)
 {
     struct tls *tls = tls_of(conn);
-    tls->in = bytes;
-    tls->in_len = len;
+    tls->bio.in = bytes;
+    tls->bio.in_len = len;
     if (!tls->established)
         shake(conn);
     if (tls->established && !conn->closed)
         hear(conn);
-    assert(conn->closed || tls->ended || tls->in_len == 0);
-    tls->in = NULL;
-    tls->in_len = 0;
+    assert(conn->closed || tls->ended || tls->bio.in_len == 0);
+    tls->bio.in = NULL;
+    tls->bio.in_len = 0;
     flush(conn);
     if (tls->held && tls->established && !tls->flushing && !conn->closed) {
         tls->held = false;
@@ -562,7 +459,7 @@ static void tls_receive_ended(struct conn *conn, int error)
             conn_close(conn);
         return;
     }
-    wires_of(conn)->figures.cut += tls->established;
+    figures_of(conn)->cut += tls->established;
     if (error == 0 && tls->established && !tls->failed)
         tls->ended = true;
     else if (error == 0)
@@ -617,7 +514,8 @@ static bool tls_opened(struct conn *conn)
     if (tls == NULL)
         return false;
     assert(wires_of(conn) != NULL); /* a listener has the transport after tls_set() */
-    tls->conn = conn;
+    tls->conn = tls->bio.counted = conn;
+    tls->records_left = KEY_RECORDS_MAX;
     conn->wire = tls;
     return true;
 }
@@ -628,7 +526,7 @@ static void tls_freed(struct conn *conn)
     delist(tls);
     SSL_free(tls->ssl);
     piece_drop(conn, &tls->out);
-    piece_drop(conn, &tls->next);
+    piece_drop(conn, &tls->bio.next);
     piece_drop(conn, &tls->heard);
     assert(conn->wire_bytes == 0);
     free(tls);
@@ -646,17 +544,40 @@ const struct transport tls_transport = {
     .close = tls_close,
 };
 
+static struct tls_wires *wires_made(struct loop *loop)
+{
+    if (loop->tls == NULL && (loop->tls = calloc(1, sizeof *loop->tls)) != NULL) {
+        loop->tls->line.end = &loop->tls->line.first;
+        loop->tls->under_way.end = &loop->tls->under_way.first;
+    }
+    return loop->tls;
+}
+
+struct conn *tls_adopt(struct loop *loop, int fd, const struct protocol *protocol,
+                       struct seal *seal)
+{
+    if (seal == NULL)
+        return loop_adopt(loop, fd, protocol, &plain_transport);
+    assert(seal->established && seal->ssl != NULL);
+    if (wires_made(loop) == NULL) {
+        close(fd);
+        return NULL;
+    }
+    struct conn *conn = loop_adopt(loop, fd, protocol, &tls_transport);
+    if (conn == NULL)
+        return NULL;
+    struct tls *tls = tls_of(conn);
+    tls->ssl = seal_give(seal, &tls->bio);
+    tls->established = tls->between = true;
+    return conn;
+}
+
 bool tls_set(struct loop *loop, const struct tls_options *options, char *why)
 {
     assert(options->handshakes_per_s > 0);
     assert(options->handshakes_per_s <= TLS_HANDSHAKES_PER_S_MAX && options->handshake_ms > 0);
     SSL_CTX *context = tls_context_new(options, why);
-    struct tls_wires *wires = loop->tls;
-    if (context != NULL && wires == NULL && (wires = calloc(1, sizeof *wires)) != NULL) {
-        wires->line.end = &wires->line.first;
-        wires->under_way.end = &wires->under_way.first;
-        loop->tls = wires;
-    }
+    struct tls_wires *wires = context != NULL ? wires_made(loop) : NULL;
     if (context == NULL || wires == NULL) {
         SSL_CTX_free(context);
         return false;
@@ -680,7 +601,7 @@ void tls_free(struct loop *loop)
 const struct tls_figures *tls_figures(const struct loop *loop)
 {
     struct tls_wires *wires = loop->tls;
-    if (wires == NULL)
+    if (wires == NULL || wires->context == NULL)
         return NULL;
     wires->figures.under_way = wires->under_way.count;
     wires->figures.in_line = wires->line.count;

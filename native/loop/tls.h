@@ -1,4 +1,5 @@
-/* tls: the transport that seals what is said, by OpenSSL (docs/tls.md). For who accepts.
+/* tls: the transport that seals what is said, by OpenSSL (docs/tls.md). For who accepts
+ * clients, and between brokers, whose handshake is over before (seal.h).
  *
  * A handshake costs its server a signature: so they are begun in the order in which they were asked
  * for, so many a second, so many at a time, and for a part of each turn only. */
@@ -9,6 +10,7 @@
 
 #define TLS_HANDSHAKES_PER_S_MAX 100000u
 
+struct seal;
 struct tls_options;
 
 struct tls_figures { /* since start */
@@ -24,6 +26,9 @@ extern const struct transport tls_transport;
 /* Connections that come from now on have this certificate. False, and `why` (TLS_WHY_BYTES) says
  * what is wrong: nothing is changed. Before a listener has the transport. */
 bool tls_set(struct loop *loop, const struct tls_options *options, char *why);
+/* loop_adopt() for a connection between brokers: with the seal's session; NULL: in plain. */
+struct conn *tls_adopt(struct loop *loop, int fd, const struct protocol *protocol,
+                       struct seal *seal);
 /* After the connections. */
 void tls_free(struct loop *loop);
 /* Once a turn: who waits for a handshake, and who has taken too long for one. */

@@ -164,17 +164,48 @@ static bool use_files(SSL_CTX *context, const struct tls_options *options, char 
     return good;
 }
 
-SSL_CTX *tls_context_new(const struct tls_options *options, char why[TLS_WHY_BYTES])
+static SSL_CTX *finished(SSL_CTX *context, bool is_set_up, const struct tls_options *options,
+                         char *why)
 {
-    ERR_clear_error();
-    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
-    if (context == NULL || !set_up(context, options)) {
+    if (!is_set_up) {
         refuse(why, "OpenSSL can not be set up");
     } else if (use_files(context, options, why)) {
         return context;
     }
     SSL_CTX_free(context);
     return NULL;
+}
+
+SSL_CTX *tls_context_new(const struct tls_options *options, char why[TLS_WHY_BYTES])
+{
+    ERR_clear_error();
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    return finished(context, context != NULL && set_up(context, options), options, why);
+}
+
+/* Both ends are ours. A session is never resumed: certificates are looked at each time. */
+static bool set_up_between(SSL_CTX *context)
+{
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_max_early_data(context, 0);
+    return SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_ciphersuites(context, ciphers_13) == 1 &&
+           SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1 &&
+           SSL_CTX_set_num_tickets(context, 0) == 1;
+}
+
+SSL_CTX *tls_context_between(const struct tls_options *options, char why[TLS_WHY_BYTES])
+{
+    ERR_clear_error();
+    if (options->client_ca_len == 0) {
+        refuse(why, "there is no certificate of an authority");
+        return NULL;
+    }
+    SSL_CTX *context = SSL_CTX_new(TLS_method());
+    return finished(context, context != NULL && set_up_between(context), options, why);
 }
 
 /* ---- dates ---- */

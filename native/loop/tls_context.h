@@ -22,6 +22,8 @@ struct tls_options {
 
 /* NULL, and `why` says what is wrong with the options. */
 struct ssl_ctx_st *tls_context_new(const struct tls_options *options, char why[TLS_WHY_BYTES]);
+/* For both ends of a connection between brokers: TLS 1.3, each shows a certificate of client_ca. */
+struct ssl_ctx_st *tls_context_between(const struct tls_options *options, char why[TLS_WHY_BYTES]);
 /* When the chain begins and ends to be valid, seconds since 1970. False: as above. */
 bool tls_dates(const struct tls_options *options, int64_t *from_s, int64_t *until_s,
                char why[TLS_WHY_BYTES]);

@@ -3,15 +3,18 @@
 #include <Python.h>
 
 #include "python/py_reactor.h"
+#include "python/py_seal.h"
 
 static PyObject *Reactor_adopt_replica(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
     int fd;
     unsigned group_bytes_max;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &group_bytes_max))
+    struct seal *seal = NULL;
+    if (reactor == NULL ||
+        !PyArg_ParseTuple(args, "iI|O&", &fd, &group_bytes_max, py_seal_given, &seal))
         return NULL;
-    const struct conn *conn = reactor_adopt_replica(reactor, fd, group_bytes_max);
+    const struct conn *conn = reactor_adopt_replica(reactor, fd, group_bytes_max, seal);
     return conn != NULL ? PyLong_FromUnsignedLongLong(conn_id(conn)) : PyErr_NoMemory();
 }
 
@@ -49,10 +52,11 @@ static PyObject *Reactor_arm_intake(PyObject *self, PyObject *args)
     unsigned long long id, gseq, committed;
     unsigned header_crc;
     int fd;
-    if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "KiKIK", &id, &fd, &gseq, &header_crc, &committed))
+    struct seal *seal = NULL;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "KiKIK|O&", &id, &fd, &gseq, &header_crc,
+                                             &committed, py_seal_used, &seal))
         return NULL;
-    return PyBool_FromLong(intake_arm(reactor, id, fd, gseq, header_crc, committed));
+    return PyBool_FromLong(intake_arm(reactor, id, fd, seal, gseq, header_crc, committed));
 }
 
 static PyObject *Reactor_disarm_intake(PyObject *self, PyObject *none)
@@ -81,13 +85,14 @@ static PyObject *Reactor_intake_news(PyObject *self, PyObject *none)
 
 PyMethodDef reactor_intake_methods[] = {
     {"adopt_replica", Reactor_adopt_replica, METH_VARARGS,
-     "adopt_replica(fd, group_bytes_max) -> id: takes the fd, tells 'frame', 'replica_closed'."},
+     "adopt_replica(fd, group_bytes_max, seal=None) -> id: takes the fd, and the seal's session;"
+     " tells 'frame', 'replica_closed'."},
     {"pause_replica", Reactor_pause_replica, METH_VARARGS,
      "pause_replica(id, paused): whether the peer has to wait."},
     {"close_replica", Reactor_close_replica, METH_VARARGS, "close_replica(id): hangs up."},
     {"arm_intake", Reactor_arm_intake, METH_VARARGS,
-     "arm_intake(id, fd, gseq, header_crc, committed) -> whether what follows that group is taken "
-     "as it comes on this connection, and acknowledged on fd."},
+     "arm_intake(id, fd, gseq, header_crc, committed, seal=None) -> whether what follows that group"
+     " is taken as it comes on this connection, and acknowledged on fd."},
     {"disarm_intake", Reactor_disarm_intake, METH_NOARGS,
      "Nothing is taken or acknowledged any more but by Python."},
     {"intake_news", Reactor_intake_news, METH_NOARGS,

@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "python/py_reactor.h"
+#include "python/py_seal.h"
 
 /* LZ4's acceleration: 1.3 to 1.5 times the speed of 1, for 1 to 3 % more bytes (tuning.md). */
 #define LZ4_ACCELERATION 8
@@ -171,9 +172,10 @@ static PyObject *Reactor_attach_peer(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     unsigned peer;
     int fd;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Ii", &peer, &fd))
+    struct seal *seal = NULL;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ii|O&", &peer, &fd, py_seal_given, &seal))
         return NULL;
-    if (reactor_attach_peer(reactor, peer, fd) < 0)
+    if (reactor_attach_peer(reactor, peer, fd, seal) < 0)
         return PyErr_Format(PyExc_ValueError, "there is no peer %u", peer);
     Py_RETURN_NONE;
 }
@@ -183,9 +185,10 @@ static PyObject *Reactor_adopt_peer(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     int fd;
     unsigned peer;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "iI", &fd, &peer))
+    struct seal *seal = NULL;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iI|O&", &fd, &peer, py_seal_given, &seal))
         return NULL;
-    if (reactor_adopt_peer(reactor, fd, peer) < 0)
+    if (reactor_adopt_peer(reactor, fd, peer, seal) < 0)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -619,8 +622,10 @@ static PyMethodDef reactor_methods[] = {
     {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
     {"listen", Reactor_listen, METH_VARARGS,
      "listen(fd, kind): 0 HTTP, 1 hand-off, 2 HTTP in TLS."},
-    {"attach_peer", Reactor_attach_peer, METH_VARARGS, "attach_peer(peer, fd): takes the fd."},
-    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, "adopt_peer(fd, peer): takes the fd."},
+    {"attach_peer", Reactor_attach_peer, METH_VARARGS,
+     "attach_peer(peer, fd, seal=None): takes the fd, and the seal's session."},
+    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS,
+     "adopt_peer(fd, peer, seal=None): takes the fd, and the seal's session."},
     {"set_route", Reactor_set_route, METH_VARARGS,
      "set_route(first, count, peer, 'host:port'): who leads these slices of the ring; -1:"
      " nobody."},

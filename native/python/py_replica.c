@@ -1,11 +1,12 @@
 /* The replicating half of the Python face: generations, a leader's groups, groups for followers. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <errno.h>
 #include <sys/socket.h>
 
 #include "format/group.h"
+#include "loop/seal.h"
 #include "python/py_reactor.h"
+#include "python/py_seal.h"
 #include "log/replica.h"
 
 /* What the log told and Python has not heard yet is about the generation that ends. */
@@ -154,15 +155,17 @@ static PyObject *Reactor_fence(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* Sends head, then the group, without a copy of it: the bytes are the socket's when this returns.
- */
+/* Sends head, then the group, without a copy of it: the bytes are the socket's, or the seal's, when
+ * this returns. */
 static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
     int fd;
     Py_buffer head;
     unsigned long long pos, bytes, sent;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "iy*KKK", &fd, &head, &pos, &bytes, &sent))
+    struct seal *seal = NULL;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "iy*KKK|O&", &fd, &head, &pos, &bytes, &sent,
+                                             py_seal_used, &seal))
         return NULL;
     const struct log *log = reactor->log;
     uint64_t head_sent = sent < (uint64_t)head.len ? sent : (uint64_t)head.len;
@@ -177,11 +180,9 @@ static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
         {(void *)log_memory(log, pos + body_sent), bytes - body_sent},
     };
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    ssize_t result = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t result = seal_or_send(seal, fd, &message);
     PyBuffer_Release(&head);
-    if (result < 0 && errno != EAGAIN && errno != EINTR)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    return PyLong_FromSsize_t(result < 0 ? 0 : result);
+    return py_seal_taken(result);
 }
 
 PyMethodDef reactor_replica_methods[] = {
@@ -206,6 +207,7 @@ PyMethodDef reactor_replica_methods[] = {
      "Once, as soon as no append is under way: upcall 'settled'."},
     {"fence", Reactor_fence, METH_NOARGS, "No append and no acknowledgement any more."},
     {"send_group", Reactor_send_group, METH_VARARGS,
-     "send_group(socket, head, pos, length, sent) -> bytes more sent | None: no longer in memory."},
+     "send_group(socket, head, pos, length, sent, seal=None) -> bytes more sent | None: no longer"
+     " in memory."},
     {NULL, NULL, 0, NULL},
 };

@@ -209,7 +209,7 @@ static uint32_t write_frame(const struct append_message *m, const uint8_t *group
 static void arm(void)
 {
     const struct log *log = reactor->log;
-    CHECK(intake_arm(reactor, conn_id(conn), ends[0], log->next_gseq - 1, log->prev_crc,
+    CHECK(intake_arm(reactor, conn_id(conn), ends[0], NULL, log->next_gseq - 1, log->prev_crc,
                      log->replicated));
 }
 

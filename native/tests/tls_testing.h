@@ -26,8 +26,17 @@ static inline size_t pem_of(BIO *bio, char *out, size_t capacity)
     return len > 0 ? (size_t)len : 0;
 }
 
-/* issuer NULL: signed by itself. */
-static inline void make_certificate(struct made *made, const struct made *issuer, long days)
+static inline void extend(X509 *x, int what, const char *value)
+{
+    X509_EXTENSION *made = value != NULL ? X509V3_EXT_conf_nid(NULL, NULL, what, value) : NULL;
+    if (made != NULL)
+        X509_add_ext(x, made, -1);
+    X509_EXTENSION_free(made);
+}
+
+/* issuer NULL: signed by itself. names, purposes: as OpenSSL's configuration has them, or NULL. */
+static inline void make_named(struct made *made, const struct made *issuer, long days,
+                              const char *names, const char *purposes)
 {
     static long serial = 1;
     X509 *x = X509_new();
@@ -41,12 +50,9 @@ static inline void make_certificate(struct made *made, const struct made *issuer
     X509_set_issuer_name(x, issuer ? X509_get_subject_name(issuer->certificate)
                                    : X509_get_subject_name(x));
     X509_set_pubkey(x, made->key);
-    if (issuer == NULL) {
-        X509_EXTENSION *signs =
-            X509V3_EXT_conf_nid(NULL, NULL, NID_basic_constraints, "critical,CA:TRUE");
-        X509_add_ext(x, signs, -1);
-        X509_EXTENSION_free(signs);
-    }
+    extend(x, NID_basic_constraints, issuer == NULL ? "critical,CA:TRUE" : NULL);
+    extend(x, NID_subject_alt_name, names);
+    extend(x, NID_ext_key_usage, purposes);
     X509_sign(x, issuer ? issuer->key : made->key, EVP_sha256());
     made->certificate = x;
     BIO *bio = BIO_new(BIO_s_mem());
@@ -55,6 +61,11 @@ static inline void make_certificate(struct made *made, const struct made *issuer
     bio = BIO_new(BIO_s_mem());
     PEM_write_bio_PrivateKey(bio, made->key, NULL, NULL, 0, NULL, NULL);
     made->key_len = pem_of(bio, made->key_pem, sizeof made->key_pem);
+}
+
+static inline void make_certificate(struct made *made, const struct made *issuer, long days)
+{
+    make_named(made, issuer, days, NULL, NULL);
 }
 
 static inline void made_free(struct made *made)

@@ -41,6 +41,7 @@ from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute
 from barco.config import load as load_config
 from barco.errors import BarcoError
+from barco.mutual import Mutual
 from barco.protocol import frame
 from barco.protocol.door import link_key
 from barco.protocol.gossip import GOSSIP_VERSION, Hello, Push, to_frame
@@ -195,7 +196,10 @@ def liar(cluster: LocalCluster, seed: int) -> GossipNode:
         [(host, PORT) for host in cluster.hosts],
         bind=cluster.hosts[2],
         on_effect=lambda effect: None,
-        key=link_key(read_secret(load_config(cluster.config(2))), identity.cluster_uuid),
+        seal=(
+            link_key(read_secret(load_config(cluster.config(2))), identity.cluster_uuid),
+            Mutual(identity.cluster_uuid, {}),
+        ),
     )
 
 

@@ -17,6 +17,7 @@ FLOORS = (
         "barco.config",
         "barco.log",
         "barco.protocol",
+        "barco.mutual",
     ),
     # The machines of the control plane.
     *("barco.cluster", "barco.cluster.state", "barco.cluster.replica"),

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.settings_file": VALUES,
     "barco.log": VALUES,
     "barco.protocol": BYTES,
+    "barco.mutual": BYTES,
     "barco.cluster": BYTES,
     "barco.supervisor": (
         *(
@@ -31,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "barco.config",
             "barco.sections",
             "barco.log",
+            "barco.mutual",
             "barco.cluster",
         ),
     ),
@@ -87,7 +89,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.cli.commands.drain": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
-    "barco.workers": (*BYTES, "barco", "barco.log", "barco.cluster"),
+    "barco.workers": (*BYTES, "barco", "barco.log", "barco.mutual", "barco.cluster"),
     "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
 }
 NOT_EVEN_SO = {
@@ -129,6 +131,7 @@ ENVIRONMENT = {
     "barco.sections",
     "barco.workers.replication.mutants",
     "barco.supervisor.systemd",
+    "barco.supervisor.files.credentials",
     "barco.cli.shared.shown",
     "barco.cli.shared.talk",
     "barco.spark.base.cores",

@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import logging
 import os
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,10 +16,12 @@ from barco.cluster.ring.routes import RangeRoute
 from barco.errors import BarcoError
 from barco.model.options import WorkerOptions
 from barco.model.ranges import process_of
-from barco.protocol.link import HAND_OFF, RPC
+from barco.model.replicas import Process
+from barco.mutual import Mutual
+from barco.protocol.link import HAND_OFF, RPC, Hello
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.leaders import News
-from barco.workers.peers.links import LinkServer, open_link, own_hello
+from barco.workers.peers.links import End, LinkServer, open_link, own_hello
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.peers.siblings import HandOff, socket_path
 from barco.workers.watched import watched
@@ -49,6 +50,7 @@ class Network:
         self._fatal = fatal
         self._service = service
         self.hello = own_hello(options, session)
+        self.mutual = Mutual(options.cluster_uuid, options.tls.get("brokers", {}))
         bytes_max = frame_bytes_max(options.event_bytes_max)
         self._ranges = service.ranges
         self._paths: dict[int, str] = {}
@@ -63,10 +65,15 @@ class Network:
         self._rpc = RpcServer(service.operation, bytes_max=bytes_max)
         self.addresses = service.neighbours.addresses
         self.hand_off = HandOff(
-            reactor, self.addresses, self._ranges, service.neighbours.endpoint, self.hello
+            reactor,
+            self.addresses,
+            self._ranges,
+            service.neighbours.endpoint,
+            self.hello,
+            self.mutual,
         )
         service.unreached = self._unreached
-        self.links = LinkServer(self.hello, self.addresses, options.key, fatal)
+        self.links = LinkServer(self.hello, self.addresses, options.key, self.mutual, fatal)
         self.links.handle(HAND_OFF, self.hand_off.take)
         self.links.handle(RPC, self._rpc.take)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,9 +141,13 @@ class Network:
         await self._rpc.close()
         await self.siblings.close()
 
-    async def _dial(self, peer: int) -> socket.socket:
-        _, end = await open_link(self.addresses, process_of(peer), self.hello, RPC)
+    async def _dial(self, peer: int) -> End:
+        _, end = await self.dial(process_of(peer), RPC)
         return end
+
+    async def dial(self, process: Process, kind: str) -> tuple[Hello, End]:
+        """A link to a worker of another broker (`open_link`)."""
+        return await open_link(self.addresses, process, self.hello, kind, self.mutual)
 
     async def _exchange(self) -> None:
         """Whatever news got lost: compare notes with one sibling after the other."""

@@ -90,6 +90,9 @@ class ShardService:
     sealing: Sealed = staticmethod(lambda: None)
     """What seals connections of clients, for `/status`; set by the worker."""
 
+    sealing_between: Sealed = staticmethod(lambda: None)
+    """And those between brokers."""
+
     def __init__(
         self,
         options: WorkerOptions,

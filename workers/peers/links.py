@@ -14,11 +14,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
+from barco._native import Seal
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.model.options import WorkerOptions
 from barco.model.replicas import Process
+from barco.mutual import Mutual, Session
 from barco.protocol import door, frame
-from barco.protocol.link import Hello, hello_from, refusal, unspoken
+from barco.protocol.link import RPC, Hello, hello_from, refusal, unspoken
 from barco.workers.watched import watched
 
 HELLO_BYTES_MAX = 1024
@@ -35,7 +37,23 @@ ACCEPT_RETRY_SECONDS = 0.1
 USER_TIMEOUT_MS = 3000
 """Sent bytes that nobody acknowledges for so long break a connection: the machine is gone."""
 
-Handler = Callable[[Hello, socket.socket], None]
+
+class End(socket.socket):
+    """A connection to a worker of another broker, and what seals it from the greeting on."""
+
+    seal: Seal | None = None
+    """None: what is said is plain, or sealed by `transport`."""
+    transport: asyncio.Transport | None = None
+    """Of asyncio, where it goes on with it and the socket is not here any more."""
+
+    def drop(self) -> None:
+        """At once."""
+        if self.transport is not None:
+            self.transport.abort()
+        self.close()
+
+
+Handler = Callable[[Hello, End], None]
 """Takes over a connection, and who is at its other end."""
 
 log = logging.getLogger("barco.worker")
@@ -98,13 +116,20 @@ class LinkServer:
     """Takes the connections of other brokers' workers, and gives each to whom it is for."""
 
     def __init__(
-        self, hello: Hello, addresses: Addresses, key: bytes, fatal: Callable[[str], None]
+        self,
+        hello: Hello,
+        addresses: Addresses,
+        key: bytes,
+        mutual: Mutual,
+        fatal: Callable[[str], None],
     ) -> None:
-        """`addresses`: from where brokers call. `key`: what callers have to know.
+        """`addresses`: from where brokers call. `key`: what callers have to know. `mutual`: what
+        they have to show.
 
         `fatal`: told when who takes a connection over raises what nobody expects.
         """
         self._fatal = fatal
+        self._mutual = mutual
         self._hello = hello
         self._addresses = addresses
         self._key = key
@@ -153,7 +178,8 @@ class LinkServer:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            end, address = listener.accept()
+            accepted, address = listener.accept()
+            end = End(fileno=accepted.detach())
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # The caller has gone already.
         except OSError:  # Out of descriptors.
@@ -167,7 +193,7 @@ class LinkServer:
         else:
             self._spawn(self._greet(end, address[0]), address[0])
 
-    async def _greet(self, end: socket.socket, host: str) -> None:
+    async def _greet(self, end: End, host: str) -> None:
         handed_over = False
         who = host
         try:
@@ -181,6 +207,7 @@ class LinkServer:
                 who = f"{theirs.ordinal}/{theirs.worker} at {host}"
                 handler = self._handlers.get(theirs.kind)
                 why = self._refusal(theirs, host)
+                why = why or door.disagreement(message, tls=self._mutual.is_on)
                 if why is None and handler is not None:
                     await self._prove(end, theirs, said)
                     handed_over = True
@@ -198,7 +225,7 @@ class LinkServer:
             self._tell(who, f"its greeting met a bug: {error!r}", error)
         finally:
             if not handed_over:
-                end.close()
+                end.drop()
 
     def _refusal(self, theirs: Hello, host: str) -> str | None:
         why = refusal(self._hello, theirs, self._addresses.most)
@@ -209,16 +236,18 @@ class LinkServer:
             )
         return why
 
-    async def _prove(self, end: socket.socket, theirs: Hello, said: bytes) -> None:
+    async def _prove(self, end: End, theirs: Hello, said: bytes) -> None:
         """Both ways; ProtocolError for who does not."""
-        nonce = {door.NONCE: os.urandom(door.NONCE_BYTES)}
-        answer = frame.encode(replace(self._hello, kind=theirs.kind).to_message() | nonce)
+        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.is_on)
+        answer = frame.encode(replace(self._hello, kind=theirs.kind).to_message() | more)
         greetings = (said, answer[frame.LENGTH.size :])
         proof = door.proof(self._key, door.ANSWERER, *greetings)
         await _send(end, answer + frame.encode({door.PROOF: proof}))
         given = door.proof_in((await read_frame(end))[0])
         if not door.proves(given, self._key, door.CALLER, *greetings):
             raise ProtocolError(door.DIFFERENT)
+        session = Session(True, door.name(*greetings), theirs.ordinal)
+        await _seal(end, self._mutual, session, theirs.kind)
 
     def _tell(self, who: str, why: str, error: Exception | None = None) -> None:
         """Once for each reason: who is refused tries again."""
@@ -233,8 +262,8 @@ class LinkServer:
 
 
 async def open_link(
-    addresses: Addresses, process: Process, hello: Hello, kind: str
-) -> tuple[Hello, socket.socket]:
+    addresses: Addresses, process: Process, hello: Hello, kind: str, mutual: Mutual
+) -> tuple[Hello, End]:
     """A connection to a worker of another broker, and what it says of itself.
 
     Bound to this broker's own address. NotReadyError: there is nobody (nothing was asked for);
@@ -243,37 +272,55 @@ async def open_link(
     loop = asyncio.get_running_loop()
     address, options = addresses.link(process), addresses.options
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    end = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    end = End(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         prepare(end)
         end.bind((options.bind, 0))
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             await loop.sock_connect(end, address)
         async with asyncio.timeout(HELLO_SECONDS_MAX):
-            theirs = await _say_hello(end, replace(hello, kind=kind), options.key)
-        if (theirs.ordinal, theirs.worker) != process or theirs.cluster_uuid != hello.cluster_uuid:
-            raise PeerError(f"Worker {process} is worker {theirs.ordinal}/{theirs.worker}.")
+            theirs, named = await _say_hello(
+                end, replace(hello, kind=kind), options.key, mutual.is_on
+            )
+            known = (theirs.ordinal, theirs.worker), theirs.cluster_uuid
+            if known != (process, hello.cluster_uuid):
+                raise PeerError(f"Worker {process} is worker {theirs.ordinal}/{theirs.worker}.")
+            await _seal(end, mutual, Session(False, named, theirs.ordinal), kind)
     except (OSError, TimeoutError) as error:  # Replication asks why: refused, or silence.
-        end.close()
+        end.drop()
         raise NotReadyError(f"Broker {process[0]} does not answer.") from error
     except BaseException:
-        end.close()
+        end.drop()
         raise
     return theirs, end
 
 
-async def _say_hello(end: socket.socket, hello: Hello, key: bytes) -> Hello:
-    """Who answers; ProtocolError for a refusal, or a wrong proof."""
-    mine = frame.encode(hello.to_message() | {door.NONCE: os.urandom(door.NONCE_BYTES)})
+async def _say_hello(end: End, hello: Hello, key: bytes, tls: bool) -> tuple[Hello, str]:
+    """Who answers, and what TLS that follows is called; ProtocolError for a refusal, or a wrong
+    proof."""
+    more = door.added(os.urandom(door.NONCE_BYTES), tls=tls)
+    mine = frame.encode(hello.to_message() | more)
     await _send(end, mine)
     answer, said = await read_frame(end)
     theirs = hello_from(door.without_nonce(answer) if "refused" not in answer else answer)
     greetings = (mine[frame.LENGTH.size :], said)
-    if not door.proves(door.proof_in((await read_frame(end))[0]), key, door.ANSWERER, *greetings):
-        await _send(end, frame.encode({"refused": door.DIFFERENT}))
-        raise ProtocolError(door.DIFFERENT)
+    proven = door.proves(door.proof_in((await read_frame(end))[0]), key, door.ANSWERER, *greetings)
+    why = door.disagreement(answer, tls=tls) if proven else door.DIFFERENT
+    if why is not None:
+        await _send(end, frame.encode({"refused": why}))
+        raise ProtocolError(why)
     await _send(end, frame.encode({door.PROOF: door.proof(key, door.CALLER, *greetings)}))
-    return theirs
+    return theirs, door.name(*greetings)
+
+
+async def _seal(end: End, mutual: Mutual, session: Session, kind: str) -> None:
+    """TLS on it from now on, where brokers speak it; ProtocolError for who is not who he says."""
+    if not mutual.is_on:
+        return
+    if kind == RPC:
+        end.transport = await mutual.transport(end, session)
+    else:
+        end.seal = await mutual.shake(end, session)
 
 
 async def _send(end: socket.socket, data: bytes) -> None:

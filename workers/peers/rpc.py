@@ -8,7 +8,6 @@ is allocated. A worker is named by its number in the cluster; with one broker th
 import asyncio
 import functools
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -25,9 +24,11 @@ from barco.errors import (
 )
 from barco.log import Seldom
 from barco.model.ranges import process_of
+from barco.mutual import give
 from barco.protocol.link import Hello
 from barco.workers.peers.answers import ENDS_HERE, WAITS_ONLY, Room, weight
 from barco.workers.peers.callers import CALLER, Callers
+from barco.workers.peers.links import End
 from barco.workers.peers.rpc_frames import FRAME_BYTES_A_SECOND, Frames
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -74,9 +75,12 @@ class RpcServer:
         """For answers that ask no other process, and for all others."""
         self._adopting: set[asyncio.Task[Any]] = set()
 
-    def take(self, theirs: Hello, end: socket.socket) -> None:
+    def take(self, theirs: Hello, end: End) -> None:
         """A connection that a worker of another broker has opened to ask."""
         caller = (theirs.ordinal, theirs.worker)
+        if end.transport is not None:
+            give(end.transport, functools.partial(self._accept, caller))
+            return
         loop = asyncio.get_running_loop()
         task = loop.create_task(
             loop.connect_accepted_socket(functools.partial(self._accept, caller), end)
@@ -368,7 +372,7 @@ class Siblings:
         paths: Mapping[int, str],
         operation: Operation,
         bytes_max: int,
-        dial: Callable[[int], Awaitable[socket.socket]] | None = None,
+        dial: Callable[[int], Awaitable[End]] | None = None,
     ) -> None:
         self._worker = worker
         self._paths = paths
@@ -408,6 +412,8 @@ class Siblings:
                     return (await loop.create_unix_connection(self._calling, path))[1]
             if self._dial is not None:
                 end = await self._dial(worker)
+                if end.transport is not None:
+                    return give(end.transport, self._calling)
                 return (await loop.create_connection(self._calling, sock=end))[1]
         except (OSError, TimeoutError):
             pass

@@ -12,10 +12,11 @@ from barco._native import Reactor
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.model.ranges import peer_of, process_of
 from barco.model.replicas import Process
+from barco.mutual import Mutual
 from barco.protocol.link import HAND_OFF as LINK_HAND_OFF
 from barco.protocol.link import Hello
 from barco.types import Ordinal
-from barco.workers.peers.links import Addresses, open_link
+from barco.workers.peers.links import Addresses, End, open_link
 from barco.workers.peers.ranges import RingRanges
 
 RETRY_SECONDS_FIRST = 0.02
@@ -62,12 +63,13 @@ class HandOff:
         ranges: RingRanges,
         endpoint: Callable[[Process], str],
         hello: Hello | None = None,
+        mutual: Mutual | None = None,
     ) -> None:
         """endpoint: where clients call a process."""
         self._reactor = reactor
         self._options, self._addresses = addresses.options, addresses
         self._ranges = ranges
-        self._hello = hello
+        self._hello, self._mutual = hello, mutual
         self._endpoint = endpoint
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._listener: socket.socket | None = None
@@ -95,10 +97,10 @@ class HandOff:
             if sibling != self._options.peer:
                 self.connect(sibling)
 
-    def take(self, theirs: Hello, end: socket.socket) -> None:
+    def take(self, theirs: Hello, end: End) -> None:
         """A connection that a worker of another broker has opened to hand events off."""
         process = (Ordinal(theirs.ordinal), theirs.worker)
-        self._reactor.adopt_peer(end.detach(), peer_of(process))
+        self._reactor.adopt_peer(end.detach(), peer_of(process), end.seal)
 
     def lead(self, token: int, leader: Process | None) -> None:
         """From now on this process gets the events of the range; None: nobody does, or there is no
@@ -168,17 +170,19 @@ class HandOff:
             end = await self._try(process_of(peer))
             if end is not None:
                 self._standing.add(peer)
-                self._reactor.attach_peer(peer, end.detach())
+                self._reactor.attach_peer(peer, end.detach(), end.seal)
                 return
             await asyncio.sleep(delay)
             soon = time.monotonic() - began < SOON_SECONDS
             delay = min(2 * delay, RETRY_SECONDS_SOON if soon else RETRY_SECONDS_MAX)
 
-    async def _try(self, process: Process) -> socket.socket | None:
+    async def _try(self, process: Process) -> End | None:
         if process[0] != self._options.process[0]:
-            assert self._hello is not None, "only a cluster has other brokers"
+            assert self._hello is not None and self._mutual is not None, "there are other brokers"
             try:
-                _, end = await open_link(self._addresses, process, self._hello, LINK_HAND_OFF)
+                _, end = await open_link(
+                    self._addresses, process, self._hello, LINK_HAND_OFF, self._mutual
+                )
                 return end
             except NotReadyError:
                 return None
@@ -187,7 +191,7 @@ class HandOff:
                     self._told[process] = str(error)
                     log.warning("worker %s/%s: %s", *process, error)
                 return None
-        end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        end = End(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             end.connect(socket_path(self._options.data_dir, process[1], "handoff"))
             return end

@@ -7,13 +7,13 @@ this one were dead.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 
 from barco.limits import SILENCE_SECONDS_MAX
 from barco.model.replicas import Process
 from barco.protocol.link import Hello
 from barco.types import Ordinal
+from barco.workers.peers.links import End, Handler
 
 WAIT_SECONDS = SILENCE_SECONDS_MAX
 """Then it is closed: whoever dials judges by the silence itself."""
@@ -27,18 +27,16 @@ log = logging.getLogger("barco.replication")
 class Strangers:
     """Of one process."""
 
-    def __init__(
-        self, token: int, known: Callable[[int], bool], take: Callable[[Hello, socket.socket], None]
-    ) -> None:
+    def __init__(self, token: int, known: Callable[[int], bool], take: Handler) -> None:
         """token: of the range here. known: whether a broker holds it. take: a connection of one
         that does."""
         self._token, self._known, self._take = token, known, take
-        self._waiting: dict[int, tuple[Hello, socket.socket, asyncio.TimerHandle]] = {}
+        self._waiting: dict[int, tuple[Hello, End, asyncio.TimerHandle]] = {}
         """By ordinal, the oldest first."""
         self._told: set[Process] = set()
         """Of whom it was said: it tries again."""
 
-    def dialled(self, hello: Hello, end: socket.socket) -> None:
+    def dialled(self, hello: Hello, end: End) -> None:
         """A connection has come in."""
         process = (Ordinal(hello.ordinal), hello.worker)
         if hello.token != self._token:

@@ -62,6 +62,9 @@ GAUGES = {
     "storage_sealed_segments": Gauge("Sealed segments."),
     "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
     "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
+    "mutual_tls_certificate_expires_timestamp_seconds": Gauge(
+        "When the certificate between brokers ends, in seconds since 1970.", shared=True
+    ),
     "tls_certificate_expires_timestamp_seconds": Gauge(
         "When the certificate ends, in seconds since 1970.", shared=True
     ),

@@ -1,4 +1,4 @@
-"""TLS of a worker: its certificate, now and after a reload, and what fails, told once a minute."""
+"""TLS of a worker: its certificates, now and after a reload, and what fails, told once a minute."""
 
 import asyncio
 import errno
@@ -10,6 +10,7 @@ from typing import Any
 
 from barco import limits
 from barco._native import Reactor
+from barco.mutual import Mutual
 from barco.workers.operations.service import ShardService
 
 TELL_SECONDS = 60.0
@@ -20,21 +21,28 @@ log = logging.getLogger("barco.worker")
 
 
 class Sealing:
-    """What seals the connections of clients, if anything does."""
+    """What seals the connections of clients, and of other brokers, if anything does."""
 
-    def __init__(self, reactor: Reactor, tls: Mapping[str, Any]) -> None:
-        """tls: as `WorkerOptions.tls` has it."""
-        self._reactor = reactor
+    def __init__(self, reactor: Reactor, tls: Mapping[str, Any], mutual: Mutual) -> None:
+        """tls: as `WorkerOptions.tls` has it. mutual: of other brokers."""
+        self._reactor, self._mutual = reactor, mutual
         self._until_s = 0
         self._kernel = False
-        self.on = bool(tls)
+        self.on = "clients" in tls
         if self.on:
             self._kernel = kernel_has_tls()
-            self.take(tls)
+            self._take(tls["clients"])
 
     def take(self, tls: Mapping[str, Any]) -> None:
-        """Connections that come from now on have this certificate. ValueError says why not."""
-        assert self.on, "the ports of a worker begin with TLS, or never have it"
+        """Connections that come from now on have these certificates. ValueError says why not."""
+        assert self.on == ("clients" in tls), "ports begin with TLS, or never have it"
+        assert self._mutual.is_on == ("brokers" in tls), "and so do brokers among themselves"
+        if self.on:
+            self._take(tls["clients"])
+        if self._mutual.is_on:
+            self._mutual.take(tls["brokers"])
+
+    def _take(self, tls: Mapping[str, Any]) -> None:
         self._reactor.set_tls(
             tls["certificate"].encode(),
             tls["key"].encode(),
@@ -49,8 +57,11 @@ class Sealing:
         """For `/status`; None: there is no TLS."""
         if not self.on:
             return None
-        until = datetime.fromtimestamp(self._until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"expires": until, "kernel": self._kernel}
+        return {"expires": _date(self._until_s), "kernel": self._kernel}
+
+    def status_between(self) -> dict[str, Any] | None:
+        """For `/status`: TLS between brokers; None: there is none."""
+        return {"expires": _date(self._mutual.until_s)} if self._mutual.is_on else None
 
     def count_in(self, service: ShardService) -> None:
         """Among the metrics, from now on."""
@@ -58,6 +69,10 @@ class Sealing:
         name = "tls_certificate_expires_timestamp_seconds"
         if self.on:
             service.more_stats = lambda: more() | {name: self._until_s}
+        with_clients = service.more_stats
+        between = "mutual_tls_certificate_expires_timestamp_seconds"
+        if self._mutual.is_on:
+            service.more_stats = lambda: with_clients() | {between: self._mutual.until_s}
 
     async def tell_failures(self) -> None:
         """One line a minute at most, however many there are."""
@@ -74,6 +89,10 @@ class Sealing:
                     *(*new.values(), self._reactor.tls_reason() or "nothing"),
                 )
             before = now
+
+
+def _date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def kernel_has_tls() -> bool:

@@ -9,7 +9,6 @@ import functools
 import logging
 import math
 import random
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ from barco.protocol import replication as r
 from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
 from barco.types import Epoch
+from barco.workers.peers.links import End
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
 from barco.workers.replication.carrier import Carrier
@@ -333,7 +333,7 @@ class Driver:
     def _lost_link(self, ordinal: int) -> Callable[[], None]:
         return lambda: self.post(ev.LinkLost(ordinal))
 
-    def take(self, hello: Hello, end: socket.socket) -> None:
+    def take(self, hello: Hello, end: End) -> None:
         """A peer has dialled."""
         if hello.ordinal not in self._links:
             log.error("broker %d is no member of shard %d", hello.ordinal, self._token)
@@ -371,8 +371,8 @@ class Driver:
         assert steady is None or steady.leader != self._settings.me, "nobody follows itself"
         assert steady is None or 0 <= steady.committed
         link = self._links.get(steady.leader.ordinal) if steady is not None else None
-        fd = link.idle_fd if link is not None else -1
-        if steady is None or fd < 0 or not self._inputs.arm(steady, fd):
+        fd, seal = (link.idle_fd, link.seal) if link is not None else (-1, None)
+        if steady is None or fd < 0 or not self._inputs.arm(steady, fd, seal):
             self._reactor.disarm_intake()
 
     # --- Effects ------------------------------------------------------------------------------

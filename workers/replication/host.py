@@ -7,7 +7,6 @@ of topics also while it follows, up to what is committed.
 import asyncio
 import functools
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -35,7 +34,7 @@ from barco.workers.operations.leaving.ended import Ended
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
-from barco.workers.peers.links import open_link
+from barco.workers.peers.links import End
 from barco.workers.peers.strangers import Strangers
 from barco.workers.process.build import arena_bytes, bound_state, state_bytes_max
 from barco.workers.process.selector import Upcall
@@ -335,9 +334,8 @@ class ReplicaHost:
             raise NotReadyError(f"Broker {ordinal} has no process for this range.")
         return process
 
-    async def _dial(self, ordinal: int) -> tuple[Hello, socket.socket]:
-        addresses, process = self._network.addresses, self._holder(ordinal)
-        return await open_link(addresses, process, self._network.hello, REPLICATION)
+    async def _dial(self, ordinal: int) -> tuple[Hello, End]:
+        return await self._network.dial(self._holder(ordinal), REPLICATION)
 
     async def _ask(self, ordinal: int, op: str, args: Any, timeout: float = 5.0) -> Any:
         peer = peer_of(self._holder(ordinal))
@@ -371,7 +369,7 @@ class ReplicaHost:
                 staging = self._service.staging
                 staging.others = [*staging.others, functools.partial(self._ask, ordinal)]
 
-    def _dialled(self, hello: Hello, end: Any) -> None:
+    def _dialled(self, hello: Hello, end: End) -> None:
         assert hello.kind == REPLICATION, "others take what is for others"
         self._strangers.dialled(hello, end)
 

@@ -5,11 +5,10 @@ its leader: see `Inputs.arm`.
 """
 
 import logging
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barco._native import Reactor
+from barco._native import Reactor, Seal
 from barco.cluster.replica.follower import Steady
 from barco.errors import ProtocolError
 from barco.limits import REPLICATION_PENDING_BYTES_MAX
@@ -18,6 +17,7 @@ from barco.protocol.append_frame import Append
 from barco.protocol.link import Hello
 from barco.protocol.replication import Accept, Message, Prepare, bytes_beside
 from barco.protocol.replication_codec import U32
+from barco.workers.peers.links import End
 from barco.workers.process.selector import Upcall
 from barco.workers.replication import wire
 from barco.workers.replication.mutants import DAMAGING, MUTANT
@@ -75,12 +75,12 @@ class Inputs:
         self._paused = False
         self._groups = 0
 
-    def take(self, hello: Hello, sender: Identity, end: socket.socket) -> None:
+    def take(self, hello: Hello, sender: Identity, end: End) -> None:
         """A peer has dialled: nothing more comes on what it dialled before."""
         for other in list(self._open.values()):
             if other.sender.ordinal == sender.ordinal:
                 self._close(other)
-        number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max)
+        number = self._reactor.adopt_replica(end.detach(), self._group_bytes_max, end.seal)
         assert number not in self._open, "the core's number of another connection"
         assert all(each.sender.ordinal != sender.ordinal for each in self._open.values())
         self._open[number] = Input(number, sender, hello.session)
@@ -147,15 +147,15 @@ class Inputs:
         for end in list(self._open.values()):
             self._close(end)
 
-    def arm(self, steady: Steady, answer_fd: int) -> bool:
-        """What its leader sends next is taken as it comes, and acknowledged on `answer_fd`, until
-        any other frame comes."""
+    def arm(self, steady: Steady, answer_fd: int, seal: Seal | None = None) -> bool:
+        """What its leader sends next is taken as it comes, and acknowledged on `answer_fd`, sealed
+        by `seal`, until any other frame comes."""
         assert answer_fd >= 0 and steady.gseq >= 0
         if MUTANT == DAMAGING:
             return False
         for end in self._open.values():
             if (end.sender, end.session) == (steady.leader, steady.session):
                 return self._reactor.arm_intake(
-                    end.number, answer_fd, steady.gseq, steady.header_crc, steady.committed
+                    end.number, answer_fd, steady.gseq, steady.header_crc, steady.committed, seal
                 )
         return False

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from barco._native import Reactor
+from barco._native import Reactor, Seal
 from barco.errors import NotReadyError, PeerError, ProtocolError
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
 from barco.protocol.link import Hello
 from barco.protocol.replication import Message
 from barco.types import KiB
+from barco.workers.peers.links import End
 from barco.workers.replication import wire
 from barco.workers.watched import watched
 
@@ -24,7 +25,7 @@ RETRY_SECONDS_FIRST = 0.02
 RETRY_SECONDS_MAX = 0.2
 """Between two attempts. Loop-back and data centres alike: an attempt costs nothing."""
 
-Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, socket.socket]]]
+Dial = Callable[[], Coroutine[Any, Any, tuple[Hello, End]]]
 """Opens a connection to a peer, hello and all (`barco.workers.peers.links.open_link`)."""
 
 log = logging.getLogger("barco.replication")
@@ -60,7 +61,7 @@ class Link:
         self._on_lost = on_lost
         self._on_change = on_change
         self._fatal = fatal
-        self._socket: socket.socket | None = None
+        self._socket: End | None = None
         self._queue: deque[_Item] = deque()
         self._queued = 0
         self._sent = 0
@@ -94,6 +95,11 @@ class Link:
     def idle_fd(self) -> int:
         """Where a whole frame may be put in between; -1: there is none, or one is half sent."""
         return self._socket.fileno() if self._socket is not None and not self._writing else -1
+
+    @property
+    def seal(self) -> Seal | None:
+        """What seals that; None: it is plain."""
+        return self._socket.seal if self._socket is not None else None
 
     @property
     def full(self) -> bool:
@@ -170,18 +176,23 @@ class Link:
                     if not self.full:
                         self._roomy.set()
             assert self._queued == self._sent == 0, "of what was sent nothing is counted any more"
-            if self._writing:
-                self._want_to_write(end, False)
+            sealed = end.seal is not None and not end.seal.flush(end.fileno())
+            if sealed or self._writing:
+                self._want_to_write(end, sealed)
         except OSError as error:
             self._lose(error)
 
-    def _push(self, end: socket.socket, item: _Item) -> int | None:
-        """Bytes taken by the kernel; 0: it is full; None: the group is no longer in memory."""
+    def _push(self, end: End, item: _Item) -> int | None:
+        """Bytes taken by the kernel, or sealed for it; 0: it is full; None: the group is no longer
+        in memory."""
         assert self._sent < len(item.head) + item.length, "what is sent is not sent again"
         if item.data is None and item.length:
             return self._reactor.send_group(
-                end.fileno(), item.head, item.pos, item.length, self._sent
+                end.fileno(), item.head, item.pos, item.length, self._sent, end.seal
             )
+        if end.seal is not None:
+            assert end.fileno() >= 0, "it is sealed for a connection that is there"
+            return end.seal.send(end.fileno(), item.head, item.data or b"", self._sent)
         try:
             if not item.length and not self._sent:
                 return end.send(item.head)
@@ -192,7 +203,7 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return 0
 
-    def _want_to_write(self, end: socket.socket, want: bool) -> None:
+    def _want_to_write(self, end: End, want: bool) -> None:
         if want != self._writing:
             loop = asyncio.get_running_loop()
             if want:
@@ -230,6 +241,7 @@ class Link:
         try:
             _, self._socket = await self._dial()
             assert not self._queue and not self._sent, "nothing is left of the last connection"
+            assert self._socket.transport is None, "what is sent is written to the descriptor"
             self._on_change()
         except NotReadyError as error:
             # Refused or reset: its process is gone. Silence is for the machine to judge.
@@ -261,7 +273,7 @@ class Link:
                 pass
             self._dying = end
 
-    _dying: socket.socket | None = None
+    _dying: End | None = None
 
     def _hang_up(self) -> None:
         if self._socket is not None:

@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"engine   {status.get('engine')}{why}")
     if tls := status.get("tls"):
         print(f"tls      certificate until {tls['expires']}{_kernel(tls)}")
+    if between := status.get("mutualTls"):
+        print(f"brokers  TLS among themselves, this one's certificate until {between['expires']}")
     if topology is not None and topology["ringSize"] > 1:
         _print_cluster(topology)
     elif topology is not None:

@@ -1,4 +1,5 @@
-"""The broker's certificate: read and checked by the supervisor, handed to workers as text."""
+"""The broker's certificates, for clients and for other brokers: read and checked by the supervisor,
+handed to workers as text."""
 
 import asyncio
 import logging
@@ -12,8 +13,11 @@ from typing import Any
 
 from barco._native import tls_dates
 from barco.config import Config
+from barco.config import cluster_uuid as uuid_of
 from barco.errors import ConfigError
 from barco.limits import TLS_FILE_BYTES_MAX, TLS_WARN_DAYS
+from barco.mutual import SCHEME, Mutual, tried
+from barco.supervisor.files.credentials import file_named
 
 DAY_SECONDS = 86_400
 TICKET_KEYS_BYTES = 80
@@ -27,7 +31,8 @@ class Certificate:
 
     certificate: str
     key: str = field(repr=False)
-    client_ca: str
+    ca: str
+    """Of whom the other end has to have one; empty: it needs none."""
     until_s: int
     """Seconds since 1970: the first of its chain ends."""
 
@@ -45,49 +50,89 @@ def read_certificate(config: Config, now_s: float | None = None) -> Certificate 
     for name, value in (("certificate", tls.certificate), ("key", tls.key)):
         if not value:
             raise ConfigError(f"tls.{name} is not set: TLS needs a certificate and its key")
-    certificate = _read("tls.certificate", tls.certificate)
-    key = _read("tls.key", tls.key, secret=True)
-    client_ca = _read("tls.client_ca", tls.client_ca) if tls.client_ca else ""
+    return _checked("tls", tls.certificate, tls.key, "client_ca", tls.client_ca, now_s)
+
+
+def read_mutual(config: Config, now_s: float | None = None) -> Certificate | None:
+    """As configured for other brokers; None: they speak plain, or there are none. ConfigError as
+    above, and where they would not believe it."""
+    cluster = config.cluster
+    if len(cluster.brokers) <= 1 or not (cluster.ca or cluster.certificate or cluster.key):
+        return None
+    for name in ("ca", "certificate", "key"):
+        if not getattr(cluster, name):
+            raise ConfigError(
+                f"cluster.{name} is not set: TLS between brokers needs cluster.ca,"
+                " cluster.certificate and cluster.key (barco certs init makes the files)"
+            )
+    found = _checked("cluster", cluster.certificate, cluster.key, "ca", cluster.ca, now_s)
+    where = f"cluster.certificate = {cluster.certificate!r}"
     try:
-        from_s, until_s = tls_dates(certificate.encode(), key.encode(), client_ca.encode())
+        says = tried(found.certificate, found.key, found.ca)
     except ValueError as error:
-        raise ConfigError(f"tls.certificate = {tls.certificate!r}: {error}") from None
-    found = Certificate(certificate=certificate, key=key, client_ca=client_ca, until_s=until_s)
-    now_s = time.time() if now_s is None else now_s
-    if now_s >= until_s:
         raise ConfigError(
-            f"tls.certificate = {tls.certificate!r}: it, or one of its chain, has expired on"
-            f" {found.until}: renew it"
-        )
-    if now_s < from_s:
+            f"{where}: other brokers with this cluster.ca would refuse it: {error}"
+        ) from None
+    wanted = f"{SCHEME}{uuid_of(config)}/{config.broker.ordinal}"
+    if says != wanted:
         raise ConfigError(
-            f"tls.certificate = {tls.certificate!r}: it is not valid yet: is the clock right?"
+            f"{where}: its URI is {says or 'none'}, and has to be {wanted}:"
+            f" barco certs issue {config.broker.ordinal} makes one"
         )
     return found
 
 
-class Certified:
-    """The certificate of a running broker, and the keys of its tickets."""
+def _checked(
+    section: str, certificate: str, key: str, name: str, ca: str, now_s: float | None
+) -> Certificate:
+    """name: of the key that names the file of the CA."""
+    where = f"{section}.certificate = {certificate!r}"
+    texts = {
+        "certificate": _read(f"{section}.certificate", certificate),
+        "key": _read(f"{section}.key", key, secret=True),
+        "ca": _read(f"{section}.{name}", ca) if ca else "",
+    }
+    try:
+        from_s, until_s = tls_dates(*(text.encode() for text in texts.values()))
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    found = Certificate(**texts, until_s=until_s)
+    now_s = time.time() if now_s is None else now_s
+    if now_s >= until_s:
+        raise ConfigError(
+            f"{where}: it, or one of its chain, has expired on {found.until}: renew it"
+        )
+    if now_s < from_s:
+        raise ConfigError(f"{where}: it is not valid yet: is the clock right?")
+    return found
 
-    def __init__(self, config: Config) -> None:
-        """ConfigError: there is something wrong with it."""
+
+class Certified:
+    """The certificates of a running broker, and the keys of its clients' tickets."""
+
+    def __init__(self, config: Config, cluster_uuid: str = "") -> None:
+        """ConfigError: there is something wrong with one."""
         self._per_second = config.tls.handshakes_per_second
         self._found = read_certificate(config)
         self._tickets = os.urandom(TICKET_KEYS_BYTES)
+        self._between = read_mutual(config)
+        self.mutual = Mutual(cluster_uuid, _between(self._between))
 
     def told(self) -> dict[str, Any]:
         """What a worker is told (`WorkerOptions.tls`); empty: there is no TLS."""
-        found = self._found
-        if found is None:
-            return {}
-        return {
-            "certificate": found.certificate,
-            "key": found.key,
-            "client_ca": found.client_ca,
-            "ticket_keys": self._tickets.hex(),
-            "handshakes_per_second": self._per_second,
-            "until": found.until_s,
-        }
+        found, told = self._found, dict[str, Any]()
+        if found is not None:
+            told["clients"] = {
+                "certificate": found.certificate,
+                "key": found.key,
+                "client_ca": found.ca,
+                "ticket_keys": self._tickets.hex(),
+                "handshakes_per_second": self._per_second,
+                "until": found.until_s,
+            }
+        if self._between is not None:
+            told["brokers"] = _between(self._between)
+        return told
 
     @property
     def is_there(self) -> bool:
@@ -95,44 +140,69 @@ class Certified:
         return self._found is not None
 
     def renew(self, config: Config) -> str:
-        """Take what the files have now; in words what came of it, "" if nothing did."""
-        if self._found is None or not config.tls.certificate:
-            return ""  # Ports begin or end to speak TLS with a start.
-        before, self._found = self._found, read_certificate(config)
-        assert self._found is not None, "a certificate is configured"
-        self._per_second = config.tls.handshakes_per_second
-        self._tickets = os.urandom(TICKET_KEYS_BYTES)
-        found, tail = self._found, ""
-        new = (
-            "the certificate" if found.certificate == before.certificate else "another certificate"
-        )
-        if found.client_ca != before.client_ca:
-            tail = ", and clients need " + (
-                "one of another client_ca" if found.client_ca else "none any more"
-            )
-        return f"{new} counts for new connections, until {found.until}{tail}"
+        """Take what the files have now; in words what came of it, "" if nothing did. ConfigError:
+        nothing is taken."""
+        # Ports begin or end to speak TLS with a start.
+        clients = self._found is not None and bool(config.tls.certificate)
+        brokers = self._between is not None and bool(config.cluster.ca)
+        found = read_certificate(config) if clients else None
+        between = read_mutual(config) if brokers else None
+        parts = []
+        if found is not None:
+            parts.append(_counts("certificate", self._found, found, "clients", "client_ca"))
+            self._found = found
+            self._per_second = config.tls.handshakes_per_second
+            self._tickets = os.urandom(TICKET_KEYS_BYTES)
+        if between is not None:
+            what = "certificate between brokers"
+            parts.append(_counts(what, self._between, between, "brokers", "cluster.ca"))
+            self._between = between
+            self.mutual.take(_between(between))
+        return "; ".join(parts)
 
     async def watch(self, tell: Callable[[dict[str, Any]], None]) -> None:
-        """Once a day: say when the certificate is about to end, and take other keys of tickets."""
-        while self._found is not None:
-            if said := expiry(self._found.until_s, time.time()):
-                log.warning("%s", said)
+        """Once a day: say when a certificate is about to end, and take other keys of tickets."""
+        while self._found is not None or self._between is not None:
+            for found, what, who in (
+                (self._found, "TLS certificate", "clients"),
+                (self._between, "TLS certificate between brokers", "the others"),
+            ):
+                if found is not None and (said := expiry(found.until_s, time.time(), what, who)):
+                    log.warning("%s", said)
             await asyncio.sleep(DAY_SECONDS)
             self._tickets = os.urandom(TICKET_KEYS_BYTES)
             tell(self.told())
 
 
-def expiry(until_s: int, now_s: float) -> str:
-    """What is to be said of a certificate's end; "": it is far away."""
+def _between(found: Certificate | None) -> dict[str, Any]:
+    """As `Mutual` takes it."""
+    if found is None:
+        return {}
+    texts = {"certificate": found.certificate, "key": found.key, "ca": found.ca}
+    return texts | {"until": found.until_s}
+
+
+def _counts(what: str, before: Certificate | None, found: Certificate, others: str, ca: str) -> str:
+    """others: who connect, with a certificate of `ca`, the name of a setting."""
+    assert before is not None, "TLS begins with a start"
+    new, tail = "the" if found.certificate == before.certificate else "another", ""
+    if found.ca != before.ca:
+        tail = f", and {others} need " + (f"one of another {ca}" if found.ca else "none any more")
+    return f"{new} {what} counts for new connections, until {found.until}{tail}"
+
+
+def expiry(until_s: int, now_s: float, what: str = "TLS certificate", who: str = "clients") -> str:
+    """What is to be said of a certificate's end; "": it is far away. who: cares for it."""
     days = int((until_s - now_s) // DAY_SECONDS)
     if now_s >= until_s:
-        return "the TLS certificate has expired: clients turn away; renew it, and send SIGHUP"
+        return f"the {what} has expired: {who} turn away; renew it, and send SIGHUP"
     if days < TLS_WARN_DAYS:
-        return f"the TLS certificate expires in {days} days: renew it, and send SIGHUP"
+        return f"the {what} expires in {days} days: renew it, and send SIGHUP"
     return ""
 
 
 def _read(name: str, path: str, *, secret: bool = False) -> str:
+    path = str(file_named(path))
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:

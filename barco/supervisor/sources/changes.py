@@ -35,9 +35,17 @@ def changes(running: Config, listed: tuple[str, ...], found: Config) -> Changes:
         key.dotted
         for key in all_keys()
         if key.dotted != BROKERS and _value(running, key) != _value(found, key)
-        if key.section != "tls" or not (running.tls.certificate and found.tls.certificate)
+        if not _read_anew(key, running, found)
     ]
     return Changes(added=len(brokers) > len(listed), later=(*moved, *keys))
+
+
+def _read_anew(key: Key, running: Config, found: Config) -> bool:
+    """Whether it names what a reload reads: a certificate in the place of another."""
+    if key.section == "tls":
+        return bool(running.tls.certificate and found.tls.certificate)
+    named = key.dotted in ("cluster.ca", "cluster.certificate", "cluster.key")
+    return named and bool(running.cluster.ca and found.cluster.ca)
 
 
 def fewer(says: str, count: int, before: int) -> str:

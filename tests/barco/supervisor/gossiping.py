@@ -9,6 +9,7 @@ from typing import Any
 
 from barco.cluster.gossip.facts import BROKER, BrokerInfo
 from barco.cluster.gossip.gossip import AckWanted, Effect, Gossip
+from barco.mutual import Mutual
 from barco.protocol.gossip import GOSSIP_VERSION, Hello
 from barco.supervisor.gossip import GossipNode
 
@@ -48,6 +49,7 @@ class Lab:
         self.effects: dict[int, list[Effect]] = {}
         self.incarnation = 0
         self.keys: dict[int, bytes] = {}
+        self.mutual: dict[int, Mutual] = {}
 
     async def start(
         self, ordinal: int, *, listed: int | None = None, most: int | None = None, **changes: Any
@@ -83,7 +85,7 @@ class Lab:
             self.addresses[:listed],
             bind=host(ordinal),
             on_effect=on_effect,
-            key=self.keys.get(ordinal, b""),
+            seal=(self.keys.get(ordinal, b""), self.mutual.get(ordinal, Mutual(CLUSTER, {}))),
             most=most,
         )
         listener = self.listeners.pop(ordinal, None)

@@ -35,8 +35,8 @@ def test_open_addresses_need_a_flag() -> None:
         machine.check_bind(open_config, False)
 
 
-def test_users_and_tls_close_a_single_broker() -> None:
-    """Between brokers nothing is sealed: a cluster stays open."""
+def test_users_and_tls_close_a_broker() -> None:
+    """And a cluster is closed by TLS among its brokers besides."""
     users = Config().override("broker", bind="192.0.2.1").override("access", required=True)
     with pytest.raises(ConfigError, match=r"is tls.certificate \(barco certs.* tokens too"):
         machine.check_bind(users, False)
@@ -46,9 +46,13 @@ def test_users_and_tls_close_a_single_broker() -> None:
     with pytest.raises(ConfigError, match="is access.required"):
         machine.check_bind(without, False)
     ring = sealed.override("cluster", brokers=("192.0.2.1", "192.0.2.2", "192.0.2.3"))
-    with pytest.raises(ConfigError, match="is TLS between brokers"):
+    with pytest.raises(ConfigError, match=r"is cluster.ca \(barco certs init, then cluster.ca"):
         machine.check_bind(ring, False)
     assert machine.check_bind(ring, True) is True
+    mutual = ring.override("cluster", ca="ca.crt", certificate="a.crt", key="a.key")
+    assert machine.check_bind(mutual, False) is False
+    with pytest.raises(ConfigError, match="is access.required"):
+        machine.check_bind(mutual.override("access", required=False), False)
 
 
 def test_a_cluster() -> None:

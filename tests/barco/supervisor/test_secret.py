@@ -7,8 +7,8 @@ import pytest
 from barco.config import Config
 from barco.errors import ConfigError
 from barco.sections import ClusterSection
+from barco.supervisor.files.credentials import file_named
 from barco.supervisor.secret import make_secret, read_secret
-from barco.supervisor.systemd import file_named
 
 LOCAL = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 FAR = ("10.0.0.1", "10.0.0.2", "10.0.0.3")

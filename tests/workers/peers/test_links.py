@@ -13,6 +13,7 @@ import pytest
 from barco.cluster.ring.routes import RangeRoute
 from barco.errors import NotReadyError, ProtocolError
 from barco.limits import PROCESSES_MAX
+from barco.mutual import Mutual
 from barco.protocol import door, frame
 from barco.protocol.link import HAND_OFF, LINK_VERSION, RPC, Hello, hello_from, refusal
 from barco.workers.operations.network import Network
@@ -34,6 +35,7 @@ MINE = Hello(
     slices_per_range=8,
 )
 KEY = door.link_key(b"a secret of these tests", "c" * 32)
+PLAIN = Mutual("c" * 32, {})
 THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
 
 
@@ -77,7 +79,7 @@ def test_what_is_no_hello(message):
 async def served(taken, fatal=None):
     listener = socket.create_server(("127.0.0.1", 0))
     said = [] if fatal is None else fatal
-    server = links.LinkServer(MINE, links.Addresses(options_for(1)), KEY, said.append)
+    server = links.LinkServer(MINE, links.Addresses(options_for(1)), KEY, PLAIN, said.append)
     server.handle(HAND_OFF, lambda hello, end: taken.append((hello, end)))
     server.start(listener.fileno())
     return server, listener
@@ -103,7 +105,9 @@ def test_a_link_is_handed_over_whole():
         options = options_for(listener.getsockname()[1])
         hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
-            theirs, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+            theirs, end = await links.open_link(
+                links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN
+            )
             assert (theirs.ordinal, theirs.worker, theirs.session) == (1, 0, 7)
             end.setblocking(True)
             end.sendall(b"behind the hello")
@@ -116,13 +120,13 @@ def test_a_link_is_handed_over_whole():
             assert other.recv(100) == b"behind the hello"
             other.close()
             with pytest.raises(ProtocolError, match="takes no rpc yet"):
-                await links.open_link(links.Addresses(options), (1, 0), hello, RPC)
+                await links.open_link(links.Addresses(options), (1, 0), hello, RPC, PLAIN)
             stranger = dataclasses.replace(hello, cluster_uuid="e" * 32)
             with pytest.raises(ProtocolError, match="refused: this is another cluster"):
-                await links.open_link(links.Addresses(options), (1, 0), stranger, HAND_OFF)
+                await links.open_link(links.Addresses(options), (1, 0), stranger, HAND_OFF, PLAIN)
         await server.close()
         with pytest.raises(NotReadyError):
-            await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+            await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN)
 
     asyncio.run(main())
 
@@ -146,7 +150,9 @@ def test_who_takes_a_connection_over_ends_the_process_with_a_bug():
             for error in (ConnectionResetError("it went"), KeyError("what")):
                 assert not fatal
                 server.handle(HAND_OFF, refuses_with(error))
-                _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+                _, end = await links.open_link(
+                    links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN
+                )
                 with end:
                     await until(lambda: not server._tasks)
         await server.close()
@@ -165,8 +171,8 @@ def test_a_bug_in_a_greeting_ends_that_connection_only(monkeypatch, caplog):
             with monkeypatch.context() as patched:
                 patched.setattr(links, "refusal", refuses_with(KeyError("what")))
                 with pytest.raises(ProtocolError):
-                    await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
-            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+                    await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN)
             end.close()
         await server.close()
         assert not fatal
@@ -290,7 +296,7 @@ def test_who_does_not_know_the_secret_is_not_let_in_and_lets_nobody_in(key, capl
         hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
             with pytest.raises(ProtocolError, match="cluster.secret_file"):
-                await links.open_link(links.Addresses(wrong), (1, 0), hello, HAND_OFF)
+                await links.open_link(links.Addresses(wrong), (1, 0), hello, HAND_OFF, PLAIN)
             # A caller that does not look at the proof gets no further either.
             proof = frame.encode({"proof": door.proof(key, door.CALLER, b"", b"")})
             await answered(listener.getsockname(), greeting(), proof)
@@ -317,7 +323,7 @@ def test_a_recorded_session_is_worth_nothing_and_no_proof_comes_back():
 
         with listener, pytest.MonkeyPatch.context() as patched:
             patched.setattr(links, "_send", recording)
-            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN)
             end.close()
             while not taken:
                 await asyncio.sleep(0.001)
@@ -378,7 +384,7 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out():
                 crowd[-1][1].write(frame.LENGTH.pack(links.HELLO_BYTES_MAX) + b"x" * 100)
             await asyncio.sleep(0.05)
             assert len(server._tasks) <= links.GREETING_MAX + 1
-            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF)
+            _, end = await links.open_link(links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN)
             end.close()
             while not taken:
                 await asyncio.sleep(0.001)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import ends
 import msgpack
 import pytest
 from twin import run
@@ -269,9 +270,9 @@ def asks(number: int, op: str, padding: int) -> bytes:
 async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
     """Its requests under way count; more of it waits, what others ask does not."""
     large = BYTES_MAX - 100
-    ends = [socket.socketpair() for _ in range(3)]
+    links = [ends.pair() for _ in range(3)]
     streams = []
-    for (ours, theirs), who in zip(ends, [(1, 0), (1, 1), (2, 0)], strict=True):
+    for (ours, theirs), who in zip(links, [(1, 0), (1, 1), (2, 0)], strict=True):
         pair.server.take(caller(*who), theirs)
         streams.append(await asyncio.open_connection(sock=ours))
     (_, first), (waits, second), (served, other) = streams
@@ -291,10 +292,10 @@ async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
 @with_pair
 async def test_one_connection_of_each_worker(pair: Pair) -> None:
     """Also of those that come in one turn of the loop."""
-    ends = [socket.socketpair() for _ in range(20)]
-    for _, theirs in ends:
+    links = [ends.pair() for _ in range(20)]
+    for _, theirs in links:
         pair.server.take(caller(1, 0), theirs)
-    streams = [await asyncio.open_connection(sock=ours) for ours, _ in ends]
+    streams = [await asyncio.open_connection(sock=ours) for ours, _ in links]
     for reader, _ in streams[:-1]:
         assert await asyncio.wait_for(reader.read(1), 20) == b""
     streams[-1][1].write(asks(1, "echo", 1))
@@ -309,7 +310,7 @@ async def test_the_connections_of_one_broker_have_a_bound(pair: Pair) -> None:
     streams = []
 
     async def dial(ordinal: int, worker: int) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = ends.pair()
         pair.server.take(caller(ordinal, worker), theirs)
         streams.append(await asyncio.open_connection(sock=ours))
 
@@ -339,7 +340,7 @@ def test_who_asks_is_known_to_what_answers(tmp_path: Path) -> None:
         server = RpcServer(who, bytes_max=BYTES_MAX)
         found = []
         for ordinal in (2, 1):
-            ours, theirs = socket.socketpair()
+            ours, theirs = ends.pair()
             server.take(caller(ordinal, 0), theirs)
             reader, writer = await asyncio.open_connection(sock=ours)
             writer.write(asks(1, "echo", 1))

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import ends
 import pytest
 
 from barco.protocol.link import REPLICATION, Hello
@@ -32,7 +33,7 @@ class Lab:
 
     def dial(self, ordinal: int, *, token: int = TOKEN) -> socket.socket:
         """The other end of it."""
-        theirs, ours = socket.socketpair()
+        theirs, ours = ends.pair()
         theirs.setblocking(False)
         self.ends += [theirs, ours]
         hello = dataclasses.replace(HELLO, ordinal=ordinal, token=token)

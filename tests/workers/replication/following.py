@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import ends
+
 from barco._native import Reactor
 from barco.cluster.state.core import Settings
 from barco.errors import BarcoError, DiskFullError
@@ -129,7 +131,7 @@ class Follower:
             asyncio.get_running_loop().call_soon(self.driver.upcall, upcall)
 
     async def dialled(self, peer: Identity) -> tuple[Hello, socket.socket]:
-        own, other = socket.socketpair()
+        own, other = ends.pair()
         own.setblocking(False)
         other.setblocking(False)
         self.heard[peer.ordinal] = other
@@ -137,7 +139,7 @@ class Follower:
 
     def dial(self, peer: Identity) -> None:
         """A peer calls, anew perhaps."""
-        own, other = socket.socketpair()
+        own, other = ends.pair()
         own.setblocking(False)
         if peer.ordinal in self.ways:
             self.ways.pop(peer.ordinal).close()

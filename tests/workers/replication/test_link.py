@@ -4,6 +4,8 @@ import asyncio
 import socket
 from typing import Any
 
+import ends
+
 from barco.limits import REPLICATION_QUEUE_BYTES_MAX
 from barco.model.generation import Gid, GroupHead
 from barco.protocol.replication import Fetched
@@ -21,7 +23,7 @@ def fatal(reason: str) -> None:
 
 async def full_link() -> tuple[Link, socket.socket]:
     """One with more to send than it takes, and the peer's end."""
-    mine, theirs = socket.socketpair()
+    mine, theirs = ends.pair()
     for end in (mine, theirs):
         end.setblocking(False)
 

@@ -115,6 +115,14 @@ _TLS = {
     "description": "Of the ports for clients; null: they speak without TLS.",
 }
 
+_MUTUAL = {
+    **object_of(
+        "expires", expires=told("string", "When the certificate, or one of its chain, ends.")
+    ),
+    "type": ["object", "null"],
+    "description": "Between brokers; null: they speak without TLS. Only in a cluster.",
+}
+
 STATUS = object_of(
     "status inSync version versions engine engineReason nice worker shards openToAll tls",
     status={"type": "string", "enum": ["ready", "starting"]},
@@ -139,6 +147,7 @@ STATUS = object_of(
     tls=_TLS,
     ordinal="integer",
     clusterSecret="boolean",
+    mutualTls=_MUTUAL,
     peers=list_of(_PEER),
     routes=_ROUTES,
     leaves=LEAVING | {"description": "It is none of the target (any more); only then."},

@@ -93,6 +93,7 @@ class Status:
         if options.ring_size > 1:
             # Whether brokers prove to one another that they know a secret (cluster.secret_file).
             body |= {"ordinal": options.ordinal, "clusterSecret": options.secret}
+            body["mutualTls"] = self._context.service.sealing_between()
             body |= _peers(options.ordinal, cluster)
             body["routes"] = self._routes(cluster)
         if leaves is not None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from barco.cli.commands.certs import files
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
 from barco.errors import BarcoError
-from barco.supervisor.systemd import CREDENTIALS
+from barco.supervisor.files.credentials import CREDENTIALS
 
 AREA = "certificate"
 EXPIRED = 10

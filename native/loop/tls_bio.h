@@ -1,0 +1,44 @@
+/* tls_bio: what OpenSSL takes for a socket. It reads what has come from where it lies, for as long
+ * as whoever calls it leaves it there, and appends what it says to a piece that is sent then. */
+#ifndef BARCO_TLS_BIO_H
+#define BARCO_TLS_BIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECORD_BYTES 16384u       /* of what is said, at most */
+#define RECORD_OVERHEAD 64u       /* more than any cipher adds */
+#define SEALED_AT_ONCE 65536u     /* what a piece holds of what is said */
+#define OWN_BYTES_MAX (64u << 10) /* of what OpenSSL says itself: a chain, or what nobody reads */
+#define PIECE_BYTES_MAX                                                                            \
+    (SEALED_AT_ONCE + (SEALED_AT_ONCE / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX)
+#define KEY_RECORDS_MAX (1u << 22) /* RFC 8446, 5.5: fewer than 24 million of AES-GCM */
+
+struct conn;
+struct ssl_st; /* OpenSSL's SSL */
+
+struct piece {
+    uint8_t *bytes;
+    uint32_t len, capacity, sent;
+};
+
+struct tls_bio {
+    struct conn *counted; /* whose memory it is; NULL: of none that counts it */
+    const uint8_t *in;    /* what has come and was not read yet */
+    size_t in_len;
+    struct piece next; /* what was said */
+};
+
+/* len bytes, or room for so many; false: there is no memory, or they would be over `most`. */
+bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, size_t len,
+               size_t most);
+void piece_drop(struct conn *counted, struct piece *piece);
+/* The session reads and writes there, from now on. False: there is no memory. */
+bool tls_bio_attach(struct ssl_st *ssl, struct tls_bio *bio);
+/* Seals it, all of it, at most SEALED_AT_ONCE bytes; false: the session can not go on, and
+ * OpenSSL's errors say why. *records_left: until there are other keys. */
+bool tls_bio_seal(struct ssl_st *ssl, struct tls_bio *bio, const void *bytes, size_t len,
+                  uint32_t *records_left);
+
+#endif
