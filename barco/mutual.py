@@ -108,6 +108,7 @@ class Mutual:
         loop = asyncio.get_running_loop()
         context = self._context(session)
         own = socket.socket(fileno=end.detach())
+        own.setblocking(False)
         seconds = limits.TLS_HANDSHAKE_SECONDS
         try:
             if session.called:
@@ -200,11 +201,17 @@ def tried(certificate: str, key: str, ca: str) -> str:
 
 
 class _Gate(asyncio.Protocol):
-    """Lets nothing in before it is known who it is."""
+    """Lets nothing in before it is known who it is: none of ours says anything before it has heard
+    the last word of the handshake."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()
+        self._transport = transport
+        # That word goes out with the read that follows, which a pause would keep from happening.
+        asyncio.get_running_loop().call_soon(transport.pause_reading)
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.abort()
 
 
 class _Streams(asyncio.StreamReaderProtocol):

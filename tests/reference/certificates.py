@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+LOCAL = "subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+BOTH = "serverAuth,clientAuth"
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,19 @@ def authority(directory: Path, name: str = "ca") -> Files:
     return made
 
 
-def issued(directory: Path, by: Files, name: str, *, days: int = 90) -> Files:
-    """One that `by` has signed, for localhost and 127.0.0.1."""
+def broker(
+    directory: Path, by: Files, name: str, uri: str, *, days: int = 90, use: str = BOTH
+) -> Files:
+    """One that `by` has signed, for a broker that others know by this URI."""
+    lines = f"subjectAltName=URI:{uri}\nextendedKeyUsage={use}\n"
+    return issued(directory, by, name, days=days, says=lines)
+
+
+def issued(directory: Path, by: Files, name: str, *, days: int = 90, says: str = LOCAL) -> Files:
+    """One that `by` has signed, for localhost and 127.0.0.1, or with these extensions."""
     made = Files(directory / f"{name}.crt", directory / f"{name}.key")
     wanted, extensions = directory / f"{name}.csr", directory / f"{name}.ext"
-    extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    extensions.write_text(says)
     _openssl("req", *CURVE, "-subj", f"/CN={name}", "-keyout", made.key, "-out", wanted)
     signer = ("-CA", by.certificate, "-CAkey", by.key, "-CAcreateserial", "-days", days)
     into = ("-extfile", extensions, "-out", made.certificate)
