@@ -366,10 +366,15 @@ class GossipNode:
     async def _sealed(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: Session
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """TLS from here on, where brokers speak it; ProtocolError for who is not who it says."""
+        """TLS from here on, where brokers speak it; who is not who it says is refused."""
         if not self._mutual.is_on:
             return reader, writer
-        return await self._mutual.streams(writer, session, limits.GOSSIP_FRAME_BYTES_MAX)
+        try:
+            return await self._mutual.streams(writer, session, limits.GOSSIP_FRAME_BYTES_MAX)
+        except ProtocolError as error:
+            refuse, what = Refuse(reason=error.detail), f"broker {session.ordinal} is not believed"
+            self._refused(session.ordinal, what, refuse)
+            raise PeerGoneError from None
 
     def _proof(self, role: bytes, greetings: tuple[bytes, bytes]) -> bytes:
         return door.proof(self._key, role, *greetings)

@@ -5,11 +5,17 @@ import time
 from pathlib import Path
 
 import pytest
-from reference.certificates import Files, authority, issued
+from reference.certificates import Files, authority, broker, issued
 
 from barco.config import Config
 from barco.errors import ConfigError
-from barco.supervisor.files.certificate import DAY_SECONDS, Certified, expiry, read_certificate
+from barco.supervisor.files.certificate import (
+    DAY_SECONDS,
+    Certified,
+    expiry,
+    read_certificate,
+    read_mutual,
+)
 from barco.supervisor.sources.changes import changes
 
 
@@ -114,3 +120,75 @@ def test_the_end_is_told_thirty_days_ahead() -> None:
     assert expiry(end, end - 30.1 * DAY_SECONDS) == ""
     assert "in 29 days" in expiry(end, end - 29.5 * DAY_SECONDS)
     assert "in 0 days" in expiry(end, end - 1) and "has expired" in expiry(end, end)
+
+
+UUID = "a" * 32
+BROKERS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+
+
+def ring(by: Files, files: Files, **more: object) -> Config:
+    """As broker 1 of three has it."""
+    named: dict[str, object] = {
+        "brokers": BROKERS,
+        "ca": str(by.certificate),
+        "certificate": str(files.certificate),
+        "key": str(files.key),
+    }
+    config = Config().override("cluster", uuid=UUID, **(named | more))
+    return config.override("broker", ordinal=1)
+
+
+def refusal_between(config: Config) -> str:
+    with pytest.raises(ConfigError) as refused:
+        read_mutual(config)
+    assert refused.value.exit_code == 78
+    return refused.value.detail
+
+
+def test_what_others_would_not_believe_is_not_begun_with(tmp_path: Path) -> None:
+    ca, other = authority(tmp_path), authority(tmp_path, "other")
+    name = f"barco:{UUID}/"
+    good = broker(tmp_path, ca, "good", f"{name}1")
+    found = read_mutual(ring(ca, good))
+    assert found is not None and found.ca == ca.certificate.read_text()
+    assert read_mutual(ring(ca, good, ca="", certificate="", key="")) is None
+    assert read_mutual(ring(ca, good, brokers=())) is None, "there is nobody to show it to"
+    for key in ("ca", "certificate", "key"):
+        assert f"cluster.{key} is not set" in refusal_between(ring(ca, good, **{key: ""}))
+    for files, words in (
+        (broker(tmp_path, ca, "two", f"{name}2"), f"is {name}2, and has to be {name}1"),
+        (broker(tmp_path, ca, "else", f"barco:{'b' * 32}/1"), f"has to be {name}1"),
+        (issued(tmp_path, ca, "none"), f"is none, and has to be {name}1"),
+        (broker(tmp_path, other, "other1", f"{name}1"), "would refuse it: "),
+        (broker(tmp_path, ca, "calls", f"{name}1", use="clientAuth"), "unsuitable certificate"),
+        (broker(tmp_path, ca, "old", f"{name}1", days=-1), "has expired on"),
+    ):
+        assert words in refusal_between(ring(ca, files))
+    good.key.chmod(0o644)
+    assert "cluster.key" in refusal_between(ring(ca, good))
+
+
+def test_a_reload_takes_what_is_shown_to_other_brokers(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    one, two = (broker(tmp_path, ca, each, f"barco:{UUID}/1") for each in ("one", "two"))
+    wrong = broker(tmp_path, ca, "wrong", f"barco:{UUID}/2")
+    certified = Certified(ring(ca, one), UUID)
+    assert certified.mutual.is_on and set(certified.told()) == {"brokers"}
+    said = certified.renew(ring(ca, two))
+    assert "another certificate between brokers counts" in said
+    told = certified.told()
+    assert told["brokers"]["certificate"] == two.certificate.read_text()
+    assert certified.mutual.until_s == told["brokers"]["until"]
+    with pytest.raises(ConfigError):
+        certified.renew(ring(ca, wrong))
+    assert certified.told() == told
+    assert changes(ring(ca, one), BROKERS, ring(ca, two)).later == ()
+    plain = ring(ca, one, ca="", certificate="", key="")
+    names = ("cluster.ca", "cluster.certificate", "cluster.key")
+    assert changes(plain, BROKERS, ring(ca, two)).later == names
+    assert not Certified(plain, UUID).mutual.is_on
+
+
+def test_the_end_between_brokers_is_told() -> None:
+    said = expiry(1_800_000_000, 1_800_000_000, "TLS certificate between brokers", "the others")
+    assert said.startswith("the TLS certificate between brokers has expired: the others turn away")
