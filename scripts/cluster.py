@@ -67,6 +67,8 @@ class LocalCluster:
     tied: bool = False
     """They end with this process; else they stay."""
     python: str = sys.executable
+    mutual: bool = False
+    """Brokers speak TLS among themselves, with certificates made by `barco certs`."""
     _started: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
@@ -109,6 +111,21 @@ class LocalCluster:
                 segment=SEGMENT_BYTES,
             )
             self.config(ordinal).write_text(text)
+            if self.mutual:
+                self._certify(ordinal)
+
+    def _certify(self, ordinal: int) -> None:
+        """A broker's certificate, and its name in the broker's file."""
+        path, config = self.root / "certs", self.config(ordinal)
+        verb = ["issue", str(ordinal)] if (path / "ca.key").exists() else ["init"]
+        if not (path / f"broker-{ordinal}.crt").exists():
+            command = [self.python, "-P", "-m", "barco", "certs", *verb]
+            command += ["--config", str(config), "--dir", str(path)]
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        named = f'ca = "{path}/ca.crt"\n'
+        for key, kind in (("certificate", "crt"), ("key", "key")):
+            named += f'{key} = "{path}/broker-{ordinal}.{kind}"\n'
+        config.write_text(config.read_text().replace("[limits]", f"{named}[limits]"))
 
     def _uuid(self) -> str:
         """The cluster's: that of the first broker's file, if there is one."""
@@ -224,8 +241,10 @@ def main() -> int:
     parser.add_argument("action", choices=("start", "status", "stop"))
     parser.add_argument("--dir", type=Path, default=Path(".cluster"), help="default: %(default)s")
     parser.add_argument("--workers", type=int, default=WORKERS, help="of each broker (%(default)s)")
+    parser.add_argument("--mutual", action="store_true", help="TLS among brokers; needs an empty"
+                        " --dir, and the package cryptography")  # fmt: skip
     args = parser.parse_args()
-    cluster = LocalCluster(args.dir.resolve(), workers=args.workers)
+    cluster = LocalCluster(args.dir.resolve(), workers=args.workers, mutual=args.mutual)
     try:
         if args.action == "start":
             start(cluster)

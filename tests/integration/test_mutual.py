@@ -1,0 +1,245 @@
+"""A ring of three whose brokers speak TLS to one another, with the files that `barco certs` makes;
+and who comes without such files, or with others."""
+
+import asyncio
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reference.certificates import Files, authority, broker
+
+from barco import config as configuration
+from barco.errors import BarcoError
+from barco.mutual import Mutual, Session
+from barco.protocol.door import link_key
+from barco.protocol.link import KINDS, Hello
+from barco.supervisor.secret import read_secret
+from barco.workers.peers import links
+from barco.workers.peers.links import End
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from cluster import LocalCluster
+
+SECONDS = 90.0
+"""Generous: it only ends what has failed."""
+
+EVENTS = 30
+REPLICATION_PORT = 9256
+STARTED = "is alive"
+NOT_SO = ("refused", "not believed", "do not come to terms", "closing", "lost")
+"""In lines of a log, where TLS between brokers does not work."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three brokers, on addresses that nobody else has."""
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
+    found = LocalCluster(tmp_path, hosts=hosts, tied=True, mutual=True)
+    found.write()
+    try:
+        for ordinal in range(3):
+            found.start(ordinal)
+        found.wait_ready()
+        yield found
+    finally:
+        for ordinal in range(3):
+            found.kill(ordinal)
+
+
+def until(what: str, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.05)
+
+
+def ask(cluster: LocalCluster, by: int, method: str, target: str, body: bytes = b"") -> Any:
+    """(status, answer) of one broker; (0, None): nobody is there."""
+    port = 9251 if method == "POST" else 9250
+    connection = http.client.HTTPConnection(cluster.hosts[by], port, timeout=20)
+    try:
+        connection.request(method, target, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text[:1] in b"[{" else text
+    except OSError:
+        return 0, None
+    finally:
+        connection.close()
+
+
+def produce(cluster: LocalCluster, by: int, first: int) -> None:
+    """Events with keys of all ranges, by one broker, which hands two of three over."""
+    for number in range(first, first + EVENTS):
+        target = f"/v1/topic/t/messages?partitionKey=key{number}"
+        until("it is stored", lambda: ask(cluster, by, "POST", target, b"%d" % number)[0] == 200)  # noqa: B023
+
+
+def stored(cluster: LocalCluster, by: int) -> set[int]:
+    """What one broker has of all ranges: its own, and the copies of the others'."""
+    _, told = ask(cluster, by, "GET", "/v1/topic/t/slices")
+    found = set[int]()
+    for each in told["slices"] if told else ():
+        if each["endOffset"] != "0":
+            target = f"/v1/topic/t/slices/{each['token']}/{each['index']}/events?from=earliest"
+            status, values = ask(cluster, by, "GET", target)
+            found |= {value for part in values for value in part["values"]} if status == 200 else ()
+    return found
+
+
+def line_count(cluster: LocalCluster, ordinal: int, *words: str) -> int:
+    lines = cluster.log(ordinal).read_text().splitlines()
+    return sum(any(word in line for word in words) for line in lines)
+
+
+def epochs(cluster: LocalCluster) -> list[tuple[Any, ...]]:
+    """Who leads what, in which generation."""
+    shards = cluster.topology()["shards"]
+    return [(each["token"], each["ordinal"], each["version"], each["up"]) for each in shards]
+
+
+def test_a_ring(cluster: LocalCluster) -> None:
+    assert ask(cluster, 2, "PUT", "/v1/topics/t", b'{"retentionHours": 5}')[0] in (200, 201)
+    produce(cluster, 1, 0)
+    all_of = set(range(EVENTS))
+    for ordinal in range(3):
+        until("copies are everywhere", lambda o=ordinal: stored(cluster, o) == all_of)  # type: ignore[misc]
+        told = ask(cluster, ordinal, "GET", "/status")[1]
+        assert told["mutualTls"]["expires"] > "2026" and told["clusterSecret"]
+        assert line_count(cluster, ordinal, *NOT_SO) == 0, cluster.log(ordinal).read_text()
+    cluster.kill(2)
+    produce(cluster, 0, EVENTS)
+    renewed = cluster.root / "certs" / "broker-0.crt"
+    before = renewed.read_bytes()
+    command = [sys.executable, "-P", "-m", "barco", "certs", "renew", "broker-0", "--days", "200"]
+    subprocess.run([*command, "--dir", str(renewed.parent)], check=True, capture_output=True)
+    assert renewed.read_bytes() != before
+    pid = cluster.pid(0)
+    assert pid is not None
+    os.kill(pid, signal.SIGHUP)
+    until("it is read", lambda: line_count(cluster, 0, "another certificate between brokers"))
+    cluster.start(2)  # It is shown the new one.
+    cluster.wait_in_sync(2)
+    all_of |= set(range(EVENTS, 2 * EVENTS))
+    until("it has what it has missed", lambda: stored(cluster, 2) == all_of)
+    produce(cluster, 2, 2 * EVENTS)
+    all_of |= set(range(2 * EVENTS, 3 * EVENTS))
+    for ordinal in range(3):
+        until("copies are everywhere", lambda o=ordinal: stored(cluster, o) == all_of)  # type: ignore[misc]
+
+
+def hello(cluster: LocalCluster, kind: str, uuid: str) -> Hello:
+    """As the first process of broker 2 would say it."""
+    identity = json.loads((cluster.data(2) / "broker.json").read_text())
+    return Hello(
+        kind=kind,
+        cluster_uuid=uuid,
+        ordinal=2,
+        disk_uuid=identity["disk_uuid"],
+        worker=0,
+        token=0,
+        session=time.time_ns(),
+        ring_size=3,
+        workers=1,
+        slices_per_range=8,
+    )
+
+
+async def calls(cluster: LocalCluster, kind: str, mutual: Mutual) -> str:
+    """Broker 2 calls the process of broker 0 that holds its range; "" if it is let in."""
+    config = configuration.resolved(configuration.load(cluster.config(2)))
+    uuid = configuration.cluster_uuid(config)
+    key = link_key(read_secret(config), uuid)
+    end = End(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    loop = asyncio.get_running_loop()
+    try:
+        end.bind((cluster.hosts[2], 0))
+        await loop.sock_connect(end, (cluster.hosts[0], REPLICATION_PORT))
+        said = await links._say_hello(end, hello(cluster, kind, uuid), key, mutual.is_on)
+        if not mutual.is_on:
+            return ""
+        session = Session(False, said[1], 0)
+        if kind == "rpc":
+            end.transport = await mutual.transport(end, session)
+            lost = asyncio.Event()
+            end.transport.set_protocol(Told(lost))
+            end.transport.resume_reading()
+            await asyncio.wait_for(lost.wait(), 5)
+            return "closed"
+        end.seal = await mutual.shake(end, session)
+        return "" if await still_open(end) else "closed"
+    except (BarcoError, OSError) as error:
+        return str(error) or repr(error)
+    finally:
+        end.drop()
+
+
+class Told(asyncio.Protocol):
+    """Hears of the end."""
+
+    def __init__(self, lost: asyncio.Event) -> None:
+        self._lost = lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost.set()
+
+
+async def still_open(end: End) -> bool:
+    try:
+        async with asyncio.timeout(0.3):
+            return bool(await asyncio.get_running_loop().sock_recv(end, 100))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+
+
+def test_who_knows_the_secret_and_shows_no_certificate_of_the_broker_that_it_says_it_is(
+    cluster: LocalCluster,
+) -> None:
+    produce(cluster, 0, 0)
+    cluster.kill(2)
+    until("others lead", lambda: all(each[1] in (0, 1) and each[3] for each in epochs(cluster)))
+    produce(cluster, 0, EVENTS)
+    made, uuid = cluster.root / "certs", configuration.load(cluster.config(0)).cluster.uuid
+    ca, path = Files(made / "ca.crt", made / "ca.key"), cluster.root
+    name = f"barco:{uuid}/2"
+
+    def mutual(certificate: Path) -> Mutual:
+        texts = {"certificate": certificate, "key": certificate.with_suffix(".key")}
+        texts["ca"] = ca.certificate
+        return Mutual(uuid, {kind: each.read_text() for kind, each in texts.items()})
+
+    strangers = {
+        "plain": Mutual(uuid, {}),
+        "another authority": mutual(
+            broker(path, authority(path, "other"), "other2", name).certificate
+        ),
+        "expired": mutual(broker(path, ca, "old2", name, days=-1).certificate),
+        "broker 1": mutual(made / "broker-1.crt"),
+        "another cluster": mutual(broker(path, ca, "far2", f"barco:{'e' * 32}/2").certificate),
+    }
+    before, lines = epochs(cluster), line_count(cluster, 0, "refused a connection")
+    for what, each in strangers.items():
+        for kind in KINDS:
+            assert asyncio.run(calls(cluster, kind, each)), (what, kind)
+    assert epochs(cluster) == before
+    said = line_count(cluster, 0, "refused a connection") - lines
+    assert 1 <= said <= len(strangers) + 1, "each reason once, not each attempt"
+    produce(cluster, 1, 2 * EVENTS)
+    assert asyncio.run(calls(cluster, "handoff", mutual(made / "broker-2.crt"))) == ""
+    cluster.start(2)
+    cluster.wait_in_sync(2)
+    until("all is there", lambda: stored(cluster, 2) == set(range(3 * EVENTS)))
