@@ -122,7 +122,7 @@ def test_a_ring(cluster: LocalCluster) -> None:
     cluster.kill(2)
     produce(cluster, 0, EVENTS)
     renewed = cluster.root / "certs" / "broker-0.crt"
-    before = renewed.read_bytes()
+    before, told = renewed.read_bytes(), ask(cluster, 0, "GET", "/status")[1]["mutualTls"]
     command = [sys.executable, "-P", "-m", "barco", "certs", "renew", "broker-0", "--days", "200"]
     subprocess.run([*command, "--dir", str(renewed.parent)], check=True, capture_output=True)
     assert renewed.read_bytes() != before
@@ -130,6 +130,7 @@ def test_a_ring(cluster: LocalCluster) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGHUP)
     until("it is read", lambda: line_count(cluster, 0, "another certificate between brokers"))
+    until("it is taken", lambda: ask(cluster, 0, "GET", "/status")[1]["mutualTls"] != told)
     cluster.start(2)  # It is shown the new one.
     cluster.wait_in_sync(2)
     all_of |= set(range(EVENTS, 2 * EVENTS))
@@ -206,6 +207,7 @@ async def still_open(end: End) -> bool:
         return False
 
 
+@pytest.mark.chaos
 def test_who_knows_the_secret_and_shows_no_certificate_of_the_broker_that_it_says_it_is(
     cluster: LocalCluster,
 ) -> None:

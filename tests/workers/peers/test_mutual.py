@@ -307,7 +307,7 @@ def test_who_answers_without_a_certificate(made: Made, monkeypatch: pytest.Monke
 
         monkeypatch.setattr(Mutual, "_context", context)
         async with listening(bare) as taken:
-            with pytest.raises(ProtocolError, match="certificate"):
+            with pytest.raises(ProtocolError, match="did not return a certificate"):
                 await taken.call(RPC, made.mutual(made.good[0]))
 
     run(main)

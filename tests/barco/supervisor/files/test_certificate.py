@@ -170,7 +170,8 @@ def test_what_others_would_not_believe_is_not_begun_with(tmp_path: Path) -> None
 
 def test_a_reload_takes_what_is_shown_to_other_brokers(tmp_path: Path) -> None:
     ca = authority(tmp_path)
-    one, two = (broker(tmp_path, ca, each, f"barco:{UUID}/1") for each in ("one", "two"))
+    one = broker(tmp_path, ca, "one", f"barco:{UUID}/1")
+    two = broker(tmp_path, ca, "two", f"barco:{UUID}/1", days=80)
     wrong = broker(tmp_path, ca, "wrong", f"barco:{UUID}/2")
     certified = Certified(ring(ca, one), UUID)
     assert certified.mutual.is_on and set(certified.told()) == {"brokers"}
