@@ -232,6 +232,25 @@ static void test_others(void)
     made_free(&zero);
 }
 
+/* What comes behind the last word of a handshake is no part of it, and nobody has it yet. */
+static void test_more_than_the_handshake(void)
+{
+    struct made zero = broker(&authority, "URI:" CLUSTER "/0", BOTH, 30);
+    const char *same[2] = {"g", "g"};
+    struct two met = meet(&zero, &zero, same);
+    size_t len;
+    CHECK(seal_shake(met.client, NULL, 0, why[0]) && pass(met.client, met.server, why[1]));
+    const uint8_t *flight = seal_unsent(met.server, &len);
+    uint8_t *more = malloc(len + 6);
+    memcpy(more, flight, len);
+    memcpy(more + len, "\x17\x03\x03\0\1x", 6);
+    CHECK(!seal_shake(met.client, more, len + 6, why[0]) && strstr(why[0], "more came") != NULL);
+    CHECK(!met.client->established);
+    free(more);
+    part(&met);
+    made_free(&zero);
+}
+
 /* ---- what is written past the loop ---- */
 
 static struct two believed(void)
@@ -269,6 +288,15 @@ static size_t read_sealed(struct seal *seal, int fd, uint8_t *out, size_t capaci
     return have;
 }
 
+static int updates;
+
+static void count_updates(int writing, int version, int kind, const void *bytes, size_t len,
+                          SSL *ssl, void *owner)
+{
+    updates += writing && kind == SSL3_RT_HANDSHAKE && len > 0 &&
+               *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE;
+}
+
 static void test_what_is_sealed_past_the_loop(void)
 {
     static uint8_t said[300000], heard[300000];
@@ -278,12 +306,14 @@ static void test_what_is_sealed_past_the_loop(void)
     for (size_t i = 0; i < sizeof said; i++)
         said[i] = (uint8_t)random_next(&seed);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    SSL_set_msg_callback(met.server->ssl, count_updates);
     little_room(ends[0]);
     for (unsigned i = 0; i < 25; i++) {
         const size_t head = heads[i / 5], all = head + bodies[i % 5];
         size_t taken = 0, have = 0;
         if (i == 12) /* other keys within it */
             met.server->records_left = 3;
+        CHECK(i > 12 || updates == 0);
         for (int n = 0; have < all || taken < all; n++) {
             CHECK(n < TURNS_MAX);
             const size_t first = taken < head ? taken : head;
@@ -299,7 +329,7 @@ static void test_what_is_sealed_past_the_loop(void)
         while (seal_flush(met.server, ends[0]) != 1)
             CHECK(read_sealed(met.client, ends[1], heard, sizeof heard) == 0);
     }
-    CHECK(met.server->records_left > KEY_RECORDS_MAX / 2);
+    CHECK(updates == 1 && met.server->records_left > KEY_RECORDS_MAX / 2);
     CHECK(met.server->bio.next.capacity <= 16384); /* nothing large is kept */
     close(ends[1]);
     struct iovec part_ = {said, 100};
@@ -386,6 +416,9 @@ static void test_a_replica_speaks_by_a_session(void)
     CHECK(reactor->upcall_count == 1 && reactor->upcalls[0].kind == UPCALL_REPLICA_CLOSED);
     reactor->upcall_count = 0;
     CHECK(tls_figures(&reactor->loop) == NULL); /* no client's */
+    const struct tls_options clients = options_of(&other_authority, 1);
+    CHECK(tls_set(&reactor->loop, &clients, why[0]));
+    CHECK(tls_figures(&reactor->loop)->failed == 0 && tls_figures(&reactor->loop)->cut == 0);
     close(ends[1]);
     part(&met);
 }
@@ -420,6 +453,7 @@ int main(void)
     test_who_is_believed();
     test_identities_that_are_none();
     test_others();
+    test_more_than_the_handshake();
     test_what_is_sealed_past_the_loop();
     test_plain_as_it_was();
     for (int engine = 1; engine <= 2; engine++) {
