@@ -83,8 +83,16 @@ def ask(cluster: LocalCluster, by: int, method: str, target: str, body: bytes = 
 def produce(cluster: LocalCluster, by: int, first: int) -> None:
     """Events with keys of all ranges, by one broker, which hands two of three over."""
     for number in range(first, first + EVENTS):
-        target = f"/v1/topic/t/messages?partitionKey=key{number}"
-        until("it is stored", lambda: ask(cluster, by, "POST", target, b"%d" % number)[0] == 200)  # noqa: B023
+        put_event(cluster, by, number)
+
+
+def put_event(cluster: LocalCluster, by: int, number: int) -> None:
+    target = f"/v1/topic/t/messages?partitionKey=key{number}"
+    until("it is stored", lambda: ask(cluster, by, "POST", target, b"%d" % number)[0] == 200)
+
+
+def until_stored(cluster: LocalCluster, by: int, all_of: set[int]) -> None:
+    until("copies are everywhere", lambda: stored(cluster, by) == all_of)
 
 
 def stored(cluster: LocalCluster, by: int) -> set[int]:
@@ -115,7 +123,7 @@ def test_a_ring(cluster: LocalCluster) -> None:
     produce(cluster, 1, 0)
     all_of = set(range(EVENTS))
     for ordinal in range(3):
-        until("copies are everywhere", lambda o=ordinal: stored(cluster, o) == all_of)  # type: ignore[misc]
+        until_stored(cluster, ordinal, all_of)
         told = ask(cluster, ordinal, "GET", "/status")[1]
         assert told["mutualTls"]["expires"] > "2026" and told["clusterSecret"]
         assert line_count(cluster, ordinal, *NOT_SO) == 0, cluster.log(ordinal).read_text()
@@ -138,7 +146,7 @@ def test_a_ring(cluster: LocalCluster) -> None:
     produce(cluster, 2, 2 * EVENTS)
     all_of |= set(range(2 * EVENTS, 3 * EVENTS))
     for ordinal in range(3):
-        until("copies are everywhere", lambda o=ordinal: stored(cluster, o) == all_of)  # type: ignore[misc]
+        until_stored(cluster, ordinal, all_of)
 
 
 def hello(cluster: LocalCluster, kind: str, uuid: str) -> Hello:

@@ -111,7 +111,8 @@ class Taken:
         return links.Addresses(options)
 
     async def call(self, kind: str, mutual: Mutual, port: int | None = None) -> End:
-        return (await open_link(self.addresses(port), (1, 0), CALLER, kind, mutual))[1]  # type: ignore[arg-type]
+        _, end = await open_link(self.addresses(port), (1, 0), CALLER, kind, mutual)
+        return end
 
 
 @contextlib.asynccontextmanager
@@ -289,9 +290,6 @@ def test_who_goes_on_in_plain_is_not_heard(made: Made, kind: str) -> None:
 
 
 def test_who_answers_without_a_certificate(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(context: ssl.SSLContext, path: str) -> None:
-        pass
-
     async def main() -> None:
         bare = made.mutual(made.good[1])
         context_of = Mutual._context
