@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         yield from host.look(config)
         yield from disk.look(data_dir)
         yield from certificates.look(args.certificate, args.config)
+        yield from certificates.configured(config)
         yield from neighbours.look(config)
 
     findings = list(_survived(looks()))

@@ -8,7 +8,9 @@ from pathlib import Path, PurePath
 
 from barco.cli.commands.certs import files
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
-from barco.errors import BarcoError
+from barco.config import Config
+from barco.errors import BarcoError, ConfigError
+from barco.supervisor.files.certificate import read_certificate, read_mutual
 from barco.supervisor.files.credentials import CREDENTIALS
 
 AREA = "certificate"
@@ -32,6 +34,22 @@ def look(named: Sequence[Path] | None, config: Path | None) -> Iterator[Finding]
         yield one(path)
 
 
+def configured(config: Config, now: datetime | None = None) -> Iterator[Finding]:
+    """Those that the settings name: what a broker would say of them at its start."""
+    for named, read in (
+        ("tls.certificate", read_certificate),
+        ("cluster.certificate", read_mutual),
+    ):
+        try:
+            found = read(config)
+        except ConfigError as error:
+            yield Finding(AREA, FAULT, error.detail)
+            continue
+        if found is not None:
+            until = datetime.fromtimestamp(found.until_s, UTC)
+            yield _lasts(named, (until - (now or datetime.now(UTC))).days, "")
+
+
 def one(path: Path, now: datetime | None = None) -> Finding:
     """A certificate whose key is beside it."""
     key = path.with_suffix(files.KEY)
@@ -51,10 +69,15 @@ def one(path: Path, now: datetime | None = None) -> Finding:
     if not files.closed(key):
         return Finding(AREA, FAULT, f"{key} can be used by others: chmod 600 {key}")
     days = (until - (now or datetime.now(UTC))).days
+    return _lasts(str(path), days, path.stem)
+
+
+def _lasts(what: str, days: int, name: str) -> Finding:
     if days < files.WARN_DAYS:
-        words = f"{path} ends in {days} days: barco certs renew {path.stem}"
-        return Finding(AREA, WARNING, words)
-    return Finding(AREA, GOOD, f"{path} for {days} days")
+        return Finding(
+            AREA, WARNING, f"{what} ends in {days} days: barco certs renew {name}".rstrip()
+        )
+    return Finding(AREA, GOOD, f"{what} for {days} days")
 
 
 def _pairs(folder: Path) -> list[Path]:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from reference.certificates import authority, issued
+from reference.certificates import broker as broker_files
 
 from barco.cli import main
 from barco.cli.commands.check import certificates, disk, host, neighbours
@@ -184,3 +186,21 @@ def test_tune_prints_and_only_root_writes(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert main(["tune", "--apply"]) == 1
     assert "as root" in capsys.readouterr().err
+
+
+def test_certificates_of_the_settings_are_looked_at_as_a_start_does(tmp_path: Path) -> None:
+    ca, uuid = authority(tmp_path), "a" * 32
+    soon = issued(tmp_path, ca, "soon", days=10)
+    config = Config().override("tls", certificate=str(soon.certificate), key=str(soon.key))
+    (found,) = certificates.configured(config)
+    assert found.level == WARNING and "tls.certificate ends in 9 days" in found.words
+    own = broker_files(tmp_path, ca, "own", f"barco:{uuid}/0")
+    brokers, named = ("127.0.0.1", "127.0.0.2", "127.0.0.3"), str(ca.certificate)
+    ring = Config().override(
+        "cluster", brokers=brokers, uuid=uuid, ca=named, certificate=str(own.certificate),
+        key=str(own.key),
+    )  # fmt: skip
+    (found,) = certificates.configured(ring.override("broker", ordinal=0))
+    assert found.level == GOOD and "cluster.certificate for 89 days" in found.words
+    (found,) = certificates.configured(ring.override("broker", ordinal=1))
+    assert found.level == FAULT and f"has to be barco:{uuid}/1" in found.words
