@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from barco import limits
 from barco._native import Seal, Seals
 from barco.errors import ProtocolError
+from barco.protocol import door
 
 SCHEME = "barco:"
 """Of the URI in a broker's certificate."""
@@ -45,8 +46,9 @@ class Mutual:
     begin after `take`."""
 
     def __init__(self, cluster_uuid: str, told: Mapping[str, Any]) -> None:
-        """told: texts in PEM (certificate, key, ca) and `until`, seconds since 1970; empty: brokers
-        speak plain to one another. ValueError: what is wrong with them."""
+        """told: texts in PEM (certificate, key, ca), `until`, seconds since 1970, and whether it is
+        `required`; empty: brokers speak plain to one another. ValueError: what is wrong with
+        them."""
         self._cluster_uuid = cluster_uuid
         self._told: Mapping[str, Any] = {}
         self._seals: Seals | None = None
@@ -60,8 +62,13 @@ class Mutual:
 
     @property
     def is_on(self) -> bool:
-        """Whether nothing but the greetings is said in plain."""
+        """Whether there is a certificate to show."""
         return self._seals is not None
+
+    @property
+    def tls(self) -> door.Tls:
+        """What the greetings of this broker say of it."""
+        return bool(self._told.get("required", True)) if self.is_on else None
 
     @property
     def until_s(self) -> int:

@@ -71,6 +71,9 @@ class ClusterSection:
         "", "file with this broker's certificate for the others, in PEM (barco certs)"
     )
     key: str = _key("", "file with its key, in PEM, of mode 0600 or 0640, or credential:NAME")
+    tls_required: bool = _key(
+        True, "with cluster.ca: whether brokers without are refused; false on all: to go over"
+    )
     slices_per_range: int = _key(
         limits.SLICES_PER_RANGE,
         "slices of a token range, a power of two, fixed when the data directory is formatted",

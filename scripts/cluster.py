@@ -112,10 +112,10 @@ class LocalCluster:
             )
             self.config(ordinal).write_text(text)
             if self.mutual:
-                self._certify(ordinal)
+                self.certify(ordinal)
 
-    def _certify(self, ordinal: int) -> None:
-        """A broker's certificate, and its name in the broker's file."""
+    def certify(self, ordinal: int) -> None:
+        """A broker's certificate, and its name in the broker's file: for the next start."""
         path, config = self.root / "certs", self.config(ordinal)
         verb = ["issue", str(ordinal)] if (path / "ca.key").exists() else ["init"]
         if not (path / f"broker-{ordinal}.crt").exists():

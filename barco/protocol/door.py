@@ -15,14 +15,19 @@ signed, unless both have certificates (`barco.mutual`): then they go over to TLS
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from barco.errors import ProtocolError
 
 NONCE_BYTES = PROOF_BYTES = 32
 
 NONCE, PROOF, TLS = "nonce", "proof", "tls"
-"""Their names in frames. TLS: its end goes on with TLS after the last frame of the greeting."""
+"""Their names in frames. TLS: its end goes on with TLS after the last frame of the greeting; False:
+unless the other end does not."""
+
+Tls: TypeAlias = bool | None
+"""Of this end. None: it speaks plain. False: TLS with who speaks it, while a ring goes over from
+one to the other. True: nothing but TLS."""
 
 CALLER, ANSWERER = b"caller", b"answerer"
 
@@ -58,21 +63,27 @@ def name(caller: bytes, answerer: bytes) -> str:
     return f"barco door 1 {hashlib.sha256(said).hexdigest()}"
 
 
-def added(nonce: bytes, *, tls: bool) -> dict[str, Any]:
-    """What a greeting has besides who it is. tls: whether this end goes on with TLS."""
+def added(nonce: bytes, *, tls: Tls) -> dict[str, Any]:
+    """What a greeting has besides who it is."""
     assert len(nonce) == NONCE_BYTES
-    return {NONCE: nonce} | ({TLS: True} if tls else {})
+    return {NONCE: nonce} | ({} if tls is None else {TLS: tls})
 
 
-def disagreement(greeting: Mapping[str, Any], *, tls: bool) -> str | None:
-    """Why it is not gone on after a greeting; None if both ends mean the same by what follows.
-    tls: whether this end goes on with TLS."""
-    if bool(greeting.get(TLS)) == tls:
+def sealed(greeting: Mapping[str, Any], *, tls: Tls) -> bool:
+    """Whether TLS follows: both speak it. What the greeting says of that its proof covers, so that
+    nobody in between bargains it down."""
+    return tls is not None and TLS in greeting
+
+
+def disagreement(greeting: Mapping[str, Any], *, tls: Tls) -> str | None:
+    """Why it is not gone on after a greeting; None if both ends mean the same by what follows."""
+    if sealed(greeting, tls=tls) or not (tls or greeting.get(TLS)):
         return None
     wants, lacks = ("this end", "the other") if tls else ("the other end", "this one")
     return (
         f"{wants} goes on with TLS and {lacks} does not: cluster.ca, cluster.certificate and"
-        " cluster.key have to be set on all brokers, or on none (barco certs makes the files)"
+        " cluster.key have to be set on all brokers (barco certs makes the files), or on none; with"
+        " cluster.tls_required = false on all that have them one by one"
     )
 
 
@@ -81,7 +92,7 @@ def without_nonce(greeting: Mapping[str, Any]) -> dict[str, Any]:
     nonce = greeting.get(NONCE)
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
         raise ProtocolError("a greeting comes without a nonce")
-    if TLS in greeting and greeting[TLS] is not True:
+    if TLS in greeting and type(greeting[TLS]) is not bool:
         raise ProtocolError("a greeting means something else by TLS")
     return {key: value for key, value in greeting.items() if key not in (NONCE, TLS)}
 

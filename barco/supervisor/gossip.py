@@ -237,13 +237,13 @@ class GossipNode:
         try:
             mine = self._packed(self._hello)
             writer.write(mine)
-            answer, said, why = await self._greeting_of(reader)
+            answer, said, all_of = await self._greeting_of(reader)
             if isinstance(answer, Refuse):
                 self._refused(peer.ordinal, f"broker {peer.ordinal} refuses this one", answer)
                 raise PeerGoneError
             if not isinstance(answer, Welcome):
                 raise ProtocolError("a greeting was not answered by one")
-            reason = self._refusal(answer, peer.ordinal == answer.ordinal) or why
+            reason = self._refusal(answer, all_of, peer.ordinal == answer.ordinal)
             if reason:
                 writer.write(frame.encode(to_frame(Refuse(reason=reason))))
                 what = f"broker {peer.ordinal} is refused"
@@ -253,7 +253,8 @@ class GossipNode:
             await self._believe(answer.ordinal, reader, writer, door.ANSWERER, greetings)
             writer.write(frame.encode({door.PROOF: self._proof(door.CALLER, greetings)}))
             session = Session(False, door.name(*greetings), answer.ordinal)
-            reader, writer = await self._sealed(reader, writer, session)
+            if door.sealed(all_of, tls=self._mutual.tls):
+                reader, writer = await self._sealed(writer, session)
         except BaseException:
             writer.close()
             raise
@@ -322,11 +323,11 @@ class GossipNode:
     async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[GossipPeer, GossipLink]:
-        hello, said, why = await self._greeting_of(reader)
+        hello, said, all_of = await self._greeting_of(reader)
         if not isinstance(hello, Hello) or isinstance(hello, Welcome):
             raise ProtocolError("a connection begins with a hello")
         host = host_of(writer)
-        reason = self._refusal(hello, self._fits(hello.ordinal, host)) or why
+        reason = self._refusal(hello, all_of, self._fits(hello.ordinal, host))
         if reason:
             writer.write(frame.encode(to_frame(Refuse(reason=reason))))
             self._refused(hello.ordinal, f"{host} is refused", Refuse(reason=reason))
@@ -337,7 +338,8 @@ class GossipNode:
         writer.write(frame.encode({door.PROOF: self._proof(door.ANSWERER, greetings)}))
         await self._believe(hello.ordinal, reader, writer, door.CALLER, greetings)
         session = Session(True, door.name(*greetings), hello.ordinal)
-        reader, writer = await self._sealed(reader, writer, session)
+        if door.sealed(all_of, tls=self._mutual.tls):
+            reader, writer = await self._sealed(writer, session)
         peer = self.meet(hello.ordinal, host)
         return peer, GossipLink(Counted(reader, self.counters), writer, hello)
 
@@ -360,15 +362,13 @@ class GossipNode:
         return host not in (self._bind, *taken)
 
     def _packed(self, hello: Hello) -> bytes:
-        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.is_on)
+        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.tls)
         return frame.encode(to_frame(hello) | more)
 
     async def _sealed(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: Session
+        self, writer: asyncio.StreamWriter, session: Session
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """TLS from here on, where brokers speak it; who is not who it says is refused."""
-        if not self._mutual.is_on:
-            return reader, writer
+        """TLS from here on; who is not who it says is refused."""
         try:
             return await self._mutual.streams(writer, session, limits.GOSSIP_FRAME_BYTES_MAX)
         except ProtocolError as error:
@@ -404,8 +404,8 @@ class GossipNode:
 
     async def _greeting_of(
         self, reader: asyncio.StreamReader
-    ) -> tuple[Greeting | Message, bytes, str]:
-        """And its bytes, and why nothing can follow it."""
+    ) -> tuple[Greeting | Message, bytes, Mapping[str, Any]]:
+        """And its bytes, and all that its frame has."""
         message, said = await frame.read_whole(reader, limits.GREETING_BYTES_MAX)
         if message is None:
             raise PeerGoneError
@@ -413,15 +413,15 @@ class GossipNode:
             # Of another version little can be said about the rest.
             names = ("type", "protocol", "newest", "version", "ordinal")
             kept = {name: message[name] for name in names if name in message}
-            return from_frame(asdict(self._hello) | {"protocol": 0, "newest": 0} | kept), said, ""
+            return from_frame(asdict(self._hello) | {"protocol": 0, "newest": 0} | kept), said, {}
         if message.get("type") == Refuse.TYPE:
-            return from_frame(message), said, ""
-        why = door.disagreement(message, tls=self._mutual.is_on)
-        return from_frame(door.without_nonce(message)), said, why or ""
+            return from_frame(message), said, message
+        return from_frame(door.without_nonce(message)), said, message
 
-    def _refusal(self, theirs: Hello, address_fits: bool) -> str:
+    def _refusal(self, theirs: Hello, all_of: Mapping[str, Any], fits: bool) -> str:
         known = self.machine.members.info(theirs.ordinal)
-        return refusal(self._hello, theirs, known, ring=self._most, address_fits=address_fits)
+        why = refusal(self._hello, theirs, known, ring=self._most, address_fits=fits)
+        return why or door.disagreement(all_of, tls=self._mutual.tls) or ""
 
     def _refused(self, ordinal: int, what: str, refuse: Refuse) -> None:
         self.counters.refusals += 1

@@ -61,7 +61,9 @@ def check_bind(config: Config, insecure_allow_open: bool) -> bool:
     alone = len(config.cluster.brokers) <= 1
     lacks = [] if config.access.required else [f"access.required ({MAKE_USERS})"]
     lacks += [] if config.tls.certificate else [f"tls.certificate ({MAKE_CERTIFICATE})"]
-    lacks += [] if alone or config.cluster.ca else [f"cluster.ca ({MAKE_MUTUAL})"]
+    if not alone:
+        lacks += [] if config.cluster.ca else [f"cluster.ca ({MAKE_MUTUAL})"]
+        lacks += [] if config.cluster.tls_required else ["cluster.tls_required = true"]
     if not lacks:
         return False
     if not insecure_allow_open:

@@ -207,9 +207,10 @@ class LinkServer:
                 who = f"{theirs.ordinal}/{theirs.worker} at {host}"
                 handler = self._handlers.get(theirs.kind)
                 why = self._refusal(theirs, host)
-                why = why or door.disagreement(message, tls=self._mutual.is_on)
+                why = why or door.disagreement(message, tls=self._mutual.tls)
                 if why is None and handler is not None:
-                    await self._prove(end, theirs, said)
+                    tls = door.sealed(message, tls=self._mutual.tls)
+                    await self._prove(end, theirs, said, tls=tls)
                     handed_over = True
                     handler(theirs, end)
                 else:
@@ -236,9 +237,9 @@ class LinkServer:
             )
         return why
 
-    async def _prove(self, end: End, theirs: Hello, said: bytes) -> None:
-        """Both ways; ProtocolError for who does not."""
-        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.is_on)
+    async def _prove(self, end: End, theirs: Hello, said: bytes, *, tls: bool) -> None:
+        """Both ways, and with certificates where TLS follows; ProtocolError for who does not."""
+        more = door.added(os.urandom(door.NONCE_BYTES), tls=self._mutual.tls)
         answer = frame.encode(replace(self._hello, kind=theirs.kind).to_message() | more)
         greetings = (said, answer[frame.LENGTH.size :])
         proof = door.proof(self._key, door.ANSWERER, *greetings)
@@ -246,8 +247,9 @@ class LinkServer:
         given = door.proof_in((await read_frame(end))[0])
         if not door.proves(given, self._key, door.CALLER, *greetings):
             raise ProtocolError(door.DIFFERENT)
-        session = Session(True, door.name(*greetings), theirs.ordinal)
-        await _seal(end, self._mutual, session, theirs.kind)
+        if tls:
+            session = Session(True, door.name(*greetings), theirs.ordinal)
+            await _seal(end, self._mutual, session, theirs.kind)
 
     def _tell(self, who: str, why: str, error: Exception | None = None) -> None:
         """Once for each reason: who is refused tries again."""
@@ -280,12 +282,13 @@ async def open_link(
             await loop.sock_connect(end, address)
         async with asyncio.timeout(HELLO_SECONDS_MAX):
             theirs, named = await _say_hello(
-                end, replace(hello, kind=kind), options.key, mutual.is_on
+                end, replace(hello, kind=kind), options.key, mutual.tls
             )
             known = (theirs.ordinal, theirs.worker), theirs.cluster_uuid
             if known != (process, hello.cluster_uuid):
                 raise PeerError(f"Worker {process} is worker {theirs.ordinal}/{theirs.worker}.")
-            await _seal(end, mutual, Session(False, named, theirs.ordinal), kind)
+            if named:
+                await _seal(end, mutual, Session(False, named, theirs.ordinal), kind)
     except (OSError, TimeoutError) as error:  # Replication asks why: refused, or silence.
         end.drop()
         raise NotReadyError(f"Broker {process[0]} does not answer.") from error
@@ -295,9 +298,9 @@ async def open_link(
     return theirs, end
 
 
-async def _say_hello(end: End, hello: Hello, key: bytes, tls: bool) -> tuple[Hello, str]:
-    """Who answers, and what TLS that follows is called; ProtocolError for a refusal, or a wrong
-    proof."""
+async def _say_hello(end: End, hello: Hello, key: bytes, tls: door.Tls) -> tuple[Hello, str]:
+    """Who answers, and what TLS that follows is called, "" where none does; ProtocolError for a
+    refusal, or a wrong proof."""
     more = door.added(os.urandom(door.NONCE_BYTES), tls=tls)
     mine = frame.encode(hello.to_message() | more)
     await _send(end, mine)
@@ -310,13 +313,11 @@ async def _say_hello(end: End, hello: Hello, key: bytes, tls: bool) -> tuple[Hel
         await _send(end, frame.encode({"refused": why}))
         raise ProtocolError(why)
     await _send(end, frame.encode({door.PROOF: door.proof(key, door.CALLER, *greetings)}))
-    return theirs, door.name(*greetings)
+    return theirs, door.name(*greetings) if door.sealed(answer, tls=tls) else ""
 
 
 async def _seal(end: End, mutual: Mutual, session: Session, kind: str) -> None:
-    """TLS on it from now on, where brokers speak it; ProtocolError for who is not who he says."""
-    if not mutual.is_on:
-        return
+    """TLS on it from now on; ProtocolError for who is not who he says."""
     if kind == RPC:
         end.transport = await mutual.transport(end, session)
     else:

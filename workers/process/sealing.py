@@ -61,7 +61,9 @@ class Sealing:
 
     def status_between(self) -> dict[str, Any] | None:
         """For `/status`: TLS between brokers; None: there is none."""
-        return {"expires": _date(self._mutual.until_s)} if self._mutual.is_on else None
+        mutual = self._mutual
+        told = {"expires": _date(mutual.until_s), "refusesPlain": mutual.tls}
+        return told if mutual.is_on else None
 
     def count_in(self, service: ShardService) -> None:
         """Among the metrics, from now on."""

@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     if tls := status.get("tls"):
         print(f"tls      certificate until {tls['expires']}{_kernel(tls)}")
     if between := status.get("mutualTls"):
-        print(f"brokers  TLS among themselves, this one's certificate until {between['expires']}")
+        lax = "" if between["refusesPlain"] else ", and those without are let in"
+        until = f"this one's certificate until {between['expires']}"
+        print(f"brokers  TLS among themselves, {until}{lax}")
     if topology is not None and topology["ringSize"] > 1:
         _print_cluster(topology)
     elif topology is not None:

@@ -22,6 +22,11 @@ from barco.supervisor.files.credentials import file_named
 DAY_SECONDS = 86_400
 TICKET_KEYS_BYTES = 80
 
+BOTH_WAYS = (
+    "brokers without TLS are let in, as cluster.tls_required = false says: when all have"
+    " cluster.ca, leave it out and restart one after the other"
+)
+
 log = logging.getLogger("barco.supervisor")
 
 
@@ -116,7 +121,8 @@ class Certified:
         self._found = read_certificate(config)
         self._tickets = os.urandom(TICKET_KEYS_BYTES)
         self._between = read_mutual(config)
-        self.mutual = Mutual(cluster_uuid, _between(self._between))
+        self._required = config.cluster.tls_required
+        self.mutual = Mutual(cluster_uuid, self._mutual())
 
     def told(self) -> dict[str, Any]:
         """What a worker is told (`WorkerOptions.tls`); empty: there is no TLS."""
@@ -131,7 +137,7 @@ class Certified:
                 "until": found.until_s,
             }
         if self._between is not None:
-            told["brokers"] = _between(self._between)
+            told["brokers"] = self._mutual()
         return told
 
     @property
@@ -157,12 +163,22 @@ class Certified:
             what = "certificate between brokers"
             parts.append(_counts(what, self._between, between, "brokers", "cluster.ca"))
             self._between = between
-            self.mutual.take(_between(between))
+            self.mutual.take(self._mutual())
         return "; ".join(parts)
+
+    def _mutual(self) -> dict[str, Any]:
+        """As `Mutual` takes it. What is required changes with a start: connections stand."""
+        found = self._between
+        if found is None:
+            return {}
+        texts = {"certificate": found.certificate, "key": found.key, "ca": found.ca}
+        return texts | {"until": found.until_s, "required": self._required}
 
     async def watch(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Once a day: say when a certificate is about to end, and take other keys of tickets."""
         while self._found is not None or self._between is not None:
+            if self._between is not None and not self._required:
+                log.warning("%s", BOTH_WAYS)
             for found, what, who in (
                 (self._found, "TLS certificate", "clients"),
                 (self._between, "TLS certificate between brokers", "the others"),
@@ -172,14 +188,6 @@ class Certified:
             await asyncio.sleep(DAY_SECONDS)
             self._tickets = os.urandom(TICKET_KEYS_BYTES)
             tell(self.told())
-
-
-def _between(found: Certificate | None) -> dict[str, Any]:
-    """As `Mutual` takes it."""
-    if found is None:
-        return {}
-    texts = {"certificate": found.certificate, "key": found.key, "ca": found.ca}
-    return texts | {"until": found.until_s}
 
 
 def _counts(what: str, before: Certificate | None, found: Certificate, others: str, ca: str) -> str:

@@ -24,8 +24,9 @@ class Made:
             "another cluster's": broker(path, self.ca, "e", f"barco:{'e' * 32}/2"),
         }
 
-    def mutual(self, files: Files) -> Mutual:
+    def mutual(self, files: Files, *, required: bool = True) -> Mutual:
         texts = {
+            "required": required,
             "certificate": files.certificate.read_text(),
             "key": files.key.read_text(),
             "ca": self.ca.certificate.read_text(),
@@ -94,6 +95,35 @@ def test_plain_and_sealed_refuse_each_other_in_words(made: Made) -> None:
         assert "goes on with TLS" in lab.nodes[2].refusals[0]
         await until(lambda: lab.state(0, 1) == lab.state(1, 0) == "alive")
         assert not any(lab.nodes[at].connected()[2] for at in (0, 1))
+        await lab.close()
+
+    asyncio.run(run())
+
+
+def test_a_ring_goes_over_one_by_one(made: Made) -> None:
+    """Plain, then with whom it can, then nothing else: it is whole all the way."""
+
+    def sealed(lab: Lab, one: int, other: int) -> bool:
+        links = lab.nodes[one]._peers[other].links
+        tls = [link.writer.get_extra_info("ssl_object") is not None for link in links]
+        return bool(tls) and all(tls)
+
+    async def run() -> None:
+        lab = Lab(3)
+        lab.mutual = {each: Mutual(CLUSTER, {}) for each in range(3)}
+        for each in range(3):
+            await lab.start(each)
+        await until(lab.whole)
+        assert not sealed(lab, 0, 1)
+        for required in (False, True):
+            for each in range(3):
+                await lab.crash(each)
+                lab.mutual[each] = made.mutual(made.good[each], required=required)
+                await lab.start(each)
+                await until(lab.whole)
+        pairs = ((0, 1), (1, 2), (2, 0))
+        await until(lambda: all(sealed(lab, one, other) for one, other in pairs))
+        assert not any(node.refusals for node in lab.nodes.values())
         await lab.close()
 
     asyncio.run(run())

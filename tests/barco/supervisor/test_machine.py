@@ -51,6 +51,12 @@ def test_users_and_tls_close_a_broker() -> None:
     assert machine.check_bind(ring, True) is True
     mutual = ring.override("cluster", ca="ca.crt", certificate="a.crt", key="a.key")
     assert machine.check_bind(mutual, False) is False
+    lax = mutual.override(
+        "cluster", tls_required=False
+    )  # On the way to TLS it is as open as before.
+    with pytest.raises(ConfigError, match="is cluster.tls_required = true"):
+        machine.check_bind(lax, False)
+    assert machine.check_bind(lax, True) is True
     with pytest.raises(ConfigError, match="is access.required"):
         machine.check_bind(mutual.override("access", required=False), False)
 

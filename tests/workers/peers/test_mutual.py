@@ -58,14 +58,14 @@ class Made:
         self.nameless = broker(path, self.ca, "n", "https://example.org/0")
         self.client = broker(path, self.ca, "c", f"{name}0", use="clientAuth")
 
-    def mutual(self, files: Files, uuid: str = UUID) -> Mutual:
+    def mutual(self, files: Files, uuid: str = UUID, *, required: bool = True) -> Mutual:
         """As a broker that shows this one has it; it believes those of the good authority."""
         texts = {
             "certificate": files.certificate.read_text(),
             "key": files.key.read_text(),
             "ca": self.ca.certificate.read_text(),
         }
-        return Mutual(uuid, texts | {"until": 1})
+        return Mutual(uuid, texts | {"until": 1, "required": required})
 
     def bad(self, ordinal: int) -> dict[str, Mutual]:
         """What one could come with that says it is this broker."""
@@ -227,6 +227,37 @@ def test_a_caller_that_is_not_who_it_says(
             end = await taken.call(kind, made.mutual(made.good[0]))  # Nothing has changed.
             await until(lambda: taken.links)
             end.drop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_while_a_ring_goes_over_each_speaks_tls_with_whom_it_can(made: Made, kind: str) -> None:
+    plain = Mutual(UUID, {})
+
+    async def met(caller: Mutual, called: Mutual) -> tuple[bool, bool]:
+        async with listening(called) as taken:
+            end = await taken.call(kind, caller)
+            await until(lambda: taken.links)
+            ends = [end, taken.links[0][1]]
+            ours, theirs = (bool(each.seal or each.transport) for each in ends)
+            end.drop()
+            return ours, theirs
+
+    async def main() -> None:
+        strict = [made.mutual(each) for each in made.good]
+        lax = [made.mutual(each, required=False) for each in made.good]
+        assert await met(plain, lax[1]) == await met(lax[0], plain) == (False, False)
+        assert await met(lax[0], lax[1]) == (True, True)
+        assert await met(strict[0], lax[1]) == await met(lax[0], strict[1]) == (True, True)
+        async with listening(lax[1]) as taken:  # Plain is no way out for a wrong one.
+            for what, files in {"expired": made.old[0], "another's": made.good[2]}.items():
+                with contextlib.suppress(BarcoError):
+                    end = await taken.call(kind, made.mutual(files, required=False))
+                    assert kind == RPC, what
+                    end.drop()
+            await until(lambda: not taken.server._tasks)
+            assert not taken.links
 
     run(main)
 

@@ -117,7 +117,9 @@ _TLS = {
 
 _MUTUAL = {
     **object_of(
-        "expires", expires=told("string", "When the certificate, or one of its chain, ends.")
+        "expires refusesPlain",
+        expires=told("string", "When the certificate, or one of its chain, ends."),
+        refusesPlain=told("boolean", "Whether brokers without TLS are refused."),
     ),
     "type": ["object", "null"],
     "description": "Between brokers; null: they speak without TLS. Only in a cluster.",

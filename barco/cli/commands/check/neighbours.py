@@ -1,12 +1,14 @@
 """The other brokers of the cluster, as the configuration lists them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import barco
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
 from barco.cli.shared.known import answers
 from barco.config import Config
 from barco.errors import ConfigError
+from barco.protocol import door
 from barco.supervisor.secret import read_secret
 
 AREA = "neighbour"
@@ -37,8 +39,17 @@ def look(config: Config) -> Iterator[Finding]:
         elif not answer.same_cluster:
             words = f"{name} is of another cluster: correct cluster.uuid or cluster.brokers"
             yield Finding(AREA, FAULT, words)
+        elif why := _disagreement(config, answer.told):
+            yield Finding(AREA, FAULT, f"{name}: {why}")
         elif (version := str(answer.told.get("version"))) != barco.__version__:
             words = f"{name} has version {version}, this is {barco.__version__}"
             yield Finding(AREA, WARNING, words)
         else:
             yield Finding(AREA, GOOD, f"{name}, version {version}")
+
+
+def _disagreement(config: Config, told: Mapping[str, Any]) -> str | None:
+    """Why a broker with these settings and one whose status says that would refuse each other."""
+    between, ours = told.get("mutualTls"), config.cluster
+    theirs = {door.TLS: bool(between.get("refusesPlain", True))} if between else {}
+    return door.disagreement(theirs, tls=ours.tls_required if ours.ca else None)

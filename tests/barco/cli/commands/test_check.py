@@ -7,15 +7,18 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reference.certificates import authority, issued
 from reference.certificates import broker as broker_files
 
+import barco
 from barco.cli import main
 from barco.cli.commands.check import certificates, disk, host, neighbours
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING
 from barco.cli.commands.tune import knobs
+from barco.cli.shared.known import Answer
 from barco.config import Config
 
 
@@ -120,6 +123,29 @@ def test_neighbours(broker, tmp_path: Path) -> None:
     assert [each.level for each in found] == [GOOD, FAULT, WARNING]
     assert "another cluster" in found[1].words and "does not answer" in found[2].words
     assert list(neighbours.look(Config())) == []
+
+
+def test_a_neighbour_that_would_refuse_this_broker_is_told_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = Config().override("cluster", brokers=("127.0.0.76", "127.0.0.77", "127.0.0.78"))
+    told: dict[str, Any] = {"version": barco.__version__}
+    answer = Answer(ordinal=0, endpoint="b0", told=told, same_cluster=True)
+    monkeypatch.setattr(neighbours, "answers", lambda config: [answer])
+
+    def found(**cluster: object) -> str:
+        (_, one) = neighbours.look(config.override("cluster", **cluster))
+        assert (one.level == FAULT) == ("goes on with TLS" in one.words)
+        return one.words
+
+    assert "this end goes on with TLS" in found(ca="ca.crt")
+    assert "version" in found(ca="ca.crt", tls_required=False)
+    assert "version" in found()
+    told["mutualTls"] = {"expires": "2026-12-01T00:00:00Z", "refusesPlain": True}
+    assert "the other end goes on with TLS" in found()
+    assert "version" in found(ca="ca.crt") and "version" in found(ca="ca.crt", tls_required=False)
+    told["mutualTls"]["refusesPlain"] = False
+    assert "version" in found()
 
 
 def machine(root: Path, device: str, **sysctls: str) -> Path:

@@ -1,5 +1,6 @@
 """A broker's certificate: what is refused, in words, and what is told of its end."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -188,6 +189,38 @@ def test_a_reload_takes_what_is_shown_to_other_brokers(tmp_path: Path) -> None:
     names = ("cluster.ca", "cluster.certificate", "cluster.key")
     assert changes(plain, BROKERS, ring(ca, two)).later == names
     assert not Certified(plain, UUID).mutual.is_on
+
+
+def test_what_is_required_counts_from_a_start_on(tmp_path: Path) -> None:
+    """Connections that stand may be plain: a reload would not be what it says."""
+    ca = authority(tmp_path)
+    one = broker(tmp_path, ca, "one", f"barco:{UUID}/1")
+    lax, strict = ring(ca, one, tls_required=False), ring(ca, one)
+    certified = Certified(lax, UUID)
+    assert certified.mutual.tls is False and certified.told()["brokers"]["required"] is False
+    certified.renew(strict)
+    assert certified.mutual.tls is False and certified.told()["brokers"]["required"] is False
+    assert changes(lax, BROKERS, strict).later == ("cluster.tls_required",)
+    assert Certified(strict, UUID).mutual.tls is True
+    assert Certified(ring(ca, one, ca="", certificate="", key=""), UUID).mutual.tls is None
+
+
+def test_who_lets_plain_brokers_in_is_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ca = authority(tmp_path)
+    one = broker(tmp_path, ca, "one", f"barco:{UUID}/1", days=200)
+
+    async def begun(certified: Certified) -> None:
+        watching = asyncio.create_task(certified.watch(lambda told: None))
+        await asyncio.sleep(0)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    for required in (True, False):
+        asyncio.run(begun(Certified(ring(ca, one, tls_required=required), UUID)))
+        told = [each.getMessage() for each in caplog.records]
+        assert any("brokers without TLS are let in" in each for each in told) is not required
 
 
 def test_the_end_between_brokers_is_told() -> None:
