@@ -244,6 +244,30 @@ static const uint8_t *next_bytes(const struct msghdr *message, size_t skip, uint
     return together;
 }
 
+/* As much of the message as one call to the kernel sends: SEALED_AT_ONCE bytes of it, or the rest.
+ * A group and its head are two pieces of memory, and were two calls. */
+static bool seal_piece(struct seal *seal, const struct msghdr *message, size_t skip, size_t *sealed)
+{
+    uint8_t together[RECORD_BYTES];
+    size_t len, left = 0;
+    for (size_t i = 0; i < message->msg_iovlen; i++)
+        left += message->msg_iov[i].iov_len;
+    assert(skip <= left);
+    left = left - skip < SEALED_AT_ONCE ? left - skip : SEALED_AT_ONCE;
+    const size_t room = left + (left / RECORD_BYTES + 3) * RECORD_OVERHEAD;
+    if (left > 0 && !piece_add(NULL, &seal->bio.next, NULL, room, PIECE_BYTES_MAX))
+        return false;
+    for (*sealed = 0; *sealed < left;) {
+        const uint8_t *bytes = next_bytes(message, skip + *sealed, together, &len);
+        len = len < left - *sealed ? len : left - *sealed;
+        assert(len > 0);
+        if (!tls_bio_seal(seal->ssl, &seal->bio, bytes, len, &seal->records_left))
+            return false;
+        *sealed += len;
+    }
+    return true;
+}
+
 ssize_t seal_or_send(struct seal *seal, int fd, const struct msghdr *message)
 {
     if (seal == NULL) {
@@ -252,20 +276,17 @@ ssize_t seal_or_send(struct seal *seal, int fd, const struct msghdr *message)
     }
     if (seal->ssl == NULL || !seal->established || seal->failed)
         return -ENOTCONN;
-    uint8_t together[RECORD_BYTES];
-    size_t taken = 0, len;
-    for (int flushed; (flushed = seal_flush(seal, fd)) != 0;) {
+    size_t taken = 0, more;
+    for (int flushed; (flushed = seal_flush(seal, fd)) != 0; taken += more) {
         if (flushed < 0)
             return flushed;
-        const uint8_t *bytes = next_bytes(message, taken, together, &len);
-        if (len == 0)
-            break;
-        if (!tls_bio_seal(seal->ssl, &seal->bio, bytes, len, &seal->records_left)) {
+        if (!seal_piece(seal, message, taken, &more)) {
             ERR_clear_error();
             seal->failed = true;
             return -EPROTO;
         }
-        taken += len;
+        if (more == 0)
+            break;
     }
     return (ssize_t)taken;
 }

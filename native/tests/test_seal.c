@@ -339,6 +339,33 @@ static void test_what_is_sealed_past_the_loop(void)
     part(&met);
 }
 
+/* A socket that keeps what one call has sent together. */
+static void test_one_call_for_a_group_and_its_head(void)
+{
+    static uint8_t said[200000], heard[200000];
+    int ends[2];
+    struct two met = believed();
+    const int room = 1 << 20;
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends) == 0);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room) == 0);
+    const size_t heads[] = {60, 60, 20000, 60}, bodies[] = {40000, 65000, 45000, 180000};
+    const int calls[] = {1, 1, 1, 3};
+    for (size_t i = 0; i < 4; i++) {
+        struct iovec parts[2] = {{said, heads[i]}, {said + heads[i], bodies[i]}};
+        const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+        const ssize_t all = (ssize_t)(heads[i] + bodies[i]);
+        CHECK(seal_or_send(met.server, ends[0], &message) == all);
+        CHECK(seal_flush(met.server, ends[0]) == 1);
+        int got = 0;
+        while (read(ends[1], heard, sizeof heard) > 0)
+            got++;
+        CHECK(got == calls[i]);
+    }
+    close(ends[0]);
+    close(ends[1]);
+    part(&met);
+}
+
 static void test_plain_as_it_was(void)
 {
     int ends[2];
@@ -455,6 +482,7 @@ int main(void)
     test_others();
     test_more_than_the_handshake();
     test_what_is_sealed_past_the_loop();
+    test_one_call_for_a_group_and_its_head();
     test_plain_as_it_was();
     for (int engine = 1; engine <= 2; engine++) {
         const char *reason = NULL;
