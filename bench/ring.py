@@ -158,7 +158,8 @@ def serve(hosts: Sequence[str]) -> bool:
 class Ring:
     """Three brokers of barco, one worker of three processes each."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, mutual: bool = False) -> None:
+        """mutual: they speak TLS among themselves, with what `barco certs` makes."""
         net = f"127.{random.randrange(60, 250)}.{random.randrange(250)}"
         self.root = root
         self.hosts: Sequence[str] = [f"{net}.{number + 1}" for number in range(SIZE)]
@@ -174,6 +175,17 @@ class Ring:
                 slices=SLICES,
             )
             self._path(ordinal, "toml").write_text(text)
+        if mutual:
+            self._certify()
+
+    def _certify(self) -> None:
+        made = self.root / "certs"
+        command = [*broker_command(), "certs", "init", "--dir", str(made), "--config"]
+        subprocess.run([*command, self._path(0, "toml")], check=True, capture_output=True)
+        for ordinal in range(SIZE):
+            own, file = made / f"broker-{ordinal}", self._path(ordinal, "toml")
+            names = f'ca = "{made}/ca.crt"\ncertificate = "{own}.crt"\nkey = "{own}.key"\n'
+            file.write_text(file.read_text().replace("[limits]", f"{names}[limits]"))
 
     def _path(self, ordinal: int, suffix: str) -> Path:
         return self.root / f"b{ordinal}.{suffix}"
@@ -283,10 +295,10 @@ class Ring:
 
 
 @contextlib.contextmanager
-def ring() -> Iterator[Ring]:
+def ring(*, mutual: bool = False) -> Iterator[Ring]:
     """A ring on fresh data directories, on the disk that is measured."""
-    with scratch_dir("ring") as directory:
-        brokers = Ring(directory)
+    with scratch_dir("ring-tls" if mutual else "ring") as directory:
+        brokers = Ring(directory, mutual=mutual)
         try:
             brokers.start()
             keyed(brokers)  # Topics, connections and memory are there.
