@@ -169,7 +169,7 @@ def test_a_ring(cluster: LocalCluster) -> None:
 def written(
     cluster: LocalCluster, done: threading.Event, told: list[int], gaps: list[float]
 ) -> None:
-    """Events until it is done, by whoever answers; which were acknowledged, and in what time each."""
+    """Events until it is done, by whoever answers; which were acknowledged, how long each took."""
     number = 0
     while not done.is_set():
         begun, target = time.monotonic(), f"/v1/topic/t/messages?partitionKey=key{number}"
