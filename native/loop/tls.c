@@ -47,7 +47,6 @@ struct tls {
     uint32_t said;         /* bytes of the protocol that `out` has */
     uint32_t records_left; /* until other keys */
     bool established, flushing, held, ended, ending, shut, failed;
-    bool between; /* brokers: nobody's client */
     struct list *list;
     struct tls *next_listed, **prev_listed;
     int64_t since_ms; /* in that list */
@@ -72,7 +71,7 @@ static struct tls_wires *wires_of(const struct conn *conn) { return conn->loop->
 
 static struct tls_figures *figures_of(const struct conn *conn)
 {
-    return tls_of(conn)->between ? &wires_of(conn)->between : &wires_of(conn)->figures;
+    return tls_of(conn)->bio.between ? &wires_of(conn)->between : &wires_of(conn)->figures;
 }
 
 /* ---- lists ---- */
@@ -176,7 +175,8 @@ static void tls_send(struct conn *conn, const void *bytes, size_t len)
         tls->held = true; /* asked for again after the handshake */
         return;
     }
-    seal(conn, bytes, len < SEALED_AT_ONCE ? len : SEALED_AT_ONCE);
+    const size_t most = sealed_at_once(&tls->bio);
+    seal(conn, bytes, len < most ? len : most);
 }
 
 /* Pieces of the log lie apart only where its memory begins anew, and where chunks begin: what is
@@ -568,7 +568,7 @@ struct conn *tls_adopt(struct loop *loop, int fd, const struct protocol *protoco
         return NULL;
     struct tls *tls = tls_of(conn);
     tls->ssl = seal_give(seal, &tls->bio);
-    tls->established = tls->between = true;
+    tls->established = tls->bio.between = true;
     return conn;
 }
 

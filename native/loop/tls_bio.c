@@ -70,7 +70,7 @@ static int bio_write(BIO *bio, const char *bytes, int len)
     struct tls_bio *ends = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     if (len < 0 || !piece_add(ends->counted, &ends->next, (const uint8_t *)bytes, (size_t)len,
-                              PIECE_BYTES_MAX))
+                              PIECE_BYTES(sealed_at_once(ends))))
         return -1;
     return len;
 }
@@ -117,7 +117,7 @@ bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
                   uint32_t *records_left)
 {
     const uint32_t records = (uint32_t)(len / RECORD_BYTES + 1);
-    assert(len > 0 && len <= SEALED_AT_ONCE);
+    assert(len > 0 && len <= sealed_at_once(ends));
     ERR_clear_error();
     if (*records_left < records) { /* 1.2 has no such thing, and goes on */
         if (SSL_version(ssl) == TLS1_3_VERSION &&
@@ -127,7 +127,7 @@ bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
     }
     *records_left -= records;
     const size_t room = len + (records + 1) * RECORD_OVERHEAD;
-    if (!piece_add(ends->counted, &ends->next, NULL, room, PIECE_BYTES_MAX))
+    if (!piece_add(ends->counted, &ends->next, NULL, room, PIECE_BYTES(sealed_at_once(ends))))
         return false;
     const int sealed = SSL_write(ssl, bytes, (int)len);
     assert(sealed <= 0 || (size_t)sealed == len);

@@ -10,9 +10,11 @@
 #define RECORD_BYTES 16384u       /* of what is said, at most */
 #define RECORD_OVERHEAD 64u       /* more than any cipher adds */
 #define SEALED_AT_ONCE 65536u     /* what a piece holds of what is said */
+#define SEALED_BETWEEN 262144u    /* the same, to a broker: few they are, and a turn for each costs */
 #define OWN_BYTES_MAX (64u << 10) /* of what OpenSSL says itself: a chain, or what nobody reads */
-#define PIECE_BYTES_MAX                                                                            \
-    (SEALED_AT_ONCE + (SEALED_AT_ONCE / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX)
+#define PIECE_BYTES(at_once)                                                                       \
+    ((at_once) + ((at_once) / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX)
+#define PIECE_BYTES_MAX PIECE_BYTES(SEALED_AT_ONCE)
 #define KEY_RECORDS_MAX (1u << 22) /* RFC 8446, 5.5: fewer than 24 million of AES-GCM */
 
 struct conn;
@@ -28,7 +30,13 @@ struct tls_bio {
     const uint8_t *in;    /* what has come and was not read yet */
     size_t in_len;
     struct piece next; /* what was said */
+    bool between;      /* brokers, by the loop: nobody's client */
 };
+
+static inline size_t sealed_at_once(const struct tls_bio *bio)
+{
+    return bio->between ? SEALED_BETWEEN : SEALED_AT_ONCE;
+}
 
 /* len bytes, or room for so many; false: there is no memory, or they would be over `most`. */
 bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, size_t len,
@@ -36,7 +44,7 @@ bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, 
 void piece_drop(struct conn *counted, struct piece *piece);
 /* The session reads and writes there, from now on. False: there is no memory. */
 bool tls_bio_attach(struct ssl_st *ssl, struct tls_bio *bio);
-/* Seals it, all of it, at most SEALED_AT_ONCE bytes; false: the session can not go on, and
+/* Seals it, all of it, at most sealed_at_once() bytes; false: the session can not go on, and
  * OpenSSL's errors say why. *records_left: until there are other keys. */
 bool tls_bio_seal(struct ssl_st *ssl, struct tls_bio *bio, const void *bytes, size_t len,
                   uint32_t *records_left);

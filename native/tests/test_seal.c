@@ -462,8 +462,14 @@ static void test_hand_off_both_ways(void)
     for (int n = 0; n < 10; n++)
         turn();
     CHECK(reactor->peers[1] != NULL && reactor->upcall_count == 0);
-    CHECK(reactor->peers[1]->wire_bytes == 0); /* idle, it has no piece */
-    conn_close(reactor->peers[1]);
+    struct conn *conn = reactor->peers[1];
+    CHECK(conn->wire_bytes == 0); /* idle, it has no piece */
+    static uint8_t said[SEALED_BETWEEN];
+    conn->sending = true; /* as loop_send() has it; not a turn, so that nothing is sent */
+    conn->transport->send(conn, said, sizeof said);
+    CHECK(conn->wire_bytes > sizeof said && conn->wire_bytes < sizeof said + OWN_BYTES_MAX);
+    conn->sending = false;
+    conn_close(conn);
     for (int n = 0; reactor->loop.conn_count > 0; n++) { /* the other hears that it ended */
         CHECK(n < TURNS_MAX);
         turn();
