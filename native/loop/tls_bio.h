@@ -10,7 +10,7 @@
 #define RECORD_BYTES 16384u       /* of what is said, at most */
 #define RECORD_OVERHEAD 64u       /* more than any cipher adds */
 #define SEALED_AT_ONCE 65536u     /* what a piece holds of what is said */
-#define SEALED_BETWEEN 262144u    /* the same, to a broker: few they are, and a turn for each costs */
+#define SEALED_BETWEEN 262144u    /* the same, to a broker: they are few, and each turn costs */
 #define OWN_BYTES_MAX (64u << 10) /* of what OpenSSL says itself: a chain, or what nobody reads */
 #define PIECE_BYTES(at_once)                                                                       \
     ((at_once) + ((at_once) / RECORD_BYTES + 1) * RECORD_OVERHEAD + OWN_BYTES_MAX)

@@ -1,13 +1,16 @@
 """Gossip with TLS: who is let in with which certificate, over real sockets."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gossiping import CLUSTER, Lab, until
 from reference.certificates import Files, authority, broker
 
 from barco.mutual import Mutual, Session
+from barco.protocol import door
 
 
 class Made:
@@ -94,6 +97,25 @@ def test_plain_and_sealed_refuse_each_other_in_words(made: Made) -> None:
         assert "goes on with TLS" in lab.nodes[0].refusals[2]
         assert "goes on with TLS" in lab.nodes[2].refusals[0]
         await until(lambda: lab.state(0, 1) == lab.state(1, 0) == "alive")
+        assert not any(lab.nodes[at].connected()[2] for at in (0, 1))
+        await lab.close()
+
+    asyncio.run(run())
+
+
+def test_each_end_insists_by_itself(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows the secret and has no certificate does not mind that the others want TLS."""
+    disagreement = door.disagreement
+
+    def careless(greeting: Mapping[str, Any], *, tls: door.Tls) -> str | None:
+        return None if tls is None else disagreement(greeting, tls=tls)
+
+    monkeypatch.setattr(door, "disagreement", careless)
+
+    async def run() -> None:
+        lab = await three(made, Mutual(CLUSTER, {}))
+        await until(lambda: 2 in lab.nodes[0].refusals and 2 in lab.nodes[1].refusals)
+        await until(lambda: lab.nodes[2].refusals.keys() == {0, 1})
         assert not any(lab.nodes[at].connected()[2] for at in (0, 1))
         await lab.close()
 
