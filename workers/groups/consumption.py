@@ -14,7 +14,7 @@ from typing import Any
 from barco import limits
 from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
 from barco.workers.groups.cursor import OFFSETS, GroupCursor, Key, restored
-from barco.workers.groups.owned import GroupOwners
+from barco.workers.groups.owned import GroupOwners, user_of
 from barco.workers.groups.polls import PollRequest, PollResult, Said, holds
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
@@ -130,7 +130,8 @@ class Consumption:
         cursors = [c for c in map(self._cursors.get, names) if c and c.committed >= 0]
         if len(cursors) < len(names):
             epoch = self._epoch
-            await self.start_group(member.group, slots, member.start)
+            user = user_of(member.consumer_id)  # It was deleted while this one registered.
+            await self.start_group(member.group, slots, member.start, user)
             if self._epoch != epoch:
                 raise NotReadyError("Another worker leads the shard now.")
             cursors = [self._cursors[name] for name in names]
@@ -452,7 +453,7 @@ class Consumption:
     ) -> None:
         """Set group offsets, also back: the one way to do that, and only when asked for. A group
         begins so as well, see `start_group`."""
-        self.owners.check(group, user, most)
+        self.owners.check(group, user, most, first=0 in offsets)
         waiting = []
         for index, offset in offsets.items():
             cursor = self._cursors.get((group, topic, index))

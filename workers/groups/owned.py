@@ -2,7 +2,14 @@
 
 from collections import Counter
 
-from barco.errors import QuotaUsedUpError
+from barco.errors import QuotaUsedUpError, RequestError
+from barco.model.access import OWNED_BY
+
+
+def user_of(consumer_id: str) -> str:
+    """Whose a consumer is, see `User.own`; empty: nobody had to show who asks."""
+    user, owned, _ = consumer_id.partition(OWNED_BY)
+    return user if owned else ""
 
 
 class GroupOwners:
@@ -18,9 +25,17 @@ class GroupOwners:
         """The user who began it; empty: nobody had to show who asks, or there is no such group."""
         return self._owners.get(group, "")
 
-    def check(self, group: str, user: str, most: int) -> None:
-        """QuotaUsedUpError: the user may begin no other one. most: 0 is without end."""
-        if most and group not in self._owners and self._groups[user] >= most:
+    def check(self, group: str, user: str, most: int, *, first: bool = True) -> None:
+        """QuotaUsedUpError: the user may begin no other one. most: 0 is without end. first: slice 0
+        gets a position, by which the group is counted; RequestError: it has to, and does not."""
+        if not most or group in self._owners:
+            return
+        if not first:
+            raise RequestError(
+                "This user's groups are counted where slice 0 is led: a new one begins with a "
+                "registration, or with positions that have slice 0 among them."
+            )
+        if self._groups[user] >= most:
             raise QuotaUsedUpError(
                 f"{user} has {self._groups[user]} groups, and a quota of {most}: have one "
                 "forgotten (barco groups delete), or the quota raised (barco users quota)."

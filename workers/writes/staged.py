@@ -2,7 +2,16 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -129,6 +138,8 @@ class Write:
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     pieces: int = 0
     bytes: int = 0
+    coming: int = 0
+    """Bytes of pieces that are being written now: others that come meanwhile have less room."""
     over: bool = False
     """All of it was seen in the log of another leader; the copy goes when it is seen again."""
 
@@ -191,6 +202,10 @@ class WriterRoom(NamedTuple):
 NOBODYS = WriterRoom()
 
 
+def _held(writes: Iterable[Write]) -> int:
+    return sum(each.bytes + each.coming for each in writes)
+
+
 def full_of(
     writes: Collection[Write], write: Write, more: int, bytes_max: int, whose: WriterRoom
 ) -> tuple[Collection[Write], BusyError] | None:
@@ -199,11 +214,11 @@ def full_of(
     own = [each for each in writes if each.writer == write.writer]
     users = whose.of(writes)
     part = limits.STAGED_WRITER_SHARE  # What one of them leaves lying is not all that there is.
-    if whose.bytes_max and sum(each.bytes for each in users) + more > whose.bytes_max:
+    if whose.bytes_max and _held(users) + more > whose.bytes_max:
         quota = f"a quota of {whose.bytes_max} staged bytes at each process"
         return users, QuotaExceededError(f"This user has {quota}: commit or give up some first.")
     for some, share in ((own, part), (users, part), (writes, 1)):
-        if some and sum(each.bytes for each in some) + more > bytes_max // share:
+        if some and _held(some) + more > bytes_max // share:
             much = "Too many bytes are staged: commit or give up some writes first."
             return some, BusyError(much)
         if sum(each.pieces for each in some) >= limits.STAGED_PIECES_MAX // share:
@@ -211,6 +226,7 @@ def full_of(
     return None
 
 
+@asynccontextmanager
 async def make_room(
     writes: Mapping[Any, Write],
     write: Write,
@@ -218,12 +234,18 @@ async def make_room(
     bytes_max: int,
     drop_idle: Callable[[Collection[Write], Write], Awaitable[bool]],
     whose: WriterRoom,
-) -> None:
-    """BusyError if there is none, also without what dead drivers seem to have left: of those
-    writes alone that are too many, so that nobody's go for what another one stages."""
+) -> AsyncIterator[None]:
+    """Room for a piece while it is written. BusyError if there is none, also without what dead
+    drivers seem to have left: of those writes alone that are too many, so that nobody's go for what
+    another one stages."""
     while full := full_of(writes.values(), write, more, bytes_max, whose):
         if not await drop_idle(full[0], write):
             raise full[1]
+    write.coming += more  # With no turn of the loop since it was looked.
+    try:
+        yield
+    finally:
+        write.coming -= more
 
 
 def too_many(writes: Collection[Write], whose: WriterRoom) -> Collection[Write]:

@@ -255,13 +255,13 @@ class Staging:
             if seq > known:
                 raise SequenceGapError("Something before it is missing.", expectedSeq=known)
             del batches[: known - seq]
-            if not batches:
+            if not (more := sum(len(each) for each, _ in batches)):
                 return 0
-            more = sum(len(each) for each, _ in batches)
-            await make_room(self.writes, write, more, self._bytes_max, self._drop_idle, whose)
             meta = {"kind": "batch", "attempt": attempt, "topic": stream[0], "slice": stream[1]}
             entries = [(meta | {"outline": outline}, each) for each, outline in batches]
-            records = await self._spool.append_all(write.file, entries)
+            room = make_room(self.writes, write, more, self._bytes_max, self._drop_idle, whose)
+            async with room:
+                records = await self._spool.append_all(write.file, entries)
             for record, (_, outline) in zip(records, batches, strict=True):
                 write.add(attempt, stream, Piece(record._replace(meta={}), outline))
         return sum(outline[0] for _, outline in batches)

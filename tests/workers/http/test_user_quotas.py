@@ -11,6 +11,7 @@ import pytest
 
 from barco import _native, limits
 from barco.model.access import ALL, AccessTable, Quota, User, hash_of
+from barco.protocol.cursor import Cursor
 
 from ..twin import Answer
 from .test_needs import Closed
@@ -150,6 +151,41 @@ async def test_groups_that_are_asked_for_at_once() -> None:
 
 
 @run
+async def test_a_group_begins_where_it_is_counted() -> None:
+    """Positions of other slices alone would make any number."""
+    broker = Bounded(Quota(groups=1))
+    for number in range(8):
+        broker.produce("t", number, b"1")
+
+    async def move(who: str, group: str, *slices: int) -> Answer:
+        cursor = {str(number): str(Cursor(1, 0)) for number in slices}
+        seek = {"topic": "t", "to": {"slices": cursor}}
+        return await broker.ask(who, "PUT", f"/v1/groups/{group}/positions", "", seek)
+
+    for slices in ((7,), (1,)):
+        answer = await move("ann", "g", *slices)
+        assert (answer.status, "slice 0" in answer.json["detail"]) == (400, True)
+    assert (await broker.ask("root", "GET", "/v1/groups")).json["groups"] == []
+    assert (await move("bob", "b", 7)).status == 200
+    assert (await move("ann", "g", 0, 7)).status == 200
+    assert (await move("ann", "g", 7)).status == 200, "it is there"
+    refused(await move("ann", "h", 0), 403, USED_UP)
+
+
+@run
+async def test_a_group_that_a_poll_begins_again_is_its_users() -> None:
+    broker = Bounded(Quota(groups=1))
+    broker.produce("t", 0, b"1")
+    assert (await broker.register("ann", "g")).status == 200
+    for service in broker.services:  # DELETE had looked for members just before.
+        assert service is not None
+        await service.consumption.forget("g")
+    poll = await broker.ask("ann", "POST", "/v1/consumer/poll", "consumerId=c")
+    assert poll.status in (200, 204)
+    refused(await broker.register("ann", "h", "d"), 403, USED_UP)
+
+
+@run
 async def test_a_group_that_could_not_begin_is_not_counted() -> None:
     broker = Bounded(Quota(groups=1))
     broker.reactors[0].fail_status = 503
@@ -174,6 +210,28 @@ async def test_staged_bytes() -> None:
         assert (await broker.stage(who, 3_000)).status == 200
     assert (await broker.ask("ann", "DELETE", "/v1/writes/v/0")).status == 204
     assert (await broker.stage("ann", 1_800, writer="w2")).status == 200
+
+
+@run
+async def test_what_is_staged_at_once_counts_while_it_is_written() -> None:
+    broker = Bounded(Quota(staged=4_000))
+    spool, append = broker.spools[0], broker.spools[0].append_all
+
+    async def slowly(file: Any, entries: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await append(file, entries)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "append_all", slowly)
+        calls = (broker.stage("ann", 1_800, writer=f"w{number}") for number in range(8))
+        found = sorted([each.status for each in await asyncio.gather(*calls)])
+    assert found == [200] * 2 + [429] * 6
+    service = broker.services[0]
+    assert service is not None
+    assert not any(each.coming for each in service.staging.writes.values())
+    for number in range(8):
+        assert (await broker.ask("ann", "DELETE", f"/v1/writes/w{number}/0")).status == 204
+    assert (await broker.stage("ann", 1_800)).status == 200
 
 
 @run
