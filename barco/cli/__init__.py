@@ -8,6 +8,7 @@ import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -91,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["serve"]:  # Who asks it to read again what it has not read yet means well.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     modules = _modules(arguments)
     parser = _parser(modules)
     try:

@@ -22,6 +22,7 @@ from barco.supervisor.broker import run as run_broker
 from barco.supervisor.files.restored import check_beside, forget, is_restored
 from barco.supervisor.processes import ReadyBroker
 from barco.supervisor.sources.plan import ServePlan
+from barco.supervisor.sources.reload import heed_early
 
 DESCRIPTION = """\
 Run a broker in the foreground: a supervisor and one worker process for each core.
@@ -139,6 +140,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dev and args.config:
         raise ConfigError("--dev needs no configuration, and takes none: leave out one of the two")
     log.setup(sys.stderr)
+    heed_early()
     config, data_dir = _overridden(args)
     pod = None
     if args.kubernetes is not None:

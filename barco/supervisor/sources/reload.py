@@ -2,14 +2,29 @@
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from types import FrameType
 
 from barco.config import Config
 from barco.errors import BarcoError
 from barco.supervisor.sources.changes import changes
 
 log = logging.getLogger("barco.supervisor")
+
+
+_early: list[int] = []
+
+
+def heed_early() -> None:
+    """From now on SIGHUP does not end the process: it is remembered until the broker runs, for the
+    configuration may have been read before it."""
+    signal.signal(signal.SIGHUP, _remember)
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    _early.append(number)
 
 
 class Reloader:
@@ -38,6 +53,8 @@ class Reloader:
 
     async def run(self) -> None:
         """For as long as the broker runs."""
+        if _early:
+            self._asked.set()
         while True:
             await self._asked.wait()
             self._asked.clear()

@@ -5,8 +5,10 @@ import os
 import signal
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -262,6 +264,33 @@ def test_sighup_takes_up_a_file_or_refuses_it_whole(start: Start, tmp_path: Path
     broker.process.send_signal(signal.SIGHUP)
     wait_until(lambda: any(reload_line in line for line in broker.messages()))
     assert broker.state(0)["pid"] == broker.ready["workers"][0]
+
+
+def test_sighup_before_it_runs_is_not_its_end(start: Start, tmp_path: Path) -> None:
+    """It waits for its configuration here, and reads it once more when it runs."""
+    file, done = tmp_path / "one.toml", threading.Event()
+    os.mkfifo(file)
+    broker = start("--config", str(file), "--workers", "1")
+
+    def tell() -> None:
+        with open(file, "w") as to:  # Now somebody reads.
+            broker.process.send_signal(signal.SIGHUP)
+            time.sleep(0.1)
+            to.write("# as it was\n")
+        while not done.is_set():
+            with suppress(BrokenPipeError), open(file, "w") as to:
+                to.write("# as it was\n")
+            time.sleep(0.05)  # Else it may be the last reader, who has just gone.
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        broker.wait_ready()
+        wait_until(lambda: "configuration read again: it is as it was" in broker.messages())
+    finally:
+        done.set()
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # It may wait for a reader.
+        teller.join(5)
 
 
 def test_systemd_is_told_of_a_reload(tmp_path: Path, start: Start) -> None:
