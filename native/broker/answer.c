@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "broker/access.h"
+#include "broker/keyed_runs.h"
 #include "broker/refusals.h"
 #include "broker/route.h"
 #include "log/clock.h"
@@ -29,9 +30,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_BAD_QUERY] = {400, "malformed-query", "a query parameter is malformed or repeated", 0,
                            0},
     [PROBLEM_UNKNOWN_NAME] = {400, "unknown-name",
-                              "a produce takes the parameters partitionKey, timestamp, slice and "
-                              "token, and no other",
+                              "a produce takes the parameters partitionKey, keyField, timestamp, "
+                              "slice and token, and no other",
                               0, 0},
+    [PROBLEM_BAD_LINE] = {400, "malformed-line", "a line is malformed: nothing is stored", 0, 0},
     [PROBLEM_BAD_TOPIC] = {400, "invalid-topic",
                            "topic names are [a-zA-Z0-9_.-]{1,127}, not . or ..", 0, 0},
     [PROBLEM_RESERVED_TOPIC] = {403, "reserved-topic",
@@ -346,6 +348,15 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
         return snprintf(out, cap, ",\"limit\":%llu",
                         (unsigned long long)(slot->expected ? slot->expected
                                                             : options->request_bytes_max));
+    case PROBLEM_UNKNOWN_NAME:
+        if (slot->first == NULL)
+            break;
+        return snprintf(out, cap, ",\"detail\":\"%.*s is none of them\"",
+                        (int)slot->first->len, (const char *)slot->first->own);
+    case PROBLEM_BAD_LINE:
+        return snprintf(out, cap, ",\"line\":%llu,\"detail\":\"%s\"",
+                        (unsigned long long)keyed_flaw_line(slot->expected),
+                        keyed_flaw_text(slot->expected));
     case PROBLEM_MISDIRECTED:
         return misdirected(out, cap, conn_reactor(conn), slot->expected);
     default:

@@ -8,7 +8,9 @@
 
 #include "broker/batch_runs.h"
 #include "broker/calls.h"
+#include "broker/keyed_runs.h"
 #include "broker/route.h"
+#include "broker/runs.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"
 #include "log/clock.h"
@@ -177,6 +179,94 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     return produce_to(reactor, produce, number, waiter, bytes, len, body, detail);
 }
 
+/* ---- lines with keys ---- */
+
+/* What can be known of all shares before the first of them is stored: 0, or the problem. */
+static uint16_t shares_problem(const struct reactor *reactor, const struct produce *produce,
+                               const struct waiter *waiter, const struct keyed_body *keyed,
+                               uint64_t *detail)
+{
+    if (produce->has_producer && keyed->share_count > 1)
+        return PROBLEM_SPLIT_PRODUCER;
+    for (uint32_t i = 0; i < keyed->share_count; i++) {
+        const uint32_t number = keyed->shares[i].number;
+        const int32_t leader = reactor->routes[number];
+        if (produce->number >= 0 && produce->number != number)
+            return PROBLEM_BAD_SLICE;
+        if (leader == ROUTE_NONE)
+            return PROBLEM_NO_LEADER;
+        if (leader == (int32_t)reactor->options.peer) {
+            const uint16_t problem = slice_takes(reactor, produce, waiter);
+            if (problem != PROBLEM_NONE)
+                return problem;
+        } else if (produce->no_forward) {
+            *detail = number;
+            return PROBLEM_MISDIRECTED;
+        }
+    }
+    return PROBLEM_NONE;
+}
+
+static uint16_t send_share(struct reactor *reactor, const struct produce *produce,
+                           const struct keyed_body *keyed, const struct keyed_share *share,
+                           struct waiter waiter, uint64_t *detail)
+{
+    assert(produce->content == CONTENT_KEYED && !produce->has_key);
+    struct produce part = *produce;
+    part.content = CONTENT_CUT;
+    part.key_field = false;
+    if (keyed->timestamp != 0)
+        part.timestamp = keyed->timestamp; /* see queue_run */
+    if (reactor->routes[share->number] == (int32_t)reactor->options.peer)
+        return keyed_run(reactor, &part, keyed, share, waiter, detail);
+    struct body *cut = keyed_cut(reactor, keyed, share);
+    if (cut == NULL)
+        return PROBLEM_BUSY;
+    const uint16_t problem = produce_to(reactor, &part, share->number, waiter, cut->data, cut->len,
+                                        cut, detail);
+    body_release(cut);
+    return problem;
+}
+
+/* Each slice's share is stored whole or not at all, and answered for itself. */
+static uint16_t keyed_produce(struct reactor *reactor, const struct produce *produce,
+                              struct waiter waiter, struct slot *slot, const uint8_t *bytes,
+                              size_t len, struct body *given, uint64_t *detail)
+{
+    struct keyed_body keyed;
+    uint32_t keyless_slice;
+    if (len == 0)
+        return PROBLEM_NO_EVENTS;
+    uint16_t problem = choose_slice(reactor, produce, &keyless_slice);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    /* Read where it is, and changed: in the request's own body, that nobody else reads. */
+    struct body *body = own_body(reactor, &bytes, len, given);
+    if (body == NULL)
+        return PROBLEM_BUSY;
+    assert(slot->parts == NULL && bytes == body->data);
+    problem = keyed_examine(reactor, produce, keyless_slice, body->data, len, &keyed, detail);
+    if (problem == PROBLEM_NONE)
+        problem = shares_problem(reactor, produce, &waiter, &keyed, detail);
+    if (problem == PROBLEM_NONE && keyed.share_count == 1) {
+        problem = send_share(reactor, produce, &keyed, keyed.shares, waiter, detail);
+    } else if (problem == PROBLEM_NONE &&
+               (slot->parts = calloc(keyed.share_count, sizeof *slot->parts)) == NULL) {
+        problem = PROBLEM_BUSY;
+    } else if (problem == PROBLEM_NONE) {
+        slot->part_count = slot->waiting = keyed.share_count;
+        for (uint32_t i = 0; i < keyed.share_count; i++) {
+            uint64_t why = 0;
+            const uint16_t refused = send_share(reactor, produce, &keyed, &keyed.shares[i], waiter,
+                                                &why);
+            if (refused != PROBLEM_NONE)
+                slot_part_done(reactor, &waiter, refused, false, NULL, why);
+        }
+    }
+    body_release(body);
+    return problem;
+}
+
 uint16_t produce_body(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail)
@@ -186,6 +276,8 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
+    if (produce->content == CONTENT_KEYED)
+        return keyed_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
     uint16_t problem = choose_slice(reactor, produce, &number);
     if (problem != PROBLEM_NONE)
         return problem;

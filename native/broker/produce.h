@@ -6,20 +6,21 @@
 
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
 
-enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_CUT };
+/* Lines with keys of their own are never handed over as such, but as cuts. */
+enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_CUT, CONTENT_KEYED };
 
 /* A produce call as far as its head says. */
 struct produce {
     struct topic *topic;
     uint8_t content;
-    bool has_key, has_producer, one_shot, minimal, no_forward, known_only;
+    bool has_key, key_field, has_producer, one_shot, minimal, no_forward, known_only;
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;
     uint64_t producer_seq;
     int64_t producer_token, key_token;
     uint8_t producer_id[PRODUCER_ID_BYTES];
-    const uint8_t *key;
+    const uint8_t *key; /* or, key_field, the member of each line that is its key */
 };
 
 #endif

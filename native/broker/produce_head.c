@@ -10,6 +10,7 @@
 #include "http/uri.h"
 
 #define PRODUCER_NAME_MAX 64
+#define UNKNOWN_NAME_MAX 64u /* so much of it is told */
 
 static bool parse_u64(const struct http1_slice *text, uint64_t *value)
 {
@@ -49,6 +50,8 @@ static uint8_t content_of(struct http1_slice type)
         return CONTENT_LINES;
     if (IS(&type, "application/vnd.barco.batch"))
         return CONTENT_BATCH;
+    if (IS(&type, "application/vnd.barco.events+x-ndjson"))
+        return CONTENT_KEYED;
     return CONTENT_EVENT;
 }
 
@@ -155,6 +158,27 @@ static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struc
     return PROBLEM_NONE;
 }
 
+/* The member of each line that is its key. */
+static uint16_t read_key_field(struct conn *conn, const char *query, size_t len,
+                               struct produce *out)
+{
+    struct http1_slice raw;
+    const int found = uri_query_get(query, len, "keyField", &raw);
+    if (found == 0)
+        return PROBLEM_NONE;
+    uint8_t *room = conn_reactor(conn)->key_scratch;
+    const int field_len =
+        found < 0 ? found : uri_decode(raw.p, raw.len, true, (char *)room, HTTP1_HEAD_BYTES_MAX);
+    if (field_len <= 0 || out->has_key || out->content != CONTENT_LINES)
+        return PROBLEM_BAD_QUERY;
+    assert(field_len <= (int)KEY_SCRATCH_BYTES);
+    out->content = CONTENT_KEYED;
+    out->key_field = true;
+    out->key = room;
+    out->key_len = (uint32_t)field_len;
+    return PROBLEM_NONE;
+}
+
 /* The start of a token range, as answers spell it. */
 static bool parse_range(const struct reactor *reactor, const struct http1_slice *text,
                         uint32_t *range)
@@ -196,19 +220,39 @@ static uint16_t read_slice(const struct reactor *reactor, const char *query, siz
     return PROBLEM_NONE;
 }
 
-static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct produce *out)
+/* What the answer tells, when its turn comes: the head is gone by then. */
+static void keep_name(struct slot *slot, const struct http1_slice *name)
 {
-    static const char *const names[] = {"partitionKey", "slice", "token", "timestamp", NULL};
+    assert(slot->first == NULL);
+    const uint32_t len = name->len < UNKNOWN_NAME_MAX ? name->len : UNKNOWN_NAME_MAX;
+    struct output *kept = output_new(len);
+    if (kept == NULL)
+        return;
+    for (uint32_t i = 0; i < len; i++) /* visible ASCII: it is a query's */
+        kept->own[i] = name->p[i] == '"' || name->p[i] == '\\' ? '?' : (uint8_t)name->p[i];
+    kept->len = len;
+    slot->first = slot->last = kept;
+}
+
+static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct slot *slot,
+                           struct produce *out)
+{
+    static const char *const names[] = {"partitionKey", "keyField", "slice",
+                                        "token",        "timestamp", NULL};
     struct http1_slice raw;
     uint64_t number;
     const char *query = head->query.p;
     size_t len = head->query.len;
-    if (uri_query_unknown(query, len, names))
+    if (uri_query_unknown(query, len, names, &raw)) {
+        keep_name(slot, &raw);
         return PROBLEM_UNKNOWN_NAME;
+    }
     int found = uri_query_get(query, len, "partitionKey", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;
     uint16_t problem = found ? read_key(conn, &raw, out) : PROBLEM_NONE;
+    if (problem == PROBLEM_NONE)
+        problem = read_key_field(conn, query, len, out);
     if (problem != PROBLEM_NONE)
         return problem;
     found = uri_query_get(query, len, "timestamp", &raw);
@@ -223,7 +267,7 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
 
 /* The usual query is one plain partitionKey, or none: it need not be searched three times. */
 static uint16_t read_query_fast(struct conn *conn, const struct http1_request *head,
-                                struct produce *out)
+                                struct slot *slot, struct produce *out)
 {
     static const char name[] = "partitionKey=";
     const char *query = head->query.p;
@@ -232,7 +276,7 @@ static uint16_t read_query_fast(struct conn *conn, const struct http1_request *h
         return PROBLEM_NONE;
     if (len < sizeof name - 1 || memcmp(query, name, sizeof name - 1) != 0 ||
         memchr(query, '&', len) != NULL)
-        return read_query(conn, head, out);
+        return read_query(conn, head, slot, out);
     struct http1_slice raw = {query + sizeof name - 1, (uint32_t)(len - (sizeof name - 1))};
     return read_key(conn, &raw, out);
 }
@@ -249,9 +293,10 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         return PROBLEM_RESERVED_TOPIC;
     uint16_t problem = read_headers(conn, head, out);
     if (problem == PROBLEM_NONE)
-        problem = read_query_fast(conn, head, out);
-    if (problem == PROBLEM_NONE && out->content == CONTENT_BATCH && out->has_key)
-        problem = PROBLEM_BAD_QUERY; /* a batch carries its keys inside */
+        problem = read_query_fast(conn, head, slot, out);
+    if (problem == PROBLEM_NONE && out->has_key &&
+        (out->content == CONTENT_BATCH || out->content == CONTENT_KEYED))
+        problem = PROBLEM_BAD_QUERY; /* the keys are inside */
     if (problem != PROBLEM_NONE)
         return problem;
     /* In a cluster this process need not lead anything to take events in. */

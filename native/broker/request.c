@@ -217,7 +217,7 @@ static bool keep_key(struct request *request)
 {
     struct produce *produce = &request->produce;
     assert(request->owned_key == NULL || produce->key == request->owned_key);
-    if (!produce->has_key || request->owned_key != NULL)
+    if (!(produce->has_key || produce->key_field) || request->owned_key != NULL)
         return true;
     request->owned_key = malloc(produce->key_len ? produce->key_len : 1);
     if (request->owned_key == NULL)

@@ -19,18 +19,28 @@ static bool is_there(const struct reactor *reactor, const struct topic *topic)
     return topic->declared;
 }
 
+uint16_t slice_takes(const struct reactor *reactor, const struct produce *produce,
+                     const struct waiter *waiter)
+{
+    if (!reactor->log->open || reactor->draining || reactor->io_failed)
+        return PROBLEM_NOT_READY;
+    if (waiter->kind == WAITER_APPEND) /* the broker's own */
+        return PROBLEM_NONE;
+    if (reactor->disk_full)
+        return PROBLEM_DISK_FULL;
+    if (!reactor->options.auto_create && !produce->topic->declared)
+        return PROBLEM_UNKNOWN_TOPIC;
+    return produce->known_only && !is_there(reactor, produce->topic) ? PROBLEM_TOPIC_QUOTA
+                                                                     : PROBLEM_NONE;
+}
+
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                        uint64_t *detail)
 {
-    if (!reactor->log->open || reactor->draining || reactor->io_failed)
-        return PROBLEM_NOT_READY;
-    if (reactor->disk_full && waiter.kind != WAITER_APPEND)
-        return PROBLEM_DISK_FULL;
-    if (!reactor->options.auto_create && waiter.kind != WAITER_APPEND && !produce->topic->declared)
-        return PROBLEM_UNKNOWN_TOPIC;
-    if (produce->known_only && !is_there(reactor, produce->topic))
-        return PROBLEM_TOPIC_QUOTA;
+    const uint16_t problem = slice_takes(reactor, produce, &waiter);
+    if (problem != PROBLEM_NONE)
+        return problem;
     assert(produce->topic != NULL && number < ring_slices(reactor));
     switch (produce->content) {
     case CONTENT_EVENT:

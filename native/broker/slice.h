@@ -5,6 +5,9 @@
 #include "broker/core.h"
 #include "broker/produce.h"
 
+/* Whether this process can take in for a slice that it leads: 0, or the problem. */
+uint16_t slice_takes(const struct reactor *reactor, const struct produce *produce,
+                     const struct waiter *waiter);
 /* A share that was handed over, at the process that leads the slice. 0, or the problem. */
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,
                        struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,

@@ -95,15 +95,18 @@ int uri_query_get(const char *query, size_t len, const char *name, struct http1_
     return found;
 }
 
-bool uri_query_unknown(const char *query, size_t len, const char *const *names)
+bool uri_query_unknown(const char *query, size_t len, const char *const *names,
+                       struct http1_slice *unknown)
 {
     for (struct pair pair = first_pair(query, query + len); pair.name != NULL;
          pair = first_pair(pair.end + 1, query + len)) {
         const char *const *name = names;
         while (*name != NULL && !name_equals(pair.name, pair.name_end, *name))
             name++;
-        if (*name == NULL && pair.name_end > pair.name)
+        if (*name == NULL && pair.name_end > pair.name) {
+            *unknown = (struct http1_slice){pair.name, (uint32_t)(pair.name_end - pair.name)};
             return true;
+        }
     }
     return false;
 }

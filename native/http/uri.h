@@ -16,9 +16,10 @@ int uri_decode(const char *in, size_t len, bool plus_is_space, char *out, size_t
  * without '?'. Returns 1 and its raw value, 0 where it is absent, -1 where it is there twice. */
 int uri_query_get(const char *query, size_t len, const char *name, struct http1_slice *raw_value);
 
-/* Whether a raw query has a parameter whose name is none of these, of which the last one is NULL.
- * Pairs without a name are passed over. */
-bool uri_query_unknown(const char *query, size_t len, const char *const *names);
+/* Whether a raw query has a parameter whose name is none of these, of which the last one is NULL;
+ * then *unknown is its raw name. Pairs without a name are passed over. */
+bool uri_query_unknown(const char *query, size_t len, const char *const *names,
+                       struct http1_slice *unknown);
 
 /* True for [a-zA-Z0-9_.-]{1,127} but "." and "..". Names starting with "__" are the caller's
  * business. */

@@ -431,9 +431,13 @@ static void test_uri(void)
     CHECK(uri_query_get("", 0, "k", &v) == 0);
     const char *const names[] = {"a", "partitionKey", "b", NULL};
     const char all[] = "a=1&partition%4bey=x&&=y&b";
-    CHECK(!uri_query_unknown(all, sizeof(all) - 1, names) && !uri_query_unknown("", 0, names));
-    CHECK(uri_query_unknown("a=1&ab=2", 8, names) && uri_query_unknown("A", 1, names));
-    CHECK(uri_query_unknown("partitionKe=1", 13, names) && uri_query_unknown("a=&%=1", 6, names));
+    struct http1_slice raw;
+    CHECK(!uri_query_unknown(all, sizeof(all) - 1, names, &raw));
+    CHECK(!uri_query_unknown("", 0, names, &raw) && uri_query_unknown("A", 1, names, &raw));
+    CHECK(uri_query_unknown("a=1&ab=2", 8, names, &raw));
+    CHECK(raw.len == 2 && memcmp(raw.p, "ab", 2) == 0);
+    CHECK(uri_query_unknown("partitionKe=1", 13, names, &raw));
+    CHECK(uri_query_unknown("a=&%=1", 6, names, &raw) && raw.len == 1 && *raw.p == '%');
     char name[129];
     memset(name, 'a', sizeof(name));
     for (size_t len = 0; len <= 129; len++)

@@ -40,6 +40,11 @@ _PRODUCE_PARAMETERS = (
         "its keys inside.",
     ),
     Parameter(
+        "keyField",
+        "With application/x-ndjson: the member of each line that is its key. Not with "
+        "partitionKey.",
+    ),
+    Parameter(
         "timestamp", "Microseconds since 1970, near now; else the broker's clock.", "integer"
     ),
     Parameter(
@@ -83,7 +88,8 @@ _PRODUCE = Route(
     "POST",
     "/v1/topic/{topic}/messages",
     None,
-    "Store events: all of the body or nothing. 200 only when they are durable.",
+    "Store events: all of the body or, of each slice that its keys belong to, all or nothing. 200 "
+    "only when they are durable.",
     "produce",
     _PRODUCE_PARAMETERS,
     body={
@@ -91,6 +97,11 @@ _PRODUCE = Route(
         "application/x-ndjson": {
             "type": "string",
             "description": "One event a line (LF or CRLF); blank lines are skipped.",
+        },
+        "application/vnd.barco.events+x-ndjson": {
+            "type": "string",
+            "description": "One event a line: an object with key (a string, or base64 in an object "
+            "of that one member), value (stored as it stands, or base64) and timestamp.",
         },
         "application/octet-stream": {
             "type": "string",

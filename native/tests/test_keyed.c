@@ -1,0 +1,263 @@
+/* Lines that bring a key each: what is read, what is refused and where, and where values end. */
+#include "format/keyed.h"
+
+#include "codec_testing.h"
+#include "format/format.h"
+
+#define ROOM 16
+
+static uint8_t key_room[KEYED_KEY_MAX];
+
+struct result {
+    uint8_t *bytes;
+    struct keyed_line lines[ROOM];
+    uint32_t count;
+    uint64_t line;
+    enum keyed_flaw flaw;
+};
+
+static struct result read_bytes(const void *text, size_t len, const char *field)
+{
+    struct result r = {.bytes = exact_copy(text, len)};
+    const struct keyed_rules rules = {.field = (const uint8_t *)field,
+                                      .field_len = field ? (uint32_t)strlen(field) : 0,
+                                      .key_room = key_room,
+                                      .event_bytes_max = 100};
+    const uint32_t most = keyed_lines_most(r.bytes, len);
+    r.flaw = keyed_read(r.bytes, len, &rules, r.lines, most < ROOM ? most : ROOM, &r.count,
+                        &r.line);
+    return r;
+}
+
+static struct result read_text(const char *text, const char *field)
+{
+    return read_bytes(text, strlen(text), field);
+}
+
+static void refused(const char *text, const char *field, enum keyed_flaw flaw, uint64_t line)
+{
+    struct result r = read_text(text, field);
+    if (r.flaw != flaw || r.line != line) {
+        fprintf(stderr, "%s: flaw %d in line %llu\n", text, r.flaw, (unsigned long long)r.line);
+        exit(1);
+    }
+    free(r.bytes);
+}
+
+static int is_value(const struct result *r, uint32_t at, const char *text)
+{
+    return at < r->count && r->lines[at].value_len == strlen(text) &&
+           memcmp(r->bytes + r->lines[at].value_at, text, strlen(text)) == 0;
+}
+
+static int is_key(const struct result *r, uint32_t at, const char *text, size_t len)
+{
+    static uint8_t room[KEYED_KEY_MAX];
+    return at < r->count && r->lines[at].key_len == len &&
+           memcmp(keyed_key(r->bytes, &r->lines[at], room), text, len) == 0;
+}
+
+static void test_events(void)
+{
+    struct result r = read_text(
+        "{\"key\":\"a\",\"value\":{\"n\":1, \"s\":\"}\\\"]\"}}\n"
+        "\n \t\r\n"
+        " { \"timestamp\" : 1700000000000000 , \"value\" : [1,2] , \"key\" : null } \r\n",
+        NULL);
+    CHECK(r.flaw == KEYED_MIXED && r.line == 4);
+    free(r.bytes);
+    r = read_text("{\"key\":\"a\",\"value\":{\"n\":1, \"s\":\"}\\\"]\"}}\n\n \t\r\n"
+                  " { \"value\" : [1,2] , \"key\" : null } \r\n"
+                  "{\"value\":-1.5e3}\n{\"value\":\"t\\u0041\",\"key\":\"\"}\n{\"value\":true}",
+                  NULL);
+    CHECK(r.flaw == KEYED_FINE && r.count == 5);
+    CHECK(is_value(&r, 0, "{\"n\":1, \"s\":\"}\\\"]\"}") && is_key(&r, 0, "a", 1));
+    CHECK(is_value(&r, 1, "[1,2]") && r.lines[1].key_len == KEY_NULL);
+    CHECK(is_value(&r, 2, "-1.5e3") && r.lines[2].key_len == KEY_NULL);
+    CHECK(is_value(&r, 3, "\"t\\u0041\"") && is_key(&r, 3, "", 0)); /* as it stands */
+    CHECK(is_value(&r, 4, "true") && r.lines[4].timestamp == 0);
+    free(r.bytes);
+    r = read_text("{\"value\":1,\"timestamp\":1}\n{\"timestamp\":999999999999999999,\"value\":2}",
+                  NULL);
+    CHECK(r.flaw == KEYED_FINE && r.lines[0].timestamp == 1);
+    CHECK(r.lines[1].timestamp == 999999999999999999);
+    free(r.bytes);
+}
+
+static void test_escapes(void)
+{
+    struct result r = read_text(
+        "{\"key\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20ac\\ud83d\\ude00\\u0000z\",\"value\":1}\n"
+        "{\"key\":{\"base64\":\"/wA=\"},\"value\": { \"base64\" : \"AAEC\" } }\n"
+        "{\"value\":{\"base64\":\"AAEC\",\"n\":1}}\n{\"value\":{\"base64\":\"\"}}",
+        NULL);
+    CHECK(r.flaw == KEYED_FINE && r.count == 4);
+    static const char key[] = "\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\0z";
+    CHECK(is_key(&r, 0, key, sizeof key - 1));
+    CHECK(is_key(&r, 1, "\xff\0", 2) && r.lines[1].value_len == 3);
+    CHECK(memcmp(r.bytes + r.lines[1].value_at, "\0\1\2", 3) == 0);
+    CHECK(is_value(&r, 2, "{\"base64\":\"AAEC\",\"n\":1}") && is_value(&r, 3, ""));
+    free(r.bytes);
+}
+
+static void test_fields(void)
+{
+    static const char text[] =
+        "{\"a\":{\"id\":\"no\"},\"id\":\"x\\u0041\",\"id\":\"later\" it is not looked at\n"
+        "{\"id\":-12.50,\"b\":1}\n{\"b\":[\"id\"],\"id\":false}\n"
+        "{\"s\":\"id\",\"id\":\"\xc3\xa9\"}";
+    struct result r = read_text(text, "id");
+    CHECK(r.flaw == KEYED_FINE && r.count == 4);
+    CHECK(is_key(&r, 0, "xA", 2) && is_key(&r, 1, "-12.50", 6) && is_key(&r, 2, "false", 5));
+    CHECK(is_key(&r, 3, "\xc3\xa9", 2));
+    CHECK(memcmp(r.bytes, text, sizeof text - 1) == 0); /* stored as it came */
+    CHECK(is_value(&r, 1, "{\"id\":-12.50,\"b\":1}"));
+    free(r.bytes);
+    refused("{\"a\":1}", "id", KEYED_KEY, 1);
+    refused("{}", "id", KEYED_KEY, 1);
+    refused("{\"id\":1}\n{\"id\":null}", "id", KEYED_KEY, 2);
+    refused("{\"id\":{\"base64\":\"AA==\"}}", "id", KEYED_KEY, 1);
+    refused("{\"id\":[1]}", "id", KEYED_KEY, 1);
+    refused("{\"id\":\"\\ud800\"}", "id", KEYED_KEY, 1);
+    refused("{\"id\":nil}", "id", KEYED_SYNTAX, 1);
+    refused("[\"id\"]", "id", KEYED_SYNTAX, 1);
+    refused("{\"a\":[1,\"id\":2}", "id", KEYED_SYNTAX, 1);
+    refused("{\"a\" 1,\"id\":2}", "id", KEYED_SYNTAX, 1);
+    refused("{\"id\"", "id", KEYED_SYNTAX, 1);
+}
+
+static void test_flaws(void)
+{
+    refused("{\"key\":\"a\"}", NULL, KEYED_VALUE, 1);
+    refused("{}", NULL, KEYED_VALUE, 1);
+    refused("{\"value\":null}", NULL, KEYED_VALUE, 1);
+    refused("{\"value\":1}\n{\"value\":1,\"value\":2}", NULL, KEYED_MEMBER, 2);
+    refused("{\"value\":1,\"Key\":2}", NULL, KEYED_MEMBER, 1);
+    refused("{\"value\":1,\"key\":2}", NULL, KEYED_KEY, 1);
+    refused("{\"value\":1,\"key\":\"\xff\"}", NULL, KEYED_KEY, 1);
+    refused("{\"value\":1,\"key\":\"\x01\"}", NULL, KEYED_KEY, 1);
+    refused("{\"value\":1,\"key\":\"\\x\"}", NULL, KEYED_KEY, 1);
+    refused("{\"value\":1,\"key\":{\"base64\":\"A\"}}", NULL, KEYED_BASE64, 1);
+    refused("{\"value\":{\"base64\":\"AB==\"}}", NULL, KEYED_BASE64, 1);
+    refused("{\"value\":{\"base64\":\"A===\"}}", NULL, KEYED_BASE64, 1);
+    refused("{\"value\":1,\"timestamp\":0}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":-5}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":\"5\"}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":1.5}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":1000000000000000000}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1}x", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1,}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":nul}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":[[1]}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":\"a\\\"}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":{\"a\":\"}}", NULL, KEYED_SYNTAX, 1);
+    refused("plain", NULL, KEYED_SYNTAX, 1);
+}
+
+static void test_limits(void)
+{
+    char text[300000];
+    int len = snprintf(text, sizeof text, "{\"value\":1}\n{\"value\":\"%099d\"}", 0);
+    struct result r = read_bytes(text, (size_t)len, NULL);
+    CHECK(r.flaw == KEYED_TOO_LARGE && r.line == 2);
+    free(r.bytes);
+    len = snprintf(text, sizeof text, "{\"value\":1}\n{\"value\":\"%098d\"}", 0);
+    r = read_bytes(text, (size_t)len, NULL);
+    CHECK(r.flaw == KEYED_FINE && r.lines[1].value_len == 100);
+    free(r.bytes);
+    for (int escaped = 0; escaped < 2; escaped++)
+        for (int over = 0; over < 2; over++) {
+            int at = snprintf(text, sizeof text, "{\"value\":1,\"key\":\"");
+            for (int i = 0; i < (int)KEYED_KEY_MAX + over; i++)
+                at += snprintf(text + at, sizeof text - (size_t)at, escaped ? "\\u0041" : "A");
+            at += snprintf(text + at, sizeof text - (size_t)at, "\"}");
+            r = read_bytes(text, (size_t)at, NULL);
+            CHECK(r.flaw == (over ? KEYED_LONG_KEY : KEYED_FINE));
+            free(r.bytes);
+        }
+    for (int i = 0; i < ROOM + 1; i++)
+        memcpy(text + i * 12, "{\"value\":1}\n", 12);
+    r = read_bytes(text, ROOM * 12, NULL);
+    CHECK(r.flaw == KEYED_FINE && r.count == ROOM);
+    free(r.bytes);
+    r = read_bytes(text, (ROOM + 1) * 12, NULL);
+    CHECK(r.flaw == KEYED_TOO_MANY && r.line == ROOM + 1);
+    free(r.bytes);
+    CHECK(keyed_lines_most((const uint8_t *)"\n\n", 2) == 3);
+}
+
+/* Where a container ends, byte by byte. */
+static size_t plain_end(const char *p, size_t len)
+{
+    size_t depth = 0;
+    int inside = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (inside) {
+            if (p[i] == '\\')
+                i++;
+            else if (p[i] == '"')
+                inside = 0;
+        } else if (p[i] == '"') {
+            inside = 1;
+        } else if (p[i] == '{' || p[i] == '[') {
+            depth++;
+        } else if ((p[i] == '}' || p[i] == ']') && --depth == 0) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+/* A random container, of which some are longer than several blocks. */
+static size_t make_value(uint64_t *seed, char *out, size_t most)
+{
+    static const char *const pieces[] = {"{", "}", "[", "]", "\"a\\\\\"", "\"\\\"]\"", "\"{[\"",
+                                         "1,", "\"\\\\\\\"\"", ":", "          ", "\"}\\\\\\\\\""};
+    const size_t wanted = random_next(seed) % most;
+    size_t len = 1, depth = 1;
+    out[0] = '{';
+    while (depth > 0) {
+        size_t which = random_next(seed) % (sizeof pieces / sizeof *pieces);
+        if (len > wanted && which != 4)
+            which = 1;
+        const char *piece = pieces[which];
+        depth += which == 0 || which == 2;
+        depth -= which == 1 || which == 3;
+        memcpy(out + len, piece, strlen(piece));
+        len += strlen(piece);
+    }
+    return len;
+}
+
+static void test_ends(void)
+{
+    char text[8192];
+    uint64_t seed = 7;
+    for (int i = 0; i < 20000; i++) {
+        const size_t at = (size_t)snprintf(text, sizeof text, "%*s{\"value\":", i % 70, "");
+        const size_t len = make_value(&seed, text + at, i % 100 ? 300 : 2000);
+        CHECK(plain_end(text + at, len) == len);
+        text[at + len] = '}';
+        struct result r = read_bytes(text, at + len + 1, NULL);
+        CHECK(r.flaw == (len > 100 ? KEYED_TOO_LARGE : KEYED_FINE));
+        if (r.flaw == KEYED_FINE)
+            CHECK(r.lines[0].value_at == at && r.lines[0].value_len == len);
+        free(r.bytes);
+        r = read_bytes(text, at + len - 1, NULL); /* its last bracket is not there */
+        CHECK(r.flaw == KEYED_SYNTAX);
+        free(r.bytes);
+    }
+}
+
+int main(void)
+{
+    test_events();
+    test_escapes();
+    test_fields();
+    test_flaws();
+    test_limits();
+    test_ends();
+    return 0;
+}
