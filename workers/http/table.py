@@ -6,6 +6,7 @@ from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_growing import GROWING_ROUTES
+from barco.workers.http.table_produce import PRODUCE
 from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
@@ -33,116 +34,6 @@ _WAIT = Parameter(
 )
 
 _RETRY_AFTER = "Seconds after which it is worth trying again."
-_PRODUCE_PARAMETERS = (
-    Parameter(
-        "partitionKey",
-        "Events of the same key keep their order. At most 32 KiB; not with a batch, which carries "
-        "its keys inside.",
-    ),
-    Parameter(
-        "keyField",
-        "With application/x-ndjson: the member of each line that is its key. Not with "
-        "partitionKey.",
-    ),
-    Parameter(
-        "timestamp", "Microseconds since 1970, near now; else the broker's clock.", "integer"
-    ),
-    Parameter(
-        "slice",
-        "The index of the slice, for clients that know it; must agree with the key.",
-        "integer",
-    ),
-    Parameter(
-        "token",
-        "With slice: the start of its token range; else that of the process that is asked.",
-        "integer",
-    ),
-    Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
-    Parameter(
-        "Producer-Id",
-        "1 to 64 characters: requests that are repeated are stored once. Together with the "
-        "next two.",
-        header=True,
-    ),
-    Parameter(
-        "Producer-Epoch", "Grows when a producer of this id starts again.", "integer", header=True
-    ),
-    Parameter(
-        "Producer-Seq",
-        "The number of the request for its topic and slice: 0, then always one more.",
-        "integer",
-        header=True,
-    ),
-    Parameter(
-        "Idempotency-Key",
-        "1 to 64 characters, never used for anything else: for clients that send one request. "
-        "Not together with Producer-Id.",
-        header=True,
-    ),
-    Parameter(
-        "Barco-No-Forward", "421 instead of handing it to the owner.", header=True, values=("1",)
-    ),
-)
-
-_PRODUCE = Route(
-    "POST",
-    "/v1/topic/{topic}/messages",
-    None,
-    "Store events: all of the body or, of each slice that its keys belong to, all or nothing. 200 "
-    "only when they are durable.",
-    "produce",
-    _PRODUCE_PARAMETERS,
-    body={
-        "application/json": {"description": "One event: the body as it is, which is not parsed."},
-        "application/x-ndjson": {
-            "type": "string",
-            "description": "One event a line (LF or CRLF); blank lines are skipped.",
-        },
-        "application/vnd.barco.events+x-ndjson": {
-            "type": "string",
-            "description": "One event a line: an object with key (a string, or base64 in an object "
-            "of that one member), value (stored as it stands, or base64) and timestamp.",
-        },
-        "application/octet-stream": {
-            "type": "string",
-            "format": "binary",
-            "description": "One event: the body as it is; so with every type that is not here.",
-        },
-        "application/vnd.barco.batch": {
-            "type": "string",
-            "format": "binary",
-            "description": "Many events in columns, each with a key if it has one; may be LZ4.",
-        },
-    },
-    answers={
-        200: "Stored, durably.",
-        204: "The same with Prefer: return=minimal; or it was stored before.",
-        400: "Malformed, or without events; the type says what.",
-        401: "Nobody's token, or none, where one is needed.",
-        403: "Not granted; or a newer epoch of the producer exists, or the topic is reserved.",
-        404: "There is no such topic, and topics are not created on first use.",
-        408: "The request took too long to arrive.",
-        409: "A gap in the producer's sequence; expectedSeq is what would be taken.",
-        411: "A length is needed, or chunked transfer.",
-        413: "An event or the body is too large; limit says how much may be.",
-        414: "The request line is too long.",
-        415: "A content coding that is not taken.",
-        417: "An expectation that is not 100-continue.",
-        421: "Another worker owns the slice; owner is its address.",
-        429: "Too much at once; nothing was written.",
-        431: "The header fields are too large, or too many.",
-        500: "Nobody knows whether it was written.",
-        503: "Not now; nothing was written.",
-        504: "Nobody knows whether it was written.",
-        507: "The disk is full; nothing was written.",
-    },
-    tells=(
-        Told("Barco-Duplicate", "true, if it was stored before.", (204,)),
-        Told("Barco-Outcome", "not-written, where that is certain.", (421, 429, 503, 507)),
-        Told("Retry-After", _RETRY_AFTER, (429, 503, 507)),
-    ),
-    shape="stored",
-)
 
 _REGISTER = Route(
     "PUT",
@@ -393,7 +284,7 @@ ROUTES = (
         answers={200: "Topology."},
         shape="topology",
     ),
-    _PRODUCE,
+    PRODUCE,
     _REGISTER,
     replace(_REGISTER, method="POST"),
     Route(
