@@ -70,7 +70,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_EXPECTATION] = {417, "expectation-failed", "only Expect: 100-continue is known", 0, 0},
     [PROBLEM_ENCODING] =
         {415, "unsupported-media-type",
-         "Content-Encoding is not taken: compress events into application/vnd.barco.batch", 0, 0},
+         "one Content-Encoding is taken, of these: " INFLATE_CODINGS, 0, 0},
+    [PROBLEM_BAD_ENCODING] = {400, "malformed-encoding",
+                              "the body is not what its Content-Encoding says, or is cut off", 0,
+                              0},
     [PROBLEM_MISDIRECTED] = {421, "misdirected", "another worker owns this slice", 1, 0},
     [PROBLEM_STALE_EPOCH] = {403, "stale-producer",
                              "a newer epoch of this producer id has been seen", 0, 0},
@@ -411,6 +414,9 @@ static void render_problem(struct conn *conn, const struct slot *slot)
     if (text->status == 401)
         used += snprintf(head + used, sizeof head - (size_t)used,
                          "WWW-Authenticate: Bearer realm=\"barco\"\r\n");
+    if (slot->problem == PROBLEM_ENCODING)
+        used += snprintf(head + used, sizeof head - (size_t)used,
+                         "Accept-Encoding: " INFLATE_CODINGS "\r\n");
     if (slot->problem == PROBLEM_METHOD)
         used += snprintf(head + used, sizeof head - (size_t)used, "Allow: POST\r\n");
     assert(used > 0 && (size_t)used + 256 < sizeof head); /* an id and the tail are shorter */

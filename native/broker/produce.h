@@ -2,6 +2,7 @@
 #ifndef BARCO_PRODUCE_H
 #define BARCO_PRODUCE_H
 
+#include "http/inflate.h"
 #include "log/run.h"
 
 #define TIMESTAMP_MAX (1LL << 62) /* microseconds; room for the deltas of a batch */
@@ -13,6 +14,7 @@ enum content { CONTENT_EVENT, CONTENT_LINES, CONTENT_BATCH, CONTENT_CUT, CONTENT
 struct produce {
     struct topic *topic;
     uint8_t content;
+    uint8_t coding; /* enum coding: of the whole body */
     bool has_key, key_field, has_producer, one_shot, minimal, no_forward, known_only;
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;

@@ -132,8 +132,12 @@ static uint16_t read_headers(const struct conn *conn, const struct http1_request
                 producer.once = *value;
             break;
         case 16:
-            if (IS(name, "content-encoding") && !IS(value, "identity"))
-                return PROBLEM_ENCODING;
+            if (IS(name, "content-encoding")) {
+                const enum coding coding = inflate_coding(value);
+                if (coding == CODING_UNKNOWN || out->coding != CODING_NONE)
+                    return PROBLEM_ENCODING; /* or more than one */
+                out->coding = (uint8_t)coding;
+            }
             if (IS(name, "barco-no-forward"))
                 out->no_forward = value->len == 1 && value->p[0] == '1';
             break;

@@ -11,6 +11,7 @@
 #include "broker/answer.h"
 #include "broker/control.h"
 #include "broker/dispatch.h"
+#include "broker/encoded.h"
 #include "broker/host.h"
 #include "broker/produce_head.h"
 #include "broker/refusals.h"
@@ -140,6 +141,28 @@ static void note_late_refusal(struct conn *conn, const struct topic *topic, stru
                                               answer_status(problem), answer_type(problem));
 }
 
+/* Unpacks the body that came, if it is packed; then it is the request's instead. What it makes is
+ * asked of who sends it, as if it had come. */
+static uint16_t unpack_body(struct conn *conn, const uint8_t **bytes, size_t *len)
+{
+    struct request *request = &client_of(conn)->request;
+    struct body *body;
+    if (request->produce.coding == CODING_NONE)
+        return PROBLEM_NONE;
+    const uint16_t problem = encoded_unpack(conn_reactor(conn), request->produce.coding, *bytes,
+                                            *len, &body);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (body->len > *len)
+        access_charge(conn, body->len - *len);
+    if (request->body != NULL)
+        body_release(request->body);
+    request->body = body;
+    *bytes = body->data;
+    *len = body->len;
+    return PROBLEM_NONE;
+}
+
 /* The request's body is complete. */
 static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -165,6 +188,8 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         uint64_t detail = 0;
         const struct topic *topic = request->produce.topic;
         problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});
+        if (problem == PROBLEM_NONE)
+            problem = unpack_body(conn, &bytes, &len);
         if (problem == PROBLEM_NONE)
             problem = produce_body(conn_reactor(conn), &request->produce, waiter, slot, bytes,
                                    len, request->body, &detail);

@@ -27,6 +27,12 @@ _PARAMETERS = (
         "With slice: the start of its token range; else that of the process that is asked.",
         "integer",
     ),
+    Parameter(
+        "Content-Encoding",
+        "The body is packed so; the limits are those of what it is unpacked.",
+        header=True,
+        values=("gzip", "lz4"),
+    ),
     Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
     Parameter(
         "Producer-Id",
@@ -96,7 +102,7 @@ PRODUCE = Route(
         411: "A length is needed, or chunked transfer.",
         413: "An event or the body is too large; limit says how much may be.",
         414: "The request line is too long.",
-        415: "A content coding that is not taken.",
+        415: "A content coding that is not taken; Accept-Encoding names those that are.",
         417: "An expectation that is not 100-continue.",
         421: "Another worker owns the slice; owner is its address.",
         429: "Too much at once; nothing was written.",
@@ -108,6 +114,7 @@ PRODUCE = Route(
     },
     tells=(
         Told("Barco-Duplicate", "true, if it was stored before.", (204,)),
+        Told("Accept-Encoding", "The content codings that are taken.", (415,)),
         Told("Barco-Outcome", "not-written, where that is certain.", (421, 429, 503, 507)),
         Told("Retry-After", _RETRY_AFTER, (429, 503, 507)),
     ),

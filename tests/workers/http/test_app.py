@@ -135,11 +135,13 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
     paths = (await Broker().request("GET", "/openapi.json")).json["paths"]
     produce = paths["/v1/topic/{topic}/messages"]["post"]
     given = {(p["in"], p["name"]) for p in produce["parameters"]}
-    query, headers = {"partitionKey", "timestamp", "slice", "token"}, {"Prefer"}
+    query = {"partitionKey", "keyField", "timestamp", "slice", "token"}
+    headers = {"Prefer", "Content-Encoding"}
     headers |= {"Producer-Id", "Producer-Epoch", "Producer-Seq", "Idempotency-Key"}
     headers |= {"Barco-No-Forward"}
     assert given >= {("query", name) for name in query} | {("header", name) for name in headers}
-    kinds = ("json", "x-ndjson", "octet-stream", "vnd.barco.batch")
+    lines = ("x-ndjson", "vnd.barco.events+x-ndjson")
+    kinds = ("json", *lines, "octet-stream", "vnd.barco.batch")
     assert set(produce["requestBody"]["content"]) == {f"application/{kind}" for kind in kinds}
     core = (Path(__file__).parents[3] / "native" / "broker" / "answer.c").read_text("utf-8")
     statuses = set(re.findall(r"\[PROBLEM_\w+\] =\s*{(\d+),", core)) - {"405", "501", "505"}
