@@ -11,7 +11,7 @@ from barco.client.wire.access import Access
 from barco.client.wire.http1 import Request, split_endpoint
 from barco.client.wire.ring import Ring, ring_from_topology, single_endpoint_ring
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, NotFoundError, UnauthorizedError
+from barco.errors import BarcoError, NotFoundError, RequestError
 from barco.model.placement import Placement, ring_size_valid
 
 TRY_TIMEOUT_S = 2.0
@@ -84,9 +84,9 @@ class Directory:
                     raise
                 except BarcoError as error:
                     last = error
-                    refused += isinstance(error, UnauthorizedError)
+                    refused += isinstance(error, RequestError) and not error.retryable
             if last is not None and refused == len(self._endpoints):
-                raise last  # Another try would show the same token.
+                raise last  # Another try would say, and show, the same.
             if time.monotonic() + PAUSE_S >= deadline:
                 where = ", ".join(self._endpoints)
                 raise DiscoveryError(f"no broker answers at {where}: {last}") from last

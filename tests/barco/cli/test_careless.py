@@ -10,7 +10,7 @@ import pytest
 
 import barco
 from barco.cli import main
-from barco.errors import UnauthorizedError
+from barco.errors import RequestError
 
 TOKEN = "barco_" + "s" * 43
 
@@ -23,9 +23,9 @@ def code_of(*arguments: str) -> int:
         return ended.code
 
 
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    """Somebody who answers every request with 401."""
+@pytest.fixture(params=["401 Unauthorized", "400 Bad Request"])
+def refusing(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Somebody who answers every request so; a port that speaks TLS says 400."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         asked = []
 
@@ -37,7 +37,9 @@ def refusing() -> Iterator[str]:
                     return
                 with link:
                     asked.append(link.recv(65536))
-                    link.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+                    link.sendall(
+                        b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % request.param.encode()
+                    )
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -97,10 +99,10 @@ def test_names_are_repeated_in_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().err) < 2_000
 
 
-def test_a_producer_whose_token_is_nobodys_does_not_wait(refusing: str) -> None:
+def test_a_producer_that_is_refused_does_not_wait(refusing: str) -> None:
     """It was asked again for the 30 s in which an event may be acknowledged."""
     with (
-        pytest.raises(UnauthorizedError),
+        pytest.raises(RequestError),
         barco.Producer(refusing, token=TOKEN, delivery_timeout_s=600.0) as producer,
     ):
         producer.send("t", b"1")
