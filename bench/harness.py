@@ -68,6 +68,8 @@ ROWS = (
     Row("ndjson-64k", "NDJSON bodies of 64 KiB", "MB/s/core", 650),
     Row("ndjson-256k", "NDJSON bodies of 256 KiB", "MB/s/core", 650),
     Row("ndjson-1m", "NDJSON bodies of 1 MiB", "MB/s/core", 650),
+    Row("keyed-lines", "NDJSON lines with a key each against none, MB/s/core", "x", 0.8, False, 2),
+    Row("keyed-field", "… with keyField=", "x", 0.8, False, 2),
     Row("keys", "every event its own key against no key, single", "x", 0.9, False, 2),
     Row("keys-pipelined", "… 16 pipelined", "x", 0.9, False, 2),
     Row("topics", "1,000 topics against 1 topic, single", "x", 0.6, False, 2),

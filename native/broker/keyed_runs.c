@@ -124,7 +124,7 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
                        uint32_t keyless_slice, uint8_t *bytes, size_t len, struct keyed_body *out,
                        uint64_t *detail)
 {
-    const uint32_t most = keyed_lines_most(bytes, len), all = ring_slices(reactor);
+    const uint32_t most = keyed_lines_most(len), all = ring_slices(reactor);
     const uint32_t shares_most = most < all ? most : all;
     const size_t lines_bytes = most * sizeof(struct keyed_line);
     const size_t shares_bytes = shares_most * sizeof(struct keyed_share);

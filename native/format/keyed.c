@@ -14,6 +14,7 @@
 
 #define TIME_MAX (INT64_MAX - UINT32_MAX) /* as of a batch */
 #define TIME_DIGITS_MAX 18
+#define LINE_BYTES_MIN 8u /* {"a":1} and its end; with a value it is more */
 
 /* What is left of a line. */
 struct rest {
@@ -38,37 +39,77 @@ static uint8_t *string_end(const struct rest *rest)
     }
 }
 
-/* What stands in 64 bytes: a bit each. */
+/* What stands in 64 bytes: a bit each. Most have no bracket and no backslash: then those are 0 and
+ * cost little. */
 struct marks {
     uint64_t quotes, slashes, opens, closes;
 };
 
+#if defined(__SSE2__)
+static uint64_t bits_of(const __m128i equal[4])
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < 4; i++)
+        bits |= (uint64_t)(uint32_t)_mm_movemask_epi8(equal[i]) << (16 * i);
+    return bits;
+}
+
+static bool any_of(const __m128i a[4], const __m128i b[4])
+{
+    __m128i all = _mm_setzero_si128();
+    for (int i = 0; i < 4; i++)
+        all = _mm_or_si128(all, _mm_or_si128(a[i], b[i]));
+    return _mm_movemask_epi8(all) != 0;
+}
+
 static struct marks marks_of(const uint8_t *p)
 {
-    struct marks m = {0, 0, 0, 0};
-#if defined(__SSE2__)
-    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
     const __m128i lower = _mm_set1_epi8(0x20); /* makes '[' of '{' and ']' of '}' alike */
-    const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
+    __m128i quotes[4], slashes[4], opens[4], closes[4];
     for (int i = 0; i < 4; i++) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
         const __m128i bent = _mm_or_si128(x, lower);
-#define BITS(a, b) ((uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) << (16 * i))
-        m.quotes |= BITS(x, quote);
-        m.slashes |= BITS(x, slash);
-        m.opens |= BITS(bent, open);
-        m.closes |= BITS(bent, close);
-#undef BITS
+        quotes[i] = _mm_cmpeq_epi8(x, _mm_set1_epi8('"'));
+        slashes[i] = _mm_cmpeq_epi8(x, _mm_set1_epi8('\\'));
+        opens[i] = _mm_cmpeq_epi8(bent, _mm_set1_epi8('{'));
+        closes[i] = _mm_cmpeq_epi8(bent, _mm_set1_epi8('}'));
     }
+    struct marks m = {bits_of(quotes), 0, 0, 0};
+    if (any_of(slashes, slashes))
+        m.slashes = bits_of(slashes);
+    if (any_of(opens, closes)) {
+        m.opens = bits_of(opens);
+        m.closes = bits_of(closes);
+    }
+    return m;
+}
 #else
+static struct marks marks_of(const uint8_t *p)
+{
+    struct marks m = {0, 0, 0, 0};
     for (int i = 0; i < 64; i++) {
         m.quotes |= (uint64_t)(p[i] == '"') << i;
         m.slashes |= (uint64_t)(p[i] == '\\') << i;
         m.opens |= (uint64_t)((p[i] | 0x20) == '{') << i;
         m.closes |= (uint64_t)((p[i] | 0x20) == '}') << i;
     }
-#endif
     return m;
+}
+#endif
+
+/* Of fewer than 64 bytes; follows: they are read together with those before them. */
+static struct marks marks_of_last(const uint8_t *p, size_t len, bool follows)
+{
+    uint8_t copy[64] = {0};
+    assert(len > 0 && len < sizeof copy);
+    if (!follows) {
+        memcpy(copy, p, len);
+        return marks_of(copy);
+    }
+    const unsigned before = (unsigned)(sizeof copy - len);
+    const struct marks m = marks_of(p - before);
+    return (struct marks){m.quotes >> before, m.slashes >> before, m.opens >> before,
+                          m.closes >> before};
 }
 
 /* Which bytes a backslash stands before that is none of its own; *carry: the next block's first. */
@@ -101,14 +142,15 @@ static uint8_t *container_end(const struct rest *rest)
     uint64_t carry = 0, inside = 0, depth = 0;
     assert(rest->p < rest->end && (*rest->p | 0x20) == '{');
     for (uint8_t *p = rest->p; p < rest->end; p += 64) {
-        uint8_t last[64];
         const size_t left = (size_t)(rest->end - p);
-        if (left < sizeof last) {
-            memset(last, 0, sizeof last);
-            memcpy(last, p, left);
+        const struct marks m = left >= 64 ? marks_of(p) : marks_of_last(p, left, p > rest->p);
+        uint64_t quotes = m.quotes;
+        if ((m.slashes | carry) != 0)
+            quotes &= ~escaped_by(m.slashes, &carry);
+        if ((m.opens | m.closes) == 0) {
+            inside ^= -(uint64_t)(__builtin_popcountll(quotes) & 1);
+            continue;
         }
-        const struct marks m = marks_of(left < sizeof last ? last : p);
-        const uint64_t quotes = m.quotes & ~escaped_by(m.slashes, &carry);
         const uint64_t strings = parity_up_to(quotes) ^ inside;
         const uint64_t opens = m.opens & ~strings, closes = m.closes & ~strings;
         inside = strings >> 63 ? ~(uint64_t)0 : 0;
@@ -352,9 +394,11 @@ static enum keyed_flaw read_text_key(const struct reading *r, struct rest *rest,
     if (quote == NULL)
         return KEYED_SYNTAX;
     const size_t raw = (size_t)(quote - text);
+    rest->p = quote + 1;
+    if (json_plain_run(text, raw) == raw) /* nothing in it needs care */
+        return set_key(r, line, text, (int64_t)raw);
     const bool is_escaped = memchr(text, '\\', raw) != NULL;
     const bool stays = r->rules->field_len > 0;
-    rest->p = quote + 1;
     if (!is_escaped && raw > KEYED_KEY_MAX)
         return KEYED_LONG_KEY;
     const int64_t len = write_text(text, raw, is_escaped && stays ? r->rules->key_room : text,
@@ -521,12 +565,10 @@ const uint8_t *keyed_key(const uint8_t *bytes, const struct keyed_line *line, ui
     return room;
 }
 
-uint32_t keyed_lines_most(const uint8_t *bytes, size_t len)
+uint32_t keyed_lines_most(size_t len)
 {
-    size_t count = 1;
-    for (size_t i = 0; i < len; i++)
-        count += bytes[i] == '\n';
-    return count < KEYED_LINES_MAX ? (uint32_t)count : KEYED_LINES_MAX;
+    const size_t most = len / LINE_BYTES_MIN + 1;
+    return most < KEYED_LINES_MAX ? (uint32_t)most : KEYED_LINES_MAX;
 }
 
 static enum keyed_flaw read_line(const struct reading *r, uint8_t *start, uint8_t *end,

@@ -42,8 +42,8 @@ enum keyed_flaw {
     KEYED_FLAWS
 };
 
-/* The most lines that a body of these bytes can have: so much room keyed_read() needs. */
-uint32_t keyed_lines_most(const uint8_t *bytes, size_t len);
+/* The most lines that so many bytes can have, blank ones apart: so much room keyed_read() needs. */
+uint32_t keyed_lines_most(size_t len);
 /* Reads a body of less than 4 GiB, and changes it: what is escaped in it is written out where it
  * is. Blank lines are passed over. Sets *count, and with a flaw *line, from 1. */
 enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules *rules,

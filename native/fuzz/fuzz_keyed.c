@@ -51,7 +51,7 @@ static int has_stray(const uint8_t *p, size_t len)
 static void check(const uint8_t *data, size_t len, const char *field)
 {
     uint8_t *bytes = copy_of(data, len);
-    const uint32_t most = keyed_lines_most(bytes, len);
+    const uint32_t most = keyed_lines_most(len);
     struct keyed_line *lines = malloc(most * sizeof *lines);
     const struct keyed_rules rules = {.field = (const uint8_t *)field,
                                       .field_len = field ? (uint32_t)strlen(field) : 0,

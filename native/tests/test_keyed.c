@@ -23,7 +23,7 @@ static struct result read_bytes(const void *text, size_t len, const char *field)
                                       .field_len = field ? (uint32_t)strlen(field) : 0,
                                       .key_room = key_room,
                                       .event_bytes_max = 100};
-    const uint32_t most = keyed_lines_most(r.bytes, len);
+    const uint32_t most = keyed_lines_most(len);
     r.flaw = keyed_read(r.bytes, len, &rules, r.lines, most < ROOM ? most : ROOM, &r.count,
                         &r.line);
     return r;
@@ -185,7 +185,8 @@ static void test_limits(void)
     r = read_bytes(text, (ROOM + 1) * 12, NULL);
     CHECK(r.flaw == KEYED_TOO_MANY && r.line == ROOM + 1);
     free(r.bytes);
-    CHECK(keyed_lines_most((const uint8_t *)"\n\n", 2) == 3);
+    CHECK(keyed_lines_most(7) == 1 && keyed_lines_most(15) == 2); /* the shortest with a key */
+    CHECK(keyed_lines_most(SIZE_MAX) == KEYED_LINES_MAX);
 }
 
 /* Where a container ends, byte by byte. */
