@@ -199,6 +199,20 @@ static int64_t fill_times(const struct keyed_body *body, const struct keyed_shar
     return base;
 }
 
+/* As memcpy, which is called for each length that is not known: keys mostly are of these. */
+static void copy_key(uint8_t *out, const uint8_t *key, uint32_t len)
+{
+    if (len < 8 || len > 16) {
+        memcpy(out, key, len);
+        return;
+    }
+    uint64_t first, last; /* they overlap */
+    memcpy(&first, key, 8);
+    memcpy(&last, key + len - 8, 8);
+    memcpy(out, &first, 8);
+    memcpy(out + len - 8, &last, 8);
+}
+
 /* Copies a share's events to room, of columns_room(). Sets their first and last time, or 0. */
 static void fill_columns(const struct keyed_body *body, const struct keyed_share *share,
                          uint8_t *room, struct batch_columns *to, int64_t *base, int64_t *last)
@@ -241,7 +255,7 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
         if (line->key_escaped != 0)
             keyed_key(body->bytes, line, keys); /* no more than its length is written */
         else
-            memcpy(keys, body->bytes + line->key_at, line->key_len);
+            copy_key(keys, body->bytes + line->key_at, line->key_len);
         keys += line->key_len;
     }
     assert(keys == at + share->keys_bytes || !share->keyed);
