@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,39 @@ def test_a_member_of_the_line_is_its_key(pair: RunningBroker) -> None:
     answer = send(pair, b'{"id":1}\n{"n":2}', NDJSON, keyField="id")
     assert (answer.status, answer.json["line"]) == (400, 2)
     assert len(stored(pair)) == 3
+
+
+def test_times_of_one_key_may_be_far_from_each_other(pair: RunningBroker) -> None:
+    """Months apart, in any order: more than 32 bits of microseconds, in one slice."""
+    times = [STAMP + 10**13, STAMP, STAMP + 5]
+    given = [{"key": "k", "value": n, "timestamp": time} for n, time in enumerate(times)]
+    assert send(pair, lines(*given), EVENTS).status == 200
+    assert [event["timestamp"] for _, event in stored(pair)] == times
+    # In every slice: some are led by who takes it in, and some are not.
+    for n in range(SLICES):
+        key = key_of(pair, "t", n)
+        one = lines(*({"key": key, "value": 1, "timestamp": time} for time in times))
+        assert send(pair, one, EVENTS, f"t{n}").status == 200
+        assert [event["timestamp"] for _, event in stored(pair, f"t{n}")] == times
+
+
+def test_the_field_is_kept_while_the_body_comes(pair: RunningBroker) -> None:
+    """Other requests come in between, with keys of their own."""
+    body = b'{"id":"a"}\n{"id":"b"}'
+    head = (
+        f"POST /v1/topic/t/messages?keyField=id HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: {NDJSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    port = pair.port(shard=0)
+    with socket.create_connection(("127.0.0.1", port), 10) as slow:
+        slow.sendall(head + body[:5])
+        for n in range(3):  # Each on a connection of its own, when the slow one's head is read.
+            query = {"partitionKey": "x" * (n + 2)}
+            answer = pair.request("POST", "/v1/topic/o/messages", query, body=b"1", shard=0)
+            assert answer.status == 200
+        slow.sendall(body[5:])
+        assert slow.recv(100).startswith(b"HTTP/1.1 200")
+    assert sorted(event["key"] for _, event in stored(pair)) == ["a", "b"]
 
 
 def test_what_is_flawed_is_refused_whole_and_says_where(pair: RunningBroker) -> None:
