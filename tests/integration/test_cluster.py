@@ -163,6 +163,10 @@ def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
             # A follower may be a moment behind.
             until(lambda read=read: (got := read()) and got["values"] == [1, 1, 1], endpoint)
             assert read()["token"] == each["token"]
+    lines = "\n".join(f'{{"key":"{key_in(n)}","value":2}}' for n in range(3)).encode()
+    target, kind = "/v1/topic/any/messages", "application/vnd.barco.events+x-ndjson"
+    stored = ask(f"{cluster.hosts[1]}:9251", "POST", target, lines, kind)[2]["slices"]
+    assert [part["startOffset"] for part in stored] == ["3"] * 3, "each behind its key's others"
 
 
 def test_all_tell_the_same_routes_and_leaders_how_they_are_copied(cluster):
