@@ -109,7 +109,7 @@ struct reactor_options {
 #define ASKING_MAX 1024u     /* that wait to be given up; then 503 */
 #define ASKING_SHARE_MAX 16u /* given up in one stay of the loop, at most */
 #define AWAY_US_MAX 500      /* when the upper layer takes longer it is given less */
-#define ASKING_CROWD 16u     /* more than these, and they wait for appends under way, */
+#define ASKING_CROWD 4u      /* more than these, and they wait for appends under way, */
 #define HELD_US_MAX 2000     /* so long at most since the last ones were given up */
 
 struct lane {

@@ -12,7 +12,7 @@
 #define REFUSE_EVERY_US 500
 #define RESUMED_MORE 32      /* requests beyond the first share: what is kept is moved less often */
 #define STALL_MS 1000
-#define SHED_PER_TURN 16u /* closing costs the kernel a tenth of a millisecond each */
+#define SHED_PER_TURN 4u /* closing costs the kernel a tenth of a millisecond each */
 #define SHED_BYTES_MAX (1u << 20) /* the larger are all the same */
 #define SHED_BYTES_MIN (4u << 10)
 #define SHED_SIZES 9u  /* powers of two from the one to the other */

@@ -17,8 +17,8 @@ LOOKED_AT_ONCE = 256
 """Of thousands who wait, a fifth of a millisecond; the others after a turn of the loop, so that
 produce does not wait for all of them."""
 
-WOKEN_AT_ONCE = 4
-"""Each then has its request to answer, a third of a millisecond: produce waits for no more."""
+WOKEN_AT_ONCE = 1
+"""It then has its request to answer, a third of a millisecond: produce waits for no more."""
 
 
 class Waiters:
@@ -94,11 +94,8 @@ class Waiters:
             if not future.done() and self._waiting[future]():
                 future.set_result(True)
                 woken += 1
-            if woken == WOKEN_AT_ONCE:  # The others when these have had their turn.
-                pause = CHECK_INTERVAL_S
-                break
-            if looked_at == LOOKED_AT_ONCE:
-                pause = 0.0
+            if woken == WOKEN_AT_ONCE or looked_at == LOOKED_AT_ONCE:
+                pause = 0.0  # The others after a turn of the loop.
                 break
         self._checked = loop.time()
         self._cost += time.thread_time() - began
