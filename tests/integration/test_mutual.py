@@ -148,11 +148,16 @@ def test_a_ring(cluster: LocalCluster) -> None:
     produce(cluster, 0, EVENTS)
     renewed = cluster.root / "certs" / "broker-0.crt"
     before, told = renewed.read_bytes(), ask(cluster, 0, "GET", "/status")[1]["mutualTls"]
+    pid = cluster.pid(0)
+    assert pid is not None
+    renewed.write_bytes(renewed.with_name("broker-1.crt").read_bytes())
+    os.kill(pid, signal.SIGHUP)
+    until("it is refused", lambda: line_count(cluster, 0, "cluster.certificate = "))
+    renewed.write_bytes(before)
+    assert ask(cluster, 0, "GET", "/status")[1]["mutualTls"] == told
     command = [sys.executable, "-P", "-m", "barco", "certs", "renew", "broker-0", "--days", "200"]
     subprocess.run([*command, "--dir", str(renewed.parent)], check=True, capture_output=True)
     assert renewed.read_bytes() != before
-    pid = cluster.pid(0)
-    assert pid is not None
     os.kill(pid, signal.SIGHUP)
     until("it is read", lambda: line_count(cluster, 0, "another certificate between brokers"))
     until("it is taken", lambda: ask(cluster, 0, "GET", "/status")[1]["mutualTls"] != told)
