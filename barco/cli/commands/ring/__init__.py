@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import barco
 from barco.cli.commands.ring.svg import plan_svg, ring_svg
 from barco.cli.commands.ring.text import Pen, plan_text, ring_text
-from barco.cli.commands.ring.view import (
+from barco.cli.shared import talk
+from barco.cli.shared.ring_view import (
     CopyState,
     DrawnBroker,
     DrawnRange,
@@ -19,7 +20,6 @@ from barco.cli.commands.ring.view import (
     troubles,
     view_of,
 )
-from barco.cli.shared import talk
 from barco.cli.shared.routes import cut_of, table_of
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.plan import RingStep, StepKind, carry_out, plan
