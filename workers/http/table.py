@@ -5,6 +5,7 @@ from dataclasses import replace
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_produce import PRODUCE
 from barco.workers.http.table_users import USER_ROUTES
@@ -386,6 +387,7 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *CONSOLE_ROUTES,
     *GROWING_ROUTES,
     *WRITE_ROUTES,
     *USER_ROUTES,
