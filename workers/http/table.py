@@ -79,7 +79,10 @@ _EVENTS = Route(
     "Events of one slice from a place on. Barco-Next-Cursor says where to go on.",
     "read",
     (
-        Parameter("from", "A cursor, earliest (else), latest or timestamp:<µs>."),
+        Parameter(
+            "from",
+            "A cursor, earliest (else), latest, timestamp:<µs> or a time (2026-01-31T12:00:00Z).",
+        ),
         Parameter("to", "Where to stop, in the same words; else at the end."),
         _MAX_BYTES,
         _WAIT,
@@ -219,7 +222,7 @@ _GROUPS = (
                 "properties": {
                     "topic": {"type": "string"},
                     "to": {
-                        "description": "earliest, latest, timestamp:<µs> or cursors by slice.",
+                        "description": "earliest, latest, timestamp:<µs>, a time, or cursors.",
                         "oneOf": [
                             {"type": "string"},
                             {
@@ -240,6 +243,7 @@ _GROUPS = (
         answers={
             200: "The new positions, durable.",
             400: "The body is wrong.",
+            404: "No such topic.",
             415: "The body is not JSON.",
         },
     ),
