@@ -10,10 +10,12 @@ from barco.errors import (
     NotReadyError,
     QuotaUsedUpError,
     RequestError,
+    TooLargeError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
 from barco.model.access import User
+from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX, home_of
 from barco.model.ranges import process_of
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.context import Context
@@ -30,6 +32,7 @@ from barco.workers.writes.staged import WriterRoom
 
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _STATES = ("prepared", "committed")
+_DECIDING = {"note", "keepSeconds"}
 
 
 class Writes:
@@ -58,14 +61,14 @@ class Writes:
         return json_response({"rows": rows, "duplicate": rows == 0})
 
     async def put(self, request: Request) -> Response:
-        """Prepare it, or commit it; or say that its tasks are alive."""
+        """Prepare it, or commit it; or say that its tasks are alive. A note decides it."""
         writer, batch = _write_of(request)
         given = request.json()
         if given == {"state": "staged"}:
             return json_response(self._context.service.staging.touch(writer, batch))
         if isinstance(given, dict):
-            check_names("field", given, ("state", "attempts", "rows"))
-        if not isinstance(given, dict) or given.keys() != {"state", "attempts", "rows"}:
+            check_names("field", given, ("state", "attempts", "rows", *_DECIDING))
+        if not isinstance(given, dict) or given.keys() - _DECIDING != {"state", "attempts", "rows"}:
             raise RequestError("The body is a JSON object with state, attempts and rows.")
         if given["state"] not in _STATES:
             raise RequestError(f"A write's state is set to one of {', '.join(_STATES)}.")
@@ -75,9 +78,45 @@ class Writes:
             self._check_exists(topic, request.user)
         staging = self._context.service.staging
         if given["state"] == "committed":
+            if given.keys() & _DECIDING:
+                raise RequestError("note and keepSeconds go with the state prepared.")
             self._check_leads()
-        act = staging.prepare if given["state"] == "prepared" else staging.commit
-        return json_response(await act(writer, batch, attempts, rows))
+            return json_response(await staging.commit(writer, batch, attempts, rows))
+        note, keep_s = _note(given.get("note")), _keep_seconds(given.get("keepSeconds"))
+        told: dict[str, Any] = {"writer": writer, "batch": str(batch), "state": "prepared"}
+        if rows or note is None:
+            told = await staging.prepare(writer, batch, attempts, rows, keep_s)
+        if note is not None:
+            await self._decide(request, batch, note)
+        return json_response(told)
+
+    async def _decide(self, request: Request, batch: int, note: str) -> None:
+        """Have the slice of the writer's name keep the note; who leads it next is waited for."""
+        number, named = self._note_of(request)
+        args = {**named, "batch": batch, "note": note, "prefix": request.user.own("")}
+        await self._context.change_slice(number, "note_set", args)
+
+    async def last(self, request: Request) -> Response:
+        """What the writer's last batch has decided. Of the leader, at whichever worker one asks."""
+        number, named = self._note_of(request)
+        found = await self._context.change_slice(number, "note", named)
+        told = {"writer": request.variables["writer"], "batch": None, "note": None}
+        if found is not None:
+            told |= {"batch": str(found["batch"]), "note": found["note"]}
+            told["decidedAt"] = found["at_us"]
+        return json_response(told)
+
+    async def forget(self, request: Request) -> Response:
+        """The writer begins anew."""
+        number, named = self._note_of(request)
+        await self._context.change_slice(number, "note_forget", named)
+        return Response(204)
+
+    def _note_of(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """The slice that keeps the writer's note, and how both are named there."""
+        writer = _writer_of(request)
+        number = home_of(request.variables["writer"], self._context.ring)
+        return number, {"writer": writer, "slice": self._context.index(number)}
 
     async def get(self, request: Request) -> Response:
         """What this worker knows of it."""
@@ -160,9 +199,33 @@ class Writes:
 
 def _write_of(request: Request) -> tuple[str, int]:
     """Writer and batch, the name of a write."""
+    return _writer_of(request), parse_number("batch", request.variables["batch"])
+
+
+def _writer_of(request: Request) -> str:
+    """As it is spelt inside."""
     writer = _name("writer", request.variables["writer"], limits.WRITER_NAME_BYTES_MAX)
-    writer = _name("writer", request.user.own(writer), limits.WRITER_NAME_BYTES_MAX)
-    return writer, parse_number("batch", request.variables["batch"])
+    return _name("writer", request.user.own(writer), limits.WRITER_NAME_BYTES_MAX)
+
+
+def _note(given: Any) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise RequestError("The note is a string.")
+    try:
+        size = len(given.encode()) if given is not None else 0
+    except UnicodeEncodeError:
+        raise RequestError("The note is no text: half of a surrogate pair is in it.") from None
+    if size > NOTE_BYTES_MAX:
+        raise TooLargeError(f"The note has {size} bytes of UTF-8, of {NOTE_BYTES_MAX} at most.")
+    return given
+
+
+def _keep_seconds(given: Any) -> int:
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= KEEP_SECONDS_MAX:
+        raise RequestError(f"keepSeconds is a whole number from 0 to {KEEP_SECONDS_MAX}.")
+    return given
 
 
 def _name(what: str, text: str, most: int) -> str:
