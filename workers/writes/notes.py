@@ -135,8 +135,7 @@ class Notes:
                 )
             _check_room(kept, writer, note, args["prefix"])
             await asyncio.shield(self._appends.start(NOTES, index, *event_of(writer, note)))
-            if self._kept is kept:  # Else another generation was opened, and has read it.
-                kept[writer] = note
+            kept[writer] = note  # Of this generation: who opens another one reads the log.
 
     async def _forget(self, args: Mapping[str, Any]) -> None:
         """{"writer", "slice"}: there is none from now on."""
@@ -147,8 +146,7 @@ class Notes:
             kept = self._led(self.slices, index)
             if writer in kept:
                 await asyncio.shield(self._appends.start(NOTES, index, _key(writer, index), b""))
-                if self._kept is kept:
-                    kept.pop(writer, None)
+                kept.pop(writer, None)
 
 
 def _check_room(kept: Kept, writer: str, note: Decision, prefix: str) -> None:
